@@ -1,0 +1,76 @@
+"""Typed errors that a user can act on, each with the exit code that the ``road`` command returns.
+
+A message says what is wrong, where (``file:line`` or configuration key), the value seen, what is allowed, how to
+mend it, and what was kept. Anything else that escapes is our own bug (exit code 1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+class RoadError(Exception):
+    """An error that is not a bug of road_ray; ``exit_code`` is what the process returns."""
+
+    exit_code: ClassVar[int] = 1
+    kind: ClassVar[str] = "ERROR"
+
+
+class ConfigError(RoadError):
+    """A mistake in a configuration, a flag or an argument; known before anything started."""
+
+    exit_code = 2
+    kind = "CONFIG"
+
+
+class DataError(RoadError):
+    """A file, row, label or span that cannot be used as it is."""
+
+    exit_code = 3
+    kind = "DATA"
+
+
+class ResourceError(RoadError):
+    """Disk, memory, a device or a permission that is missing."""
+
+    exit_code = 4
+    kind = "RESOURCE"
+
+
+class ClusterError(ResourceError):
+    """A cluster, an actor or a teacher that cannot be placed, reached or trusted."""
+
+    kind = "CLUSTER"
+
+
+class CheckpointError(ResourceError):
+    """A checkpoint or model directory that is damaged, foreign or of another shape."""
+
+    kind = "CHECKPOINT"
+
+
+class DivergedError(RoadError):
+    """A loss or gradient that is not finite; the last good checkpoint is kept."""
+
+    exit_code = 5
+    kind = "DIVERGED"
+
+
+class InterruptedRunError(RoadError):
+    """A run stopped from outside after it had saved its state; the same command goes on."""
+
+    exit_code = 6
+    kind = "INTERRUPTED"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One mistake in a form that can be listed: where it stands, what is wrong, how to mend it."""
+
+    where: str
+    what: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.where}  {self.what}" + (f"\n    fix: {self.remedy}" if self.remedy else "")
