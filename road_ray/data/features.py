@@ -1,0 +1,82 @@
+"""What stands between files and tensors: examples as read, and rows of token ids as the model sees them.
+
+Rows are ragged and unpadded; padding is the business of a batch. Nothing here knows a model or a device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TextExample:
+    """A sentence or a pair with its label as written in the file; ``where`` is ``file:line``."""
+
+    id: str
+    texts: tuple[str, ...]
+    label: str | None
+    where: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A gold answer: ``context[start:start + len(text)] == text``."""
+
+    text: str
+    start: int
+
+
+@dataclass(frozen=True)
+class SpanExample:
+    """A question about a context; no answers means that the context does not answer it."""
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[Answer, ...]
+    where: str
+
+
+Example = TextExample | SpanExample
+
+
+@dataclass(frozen=True)
+class Features:
+    """Encoded rows, unpadded: row ``r`` holds ``tokens[bounds[r]:bounds[r + 1]]``.
+
+    ``first_segment[r]`` is the length of segment 0 with its special tokens; the rest of the row is segment 1.
+    ``gold`` holds one array a name with one entry a row: ``labels``, or ``start_positions`` and ``end_positions``
+    (0 = no answer in this window). ``example[r]`` is the index of the example that the row was cut from.
+    Only span rows have ``offsets`` (``[tokens, 2]`` character start and end in the context, -1 outside it) and
+    ``max_context`` (``[tokens]``: this window sees the token with the most context).
+    """
+
+    dataset: str
+    task: str
+    tokens: Ints
+    bounds: Longs
+    first_segment: Ints
+    gold: Mapping[str, NDArray[Any]]
+    example: Ints
+    offsets: Ints | None = None
+    max_context: NDArray[np.bool_] | None = None
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    @property
+    def lengths(self) -> Longs:
+        """Tokens in each row."""
+        return np.diff(self.bounds)
+
+    def row(self, index: int) -> Ints:
+        """Token ids of one row."""
+        return self.tokens[self.bounds[index] : self.bounds[index + 1]]

@@ -1,0 +1,52 @@
+"""What the loop may know of the process that it runs in; nothing here knows Ray."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One of ``size`` processes that train the same model on the same steps, each on its share of every batch."""
+
+    rank: int = 0
+    size: int = 1
+    device: torch.device = torch.device("cpu")
+
+    @classmethod
+    def alone(cls) -> Worker:
+        """This process and no other, on the best device at hand."""
+        return cls(device=torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+
+    @property
+    def leads(self) -> bool:
+        """True for the one worker that writes files."""
+        return self.rank == 0
+
+    def wrap(self, module: nn.Module, *, sparse: bool) -> nn.Module:
+        """The module with gradients summed over workers; itself when alone.
+
+        ``sparse`` tells that a step may leave parameters untouched (different heads per pass).
+        """
+        if self.size == 1:
+            return module
+        from torch.nn.parallel import DistributedDataParallel
+
+        devices = [self.device] if self.device.type == "cuda" else None
+        return DistributedDataParallel(module, device_ids=devices, find_unused_parameters=sparse)
+
+    def total(self, values: Tensor) -> Tensor:
+        """``values`` summed over all workers; a new tensor, without gradient."""
+        values = values.detach().clone()
+        if self.size > 1:
+            dist.all_reduce(values)
+        return values
+
+    def barrier(self) -> None:
+        """Wait until every worker is here."""
+        if self.size > 1:
+            dist.barrier()
