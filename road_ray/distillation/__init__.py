@@ -1,1 +1,1 @@
-"""See the module names."""
+"""Teachers and students: how teachers are weighed, asked and trusted, and what differing costs."""

@@ -1,0 +1,97 @@
+"""The loss that draws a student to soft logits: Hinton's divergence with T squared, and its twin
+for regression.
+
+``*_total`` is a sum over examples (the loop divides by global counts), ``*_loss`` the mean over
+examples. Logits are ``[B, C]`` or, for spans, ``[B, 2, L]`` whose two heads are averaged per
+example. Computed in fp32.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from road_ray.errors import ConfigError, DataError
+
+MIN_TEMPERATURE, MAX_TEMPERATURE = 0.01, 1000.0  # outside, fp32 leaves no signal
+
+
+def kd_loss(
+    student_logits: Tensor, soft_logits: Tensor, *, temperature: float, mask: Tensor | None = None
+) -> Tensor:
+    """``T^2 * KL(teacher || student)``, mean over examples. ``[B, ..., C] twice -> []``."""
+    total = kd_total(student_logits, soft_logits, temperature=temperature, mask=mask)
+    return total / max(len(student_logits), 1)
+
+
+def kd_total(
+    student_logits: Tensor,
+    soft_logits: Tensor,
+    *,
+    temperature: float,
+    mask: Tensor | None = None,
+    keep: Tensor | None = None,
+) -> Tensor:
+    """``T^2 * KL(teacher || student)``, sum over examples, mean over an example's heads. ``[B, ...,
+    C] twice -> []``.
+
+    ``mask`` ``[B, ..., C]`` marks the classes that exist (no padding, no question); a row without
+    any counts nothing. ``keep`` ``[B, ...]`` drops examples or heads without distillation; what is
+    dropped counts zero, and the caller still divides by all examples. The gradient per example is
+    ``T * (p_student - p_teacher)``, over the heads' number. Source: Hinton et al. 2015, section 2;
+    for two heads Hugging Face ``run_squad_w_distillation.py``.
+    """
+    check_temperature(temperature)
+    _same_shape(student_logits, soft_logits)
+    student, soft = student_logits.float() / temperature, soft_logits.detach().float() / temperature
+    if mask is not None:
+        mask = mask.to(student.device).expand_as(student)
+        some = mask.any(-1)
+        student = student.masked_fill(~(mask | ~some.unsqueeze(-1)), -torch.inf)
+        soft = soft.masked_fill(~(mask | ~some.unsqueeze(-1)), -torch.inf)
+        keep = some if keep is None else keep.to(some.device) & some
+    log_student, log_soft = student.log_softmax(-1), soft.log_softmax(-1)
+    probability = log_soft.exp()
+    # Where the teacher has no mass the summand is its limit, 0; computed it is 0 * (inf - inf).
+    gap = torch.where(probability > 0, log_soft - log_student, 0.0)
+    return temperature**2 * _sum((probability * gap).sum(-1), keep)
+
+
+def regression_loss(student: Tensor, soft: Tensor) -> Tensor:
+    """The squared error to the teachers' mean, mean over examples. ``[B, 1] twice -> []``."""
+    return regression_total(student, soft) / max(len(student), 1)
+
+
+def regression_total(student: Tensor, soft: Tensor, *, keep: Tensor | None = None) -> Tensor:
+    """The squared error to the teachers' mean, sum over examples. ``[B, 1] twice -> []``."""
+    _same_shape(student, soft)
+    return _sum((student.float() - soft.detach().float()).square().mean(-1), keep)
+
+
+def check_temperature(temperature: float) -> None:
+    """Raises ``ConfigError`` for a temperature without signal (0, negative, NaN, extreme)."""
+    if not MIN_TEMPERATURE <= temperature <= MAX_TEMPERATURE:  # false for NaN too
+        raise ConfigError(
+            f"distillation.temperature is {temperature}\n"
+            f"  allowed: {MIN_TEMPERATURE} to {MAX_TEMPERATURE:g}; usual values are 1 to 8"
+        )
+
+
+def _sum(rows: Tensor, keep: Tensor | None) -> Tensor:
+    """``[B, ...] -> []``: mean over an example's heads, sum over the examples that are kept."""
+    if keep is not None:
+        if keep.shape != rows.shape[: keep.ndim]:
+            raise DataError(f"keep {list(keep.shape)} does not fit rows {list(rows.shape)}")
+        keep = keep.reshape(*keep.shape, *[1] * (rows.ndim - keep.ndim))
+        rows = torch.where(keep.to(rows.device), rows, 0.0)
+    return rows.flatten(1).mean(1).sum() if rows.ndim > 1 else rows.sum()
+
+
+def _same_shape(student: Tensor, soft: Tensor) -> None:
+    if student.shape != soft.shape or student.ndim < 2:  # [N, 1] against [N, 3] would broadcast
+        raise DataError(
+            f"student logits {list(student.shape)} and soft logits {list(soft.shape)} "
+            "differ in shape\n"
+            "  allowed: equal shapes [B, C], or [B, 2, L] for spans\n"
+            "  fix: take teachers and student with the same labels and the same maximum length"
+        )

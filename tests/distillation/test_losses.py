@@ -1,0 +1,133 @@
+"""The divergence by hand, its gradient, and what masks may not do to it."""
+
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from road_ray.distillation.losses import kd_loss, kd_total, regression_loss, regression_total
+from road_ray.errors import ConfigError, DataError
+
+
+def test_two_classes_by_hand():
+    student, soft = torch.tensor([[0.0, 0.0]]), torch.tensor([[2 * math.log(3), 0.0]])
+    # At T = 2 the teacher says 3/4, 1/4 and the student 1/2, 1/2.
+    divergence = 0.75 * math.log(1.5) + 0.25 * math.log(0.5)
+    assert_close(kd_loss(student, soft, temperature=2.0), torch.tensor(4 * divergence))
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 4.0])
+def test_the_gradient_is_t_times_the_gap_in_probability(temperature):
+    student = torch.randn(3, 4, requires_grad=True)
+    soft = torch.randn(3, 4)
+    kd_total(student, soft, temperature=temperature).backward()
+    gap = (student / temperature).softmax(-1) - (soft / temperature).softmax(-1)
+    assert_close(student.grad, temperature * gap.detach())
+
+
+def test_the_gradient_keeps_its_size_when_the_temperature_rises():
+    norms = []
+    for temperature in (1.0, 4.0):
+        torch.manual_seed(0)
+        student = torch.randn(8, 5, requires_grad=True)
+        kd_loss(student, torch.randn(8, 5), temperature=temperature).backward()
+        norms.append(student.grad.norm().item())
+    assert 0.3 < norms[1] / norms[0] < 3
+
+
+def test_equal_logits_up_to_a_constant_cost_nothing():
+    logits = torch.randn(4, 2, 6)
+    assert_close(
+        kd_loss(logits, logits + 3.0, temperature=2.0), torch.tensor(0.0), atol=1e-5, rtol=0
+    )
+
+
+def test_spans_average_start_and_end():
+    student, soft = torch.randn(4, 2, 7), torch.randn(4, 2, 7)
+    start = kd_loss(student[:, 0], soft[:, 0], temperature=2.0)
+    end = kd_loss(student[:, 1], soft[:, 1], temperature=2.0)
+    assert_close(kd_loss(student, soft, temperature=2.0), (start + end) / 2)
+
+
+def test_the_mean_is_the_total_over_the_examples():
+    student, soft = torch.randn(5, 3), torch.randn(5, 3)
+    total = kd_total(student, soft, temperature=3.0)
+    assert_close(kd_loss(student, soft, temperature=3.0), total / 5)
+    parts = [kd_total(student[i : i + 2], soft[i : i + 2], temperature=3.0) for i in (0, 2, 4)]
+    assert_close(total, torch.stack(parts).sum())
+
+
+def test_a_mask_equals_leaving_the_positions_away():
+    student, soft = torch.randn(2, 2, 6, requires_grad=True), torch.randn(2, 2, 6)
+    mask = torch.tensor([True, False, True, True, False, False]).expand(2, 2, 6)
+    loss = kd_loss(student, soft, temperature=2.0, mask=mask)
+    short = kd_loss(student[..., [0, 2, 3]], soft[..., [0, 2, 3]], temperature=2.0)
+    assert_close(loss, short)
+    loss.backward()
+    assert student.grad.isfinite().all()
+    assert (student.grad[~mask] == 0).all()
+
+
+def test_logits_that_are_already_minus_infinity_do_no_harm():
+    student = torch.tensor([[1.0, 2.0, -torch.inf]], requires_grad=True)
+    soft = torch.tensor([[2.0, 0.5, -torch.inf]])
+    loss = kd_loss(student, soft, temperature=2.0)
+    loss.backward()
+    assert_close(loss.detach(), kd_loss(student.detach()[:, :2], soft[:, :2], temperature=2.0))
+    assert student.grad.isfinite().all()
+
+
+def test_a_row_without_any_class_counts_nothing():
+    student, soft = torch.randn(2, 3, requires_grad=True), torch.randn(2, 3)
+    mask = torch.tensor([[True, True, True], [False, False, False]])
+    loss = kd_total(student, soft, temperature=2.0, mask=mask)
+    loss.backward()
+    assert_close(loss.detach(), kd_total(student.detach()[:1], soft[:1], temperature=2.0))
+    assert (student.grad[1] == 0).all()
+
+
+def test_extreme_logits_stay_finite():
+    student = torch.tensor([[200.0, -200.0]], requires_grad=True)
+    loss = kd_loss(student, torch.tensor([[-200.0, 200.0]]), temperature=0.5)
+    loss.backward()
+    assert_close(loss.detach(), torch.tensor(0.25 * 800.0))
+    assert student.grad.isfinite().all()
+
+
+def test_examples_and_heads_without_distillation_are_dropped():
+    student, soft = torch.randn(3, 2, 5), torch.randn(3, 2, 5)
+    keep = torch.tensor([True, False, True])
+    assert_close(
+        kd_total(student, soft, temperature=2.0, keep=keep),
+        kd_total(student[keep], soft[keep], temperature=2.0),
+    )
+    heads = torch.tensor([[True, False]] * 3)
+    start = kd_total(student[:, 0], soft[:, 0], temperature=2.0)
+    assert_close(kd_total(student, soft, temperature=2.0, keep=heads), start / 2)
+
+
+def test_a_half_precision_student_is_compared_in_full():
+    student = torch.randn(2, 3, dtype=torch.bfloat16)
+    assert kd_loss(student, torch.randn(2, 3), temperature=2.0).dtype == torch.float32
+
+
+@pytest.mark.parametrize("temperature", [0.0, -2.0, float("nan"), float("inf"), 1e-9])
+def test_a_temperature_without_signal_is_refused(temperature):
+    with pytest.raises(ConfigError, match="temperature"):
+        kd_loss(torch.randn(2, 3), torch.randn(2, 3), temperature=temperature)
+
+
+@pytest.mark.parametrize("shape", [(4, 1), (4, 2), (1, 3), (4, 1, 3)])
+def test_logits_are_never_broadcast(shape):
+    with pytest.raises(DataError, match="differ in shape"):
+        kd_loss(torch.randn(4, 3), torch.randn(shape), temperature=2.0)
+    with pytest.raises(DataError, match="differ in shape"):
+        regression_loss(torch.randn(4, 3), torch.randn(shape))
+
+
+def test_regression_is_the_squared_gap():
+    student, soft = torch.tensor([[1.0], [2.0]]), torch.tensor([[3.0], [2.5]])
+    assert_close(regression_loss(student, soft), torch.tensor(4.25 / 2))
+    keep = torch.tensor([False, True])
+    assert_close(regression_total(student, soft, keep=keep), torch.tensor(0.25))
