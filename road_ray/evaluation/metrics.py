@@ -1,0 +1,182 @@
+"""Scores of classifiers and regressors, their summary over seeds, a test whether two runs differ.
+
+Every score is a percentage (accuracy and F1 0 to 100; correlations -100 to 100), as in the GLUE
+tables, and larger is better for all of them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from road_ray.errors import ConfigError, DataError
+
+_log = logging.getLogger(__name__)
+
+Numbers = NDArray[np.float64]
+Metric = Callable[[ArrayLike, ArrayLike], float]
+
+
+def accuracy(predicted: ArrayLike, gold: ArrayLike) -> float:
+    """Share of equal labels. ``[N], [N]``."""
+    from sklearn.metrics import accuracy_score
+
+    given, truth = _paired(predicted, gold)
+    return 100.0 * float(accuracy_score(truth, given))
+
+
+def f1(predicted: ArrayLike, gold: ArrayLike) -> float:
+    """F1 of class 1 against the rest; 0 where class 1 is not predicted nor gold. ``[N], [N]``."""
+    from sklearn.metrics import f1_score
+
+    given, truth = _paired(predicted, gold)
+    return 100.0 * float(f1_score(truth == 1, given == 1, zero_division=0.0))
+
+
+def matthews(predicted: ArrayLike, gold: ArrayLike) -> float:
+    """Matthews correlation of labels; 0 when either side is constant. ``[N], [N]``."""
+    from sklearn.metrics import matthews_corrcoef
+
+    given, truth = _paired(predicted, gold)
+    if _constant("matthews", given, truth):
+        return 0.0
+    return 100.0 * float(matthews_corrcoef(truth, given))
+
+
+def pearson(predicted: ArrayLike, gold: ArrayLike) -> float:
+    """Linear correlation; 0 when either side is constant. ``[N], [N]``."""
+    from scipy.stats import pearsonr
+
+    given, truth = _paired(predicted, gold)
+    if _constant("pearson", given, truth):
+        return 0.0
+    return 100.0 * float(pearsonr(given, truth).statistic)
+
+
+def spearman(predicted: ArrayLike, gold: ArrayLike) -> float:
+    """Rank correlation; 0 when either side is constant. ``[N], [N]``."""
+    from scipy.stats import spearmanr
+
+    given, truth = _paired(predicted, gold)
+    if _constant("spearman", given, truth):
+        return 0.0
+    return 100.0 * float(spearmanr(given, truth).statistic)
+
+
+METRICS: dict[str, Metric] = {
+    "accuracy": accuracy,
+    "f1": f1,
+    "matthews": matthews,
+    "pearson": pearson,
+    "spearman": spearman,
+}
+
+
+def score(metrics: Sequence[str], predicted: ArrayLike, gold: ArrayLike) -> dict[str, float]:
+    """``{metric: percentage}`` of class indices (or numbers, for correlations). ``[N], [N]``."""
+    for name in metrics:
+        if name not in METRICS:
+            near = difflib.get_close_matches(name, METRICS, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ConfigError(f"unknown metric {name!r}{hint}\n  known: {', '.join(METRICS)}")
+    return {name: METRICS[name](predicted, gold) for name in metrics}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What several seeds of one run gave; ``deviation`` (n - 1) is None for a single value."""
+
+    count: int
+    mean: float
+    deviation: float | None
+    median: float
+    best: float
+
+
+def summary(values: Sequence[float]) -> Summary:
+    """Mean, sample deviation, median and best (largest) of one score over seeds."""
+    numbers = _numbers(values, "values to summarise")
+    return Summary(
+        count=len(numbers),
+        mean=float(numbers.mean()),
+        deviation=float(numbers.std(ddof=1)) if len(numbers) > 1 else None,
+        median=float(np.median(numbers)),
+        best=float(numbers.max()),
+    )
+
+
+@dataclass(frozen=True)
+class PairedTest:
+    """Two-sided paired t-test: mean of ``left - right``, its t statistic, p value, the pairs."""
+
+    difference: float
+    statistic: float
+    p_value: float
+    pairs: int
+
+
+def paired_test(left: Sequence[float], right: Sequence[float]) -> PairedTest:
+    """Whether two runs differ, paired seed by seed (``left[i]`` and ``right[i]`` share a seed).
+
+    Equal differences have no spread to test against: all zero gives p = 1; all the same but not
+    zero gives an infinite statistic and p = 0, with a logged note that this is no evidence.
+    """
+    from scipy.stats import ttest_rel
+
+    first, second = _paired(left, right)
+    if len(first) < 2:
+        raise DataError(
+            f"paired test: {len(first)} pair of scores\n"
+            "  allowed: at least 2\n  fix: run more seeds"
+        )
+    gaps = first - second
+    mean = float(gaps.mean())
+    if np.all(gaps == gaps[0]):
+        if mean == 0.0:
+            return PairedTest(0.0, 0.0, 1.0, len(gaps))
+        _log.warning(
+            "paired test: all %d differences are %g; p = 0 is no evidence", len(gaps), mean
+        )
+        return PairedTest(mean, float(np.copysign(np.inf, mean)), 0.0, len(gaps))
+    result = ttest_rel(first, second)
+    return PairedTest(mean, float(result.statistic), float(result.pvalue), len(gaps))
+
+
+def _constant(metric: str, predicted: Numbers, gold: Numbers) -> bool:
+    """Whether a correlation is undefined; says so in the log."""
+    for side, values in (("predicted", predicted), ("gold", gold)):
+        if np.all(values == values[0]):
+            _log.warning(
+                "%s: all %d %s values are %g; the correlation is undefined and counted as 0",
+                metric, len(values), side, values[0],
+            )  # fmt: skip
+            return True
+    return False
+
+
+def _paired(first: ArrayLike, second: ArrayLike) -> tuple[Numbers, Numbers]:
+    left, right = _numbers(first, "predicted"), _numbers(second, "gold")
+    if len(left) != len(right):
+        raise DataError(
+            f"scores: {len(left)} values on one side and {len(right)} on the other\n"
+            "  allowed: one value a row on both sides"
+        )
+    return left, right
+
+
+def _numbers(values: ArrayLike, what: str) -> Numbers:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or len(array) == 0:
+        raise DataError(f"{what}: shape {list(array.shape)}\n  allowed: [N] with N > 0")
+    wrong = np.flatnonzero(~np.isfinite(array))
+    if len(wrong):
+        raise DataError(
+            f"{what}[{wrong[0]}]: {array[wrong[0]]} ({len(wrong)} such values of {len(array)})\n"
+            "  allowed: finite numbers\n  fix: check whether the model diverged"
+        )
+    return array

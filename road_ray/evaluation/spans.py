@@ -1,0 +1,252 @@
+"""From start and end logits of windows to answers, and from answers to a decision to give none.
+
+Two numbers decide: the best span over the windows of a question (start + end logit), and its null
+score, the smallest start + end logit at position 0. ``null_odds`` is null minus best: above a
+threshold, nothing is answered. Every score is a percentage (0 to 100).
+Source: Devlin et al. 2019, section 4.3; google-research/bert run_squad.py; google-research/electra.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from road_ray.data.features import Features, SpanExample
+from road_ray.evaluation import squad
+from road_ray.evaluation.windows import (
+    Logits,
+    Span,
+    check_covered,
+    check_finite,
+    check_rows,
+    span_columns,
+    window_spans,
+)
+
+UNTUNED_THRESHOLD = 0.0
+
+
+class Candidate(NamedTuple):
+    """A span that may be the answer; ``probability`` is its share among those of the question."""
+
+    text: str
+    probability: float
+    start_logit: float
+    end_logit: float
+
+
+@dataclass(frozen=True)
+class SpanPrediction:
+    """The best answer if there is one (``text``, ``score``), and the odds that there is none.
+
+    Where no span is allowed at all (an empty context), ``text`` is empty, ``score`` the null score
+    and ``null_odds`` 0.
+    """
+
+    id: str
+    text: str
+    score: float
+    null_odds: float
+    n_best: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """The ``null_odds`` above which nothing is answered, tuned for each of the two scores."""
+
+    best_f1_threshold: float
+    best_exact_threshold: float
+
+
+def best_spans(
+    features: Features,
+    examples: Sequence[SpanExample],
+    start_logits: Logits,
+    end_logits: Logits,
+    *,
+    n_best: int = 20,
+    max_answer_tokens: int = 30,
+) -> list[SpanPrediction]:
+    """One prediction an example, in their order; the logits of row ``r`` are ``[lengths[r]]``.
+
+    A span starts and ends on context tokens, has at most ``max_answer_tokens``, and starts where
+    its window sees the most context, so that no span counts in two windows. The ``n_best`` best
+    spans over all windows are exact (ties: first window, leftmost, shortest); of those with the
+    same text the best one is listed.
+    """
+    offsets, max_context = span_columns(features)
+    check_rows(features, "start_logits", start_logits)
+    check_rows(features, "end_logits", end_logits)
+    spans: list[list[Span]] = [[] for _ in examples]
+    null = np.full(len(examples), np.inf)
+    bounds = features.bounds.tolist()
+    for row, index in enumerate(features.example.tolist()):
+        tokens = slice(bounds[row], bounds[row + 1])
+        context = offsets[tokens, 0] >= 0
+        start = np.asarray(start_logits[row], dtype=np.float64)
+        end = np.asarray(end_logits[row], dtype=np.float64)
+        check_finite(start, end, context, row, examples[index])
+        null[index] = min(null[index], start[0] + end[0])
+        spans[index] += window_spans(
+            row,
+            start,
+            end,
+            opening=context & max_context[tokens],
+            closing=context,
+            n_best=n_best,
+            longest=max_answer_tokens,
+        )
+    check_covered(null, examples)
+    ranked = [sorted(found)[:n_best] for found in spans]
+    return [
+        _prediction(example, float(lowest), best, features, start_logits, end_logits)
+        for example, lowest, best in zip(examples, null, ranked, strict=True)
+    ]
+
+
+def _prediction(
+    example: SpanExample,
+    null: float,
+    spans: list[Span],
+    features: Features,
+    start_logits: Logits,
+    end_logits: Logits,
+) -> SpanPrediction:
+    offsets, _ = span_columns(features)
+    distinct: dict[str, Span] = {}
+    for span in spans:
+        base = int(features.bounds[span.row])
+        begin = int(offsets[base + span.start, 0])
+        stop = int(offsets[base + span.end, 1])
+        distinct.setdefault(example.context[begin:stop], span)
+    if not distinct:
+        return SpanPrediction(example.id, "", null, 0.0, ())
+    scores = -np.array([span.cost for span in distinct.values()])
+    shares = np.exp(scores - scores[0])
+    shares /= shares.sum()
+    candidates = tuple(
+        Candidate(
+            text,
+            float(share),
+            float(start_logits[span.row][span.start]),
+            float(end_logits[span.row][span.end]),
+        )
+        for (text, span), share in zip(distinct.items(), shares, strict=True)
+    )
+    best = float(scores[0])
+    return SpanPrediction(example.id, candidates[0].text, best, null - best, candidates)
+
+
+def choose_threshold(
+    examples: Sequence[SpanExample], predictions: Sequence[SpanPrediction]
+) -> Threshold:
+    """The ``null_odds`` thresholds with the best F1 and exact match on these (dev) examples.
+
+    As the official script finds them, but where answering nothing at all is best: the script then
+    says 0.0, which lets answers of negative odds through; here the threshold is below all odds.
+    """
+    scores = squad.evaluate(examples, _texts(predictions), _odds(predictions), UNTUNED_THRESHOLD)
+    below = float(np.nextafter(min(p.null_odds for p in predictions), -np.inf))
+    silent = 100.0 * sum(not example.answers for example in examples) / len(examples)
+    found = {
+        name: min(below, 0.0) if scores[f"best_{name}"] <= silent else scores[f"best_{name}_thresh"]
+        for name in ("f1", "exact")
+    }
+    return Threshold(best_f1_threshold=found["f1"], best_exact_threshold=found["exact"])
+
+
+def apply_threshold(predictions: Sequence[SpanPrediction], threshold: float) -> dict[str, str]:
+    """``{id: text}``, with nothing for an answer where ``null_odds`` is above ``threshold``."""
+    return {p.id: "" if p.null_odds > threshold else p.text for p in predictions}
+
+
+def score(
+    examples: Sequence[SpanExample],
+    predictions: Sequence[SpanPrediction],
+    threshold: float | None = None,
+    *,
+    abstain: bool | None = None,
+) -> dict[str, float]:
+    """Official SQuAD scores of the predictions, by three ways to decide on "no answer".
+
+    - ``exact``, ``f1``, ``total``, ``HasAns_*``, ``NoAns_*``: untuned. With ``abstain`` the
+      threshold is 0; without, every question is answered, the rule of SQuAD 1.1. ``None`` abstains
+      if any of the examples has no answer.
+    - ``at_threshold_*``, the same keys, and ``threshold`` itself: at the given threshold, the one
+      stored with the model. Honest if it was chosen on other data; absent without a threshold.
+    - ``best_exact``, ``best_f1``, ``best_*_thresh``: tuned on these very examples, an upper bound,
+      and what papers print for the SQuAD 2.0 dev set.
+    """
+    if abstain is None:
+        abstain = any(not example.answers for example in examples)
+    texts, odds = _texts(predictions), _odds(predictions)
+    result = squad.evaluate(examples, texts, odds, UNTUNED_THRESHOLD if abstain else np.inf)
+    if threshold is not None:
+        tuned = squad.evaluate(examples, texts, odds, threshold)
+        result["threshold"] = threshold
+        result |= {f"at_threshold_{k}": v for k, v in tuned.items() if not k.startswith("best_")}
+    return result
+
+
+def answerability(
+    examples: Sequence[SpanExample], predictions: Sequence[SpanPrediction], threshold: float
+) -> dict[str, float]:
+    """How well "no answer" is told at ``threshold``: its precision, recall and F1, and accuracy.
+
+    A ratio without cases (nothing refused, or nothing to refuse) is 0; the two counts tell why.
+    """
+    texts = apply_threshold(predictions, threshold)
+    refused = np.array([not texts[example.id] for example in examples], dtype=bool)
+    barren = np.array([not example.answers for example in examples], dtype=bool)
+    hits = int((refused & barren).sum())
+    n_refused, n_barren = int(refused.sum()), int(barren.sum())
+    return {
+        "no_answer_precision": 100.0 * hits / n_refused if n_refused else 0.0,
+        "no_answer_recall": 100.0 * hits / n_barren if n_barren else 0.0,
+        "no_answer_f1": 200.0 * hits / (n_refused + n_barren) if n_refused + n_barren else 0.0,
+        "answerability_accuracy": 100.0 * float((refused == barren).mean()),
+        "no_answer_predicted": n_refused,
+        "no_answer_total": n_barren,
+    }
+
+
+def write_predictions(
+    directory: Path, predictions: Sequence[SpanPrediction], threshold: float
+) -> None:
+    """Write ``predictions.json``, ``nbest_predictions.json``, ``null_odds.json``, as BERT does.
+
+    The official script reads the first (threshold applied) and the last (as ``--na-prob-file``).
+    ``nbest_predictions.json`` holds spans only, without an entry for "no answer".
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    _write_json(directory / "predictions.json", apply_threshold(predictions, threshold))
+    listed = {p.id: [candidate._asdict() for candidate in p.n_best] for p in predictions}
+    _write_json(directory / "nbest_predictions.json", listed)
+    _write_json(directory / "null_odds.json", _odds(predictions))
+
+
+def _texts(predictions: Sequence[SpanPrediction]) -> dict[str, str]:
+    return {p.id: p.text for p in predictions}
+
+
+def _odds(predictions: Sequence[SpanPrediction]) -> dict[str, float]:
+    return {p.id: p.null_odds for p in predictions}
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write whole or not at all: a reader never sees half a file."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            json.dump(content, file, ensure_ascii=False, allow_nan=False, indent=2)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

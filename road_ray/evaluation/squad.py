@@ -1,0 +1,184 @@
+"""Exact match and token F1 of extracted answers: the numbers and keys of the official SQuAD script.
+
+Every score is a percentage (0 to 100). Data in which every question has an answer (SQuAD 1.1,
+NewsQA) gets the figures of the SQuAD 1.1 script as ``exact`` and ``f1``, and no ``NoAns_*`` keys.
+Source: evaluate-v2.0.py of the SQuAD 2.0 site (Rajpurkar et al. 2018), written anew.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import string
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from road_ray.data.features import SpanExample
+from road_ray.errors import DataError
+
+_ARTICLE = re.compile(r"\b(?:a|an|the)\b")
+# ASCII only, as the official script: a typographic quote or dash stays part of its word.
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_LISTED = 5
+
+Articles = Sequence[Mapping[str, Any]]
+Golds = dict[str, tuple[str, ...]]
+
+
+def normalize(text: str) -> str:
+    """``text`` in lower case without ASCII punctuation and English articles, single-spaced."""
+    # Punctuation goes first, so that "the-art" becomes the word "theart" and keeps its "the".
+    return " ".join(_ARTICLE.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
+
+
+def exact_match(gold: str, predicted: str) -> float:
+    """1 if both are the same after ``normalize``, else 0."""
+    return float(normalize(gold) == normalize(predicted))
+
+
+def token_f1(gold: str, predicted: str) -> float:
+    """Harmonic mean of word precision and recall (as bags), 0 to 1; two empty answers agree."""
+    return _bag_f1(normalize(gold).split(), normalize(predicted).split())
+
+
+def evaluate(
+    dataset: Articles | Sequence[SpanExample],
+    predictions: Mapping[str, str],
+    no_answer_probabilities: Mapping[str, float] | None = None,
+    threshold: float = 1.0,
+) -> dict[str, float]:
+    """The official scores of ``predictions`` (``{question id: text}``), under the official keys.
+
+    ``dataset`` is the list under ``data`` of a SQuAD file, or a list of ``SpanExample``. A question
+    whose no-answer probability (any number that grows with it will do) is above ``threshold``
+    counts as answered with nothing. ``exact``, ``f1``, ``total`` are over all questions,
+    ``HasAns_*`` and ``NoAns_*`` over those with and without an answer (a group without questions
+    has no keys). ``best_exact``, ``best_f1`` and their ``_thresh`` exist only with probabilities;
+    they are tuned on these very questions, so they flatter. Predictions for other questions are
+    ignored. Raises ``DataError`` for a question without prediction.
+    """
+    golds = _gold_texts(dataset)
+    _require_all(golds, predictions, "predictions")
+    raw = {id_: _raw_scores(texts, predictions[id_]) for id_, texts in golds.items()}
+    exact = {id_: scores[0] for id_, scores in raw.items()}
+    f1 = {id_: scores[1] for id_, scores in raw.items()}
+    odds = {id_: 0.0 for id_ in golds}
+    if no_answer_probabilities is not None:
+        _require_all(golds, no_answer_probabilities, "no-answer probabilities")
+        _require_numbers(no_answer_probabilities)
+        odds = {k: v for k, v in no_answer_probabilities.items() if k in golds}
+    result = _by_group(
+        golds,
+        _with_threshold(exact, odds, golds, threshold),
+        _with_threshold(f1, odds, golds, threshold),
+    )
+    if no_answer_probabilities is not None:
+        for name, scores in (("exact", exact), ("f1", f1)):
+            best, best_threshold = _best_threshold(predictions, scores, odds, golds)
+            result[f"best_{name}"], result[f"best_{name}_thresh"] = best, best_threshold
+    return result
+
+
+def _gold_texts(dataset: Articles | Sequence[SpanExample]) -> Golds:
+    """``{id: texts as written}``; no texts means that the question has no answer."""
+    golds: Golds = {}
+    for item in dataset:
+        if isinstance(item, SpanExample):
+            golds[item.id] = tuple(answer.text for answer in item.answers)
+            continue
+        if not isinstance(item, Mapping) or "paragraphs" not in item:
+            raise DataError(
+                f"data set to score: an item is {type(item).__name__} {str(item)[:60]!r}\n"
+                "  allowed: SpanExample, or an article (with 'paragraphs') of a SQuAD file\n"
+                "  fix: pass json.load(file)['data']"
+            )
+        for paragraph in item["paragraphs"]:
+            for question in paragraph["qas"]:
+                golds[question["id"]] = tuple(answer["text"] for answer in question["answers"])
+    if not golds:
+        raise DataError("data set to score: it has no questions\n  fix: pass at least one question")
+    return golds
+
+
+def _require_all(golds: Iterable[str], given: Mapping[str, Any], what: str) -> None:
+    missing = [id_ for id_ in golds if id_ not in given]
+    if missing:
+        listed = ", ".join(missing[:_LISTED]) + (", ..." if len(missing) > _LISTED else "")
+        raise DataError(
+            f"{what}: {len(missing)} questions of the data set are missing: {listed}\n"
+            "  allowed: one entry for every question id\n"
+            '  fix: give "" where the answer is none, or score only what was predicted'
+        )
+
+
+def _require_numbers(probabilities: Mapping[str, float]) -> None:
+    for id_, value in probabilities.items():
+        if math.isnan(value):
+            raise DataError(f"no-answer probabilities: {id_} is {value}\n  allowed: any number")
+
+
+def _raw_scores(golds: tuple[str, ...], predicted: str) -> tuple[float, float]:
+    """Exact match and F1, each the best over the golds that do not normalise to nothing."""
+    accepted = [text for text in map(normalize, golds) if text] or [""]
+    given = normalize(predicted)
+    words = given.split()
+    exact = float(given in accepted)
+    return exact, max(_bag_f1(text.split(), words) for text in accepted)
+
+
+def _bag_f1(gold: list[str], predicted: list[str]) -> float:
+    if not gold or not predicted:
+        return float(gold == predicted)
+    shared = (Counter(gold) & Counter(predicted)).total()
+    if shared == 0:
+        return 0.0
+    precision, recall = shared / len(predicted), shared / len(gold)
+    return 2 * precision * recall / (precision + recall)
+
+
+def _with_threshold(
+    scores: dict[str, float], odds: Mapping[str, float], golds: Golds, threshold: float
+) -> dict[str, float]:
+    return {
+        id_: float(not golds[id_]) if odds[id_] > threshold else score
+        for id_, score in scores.items()
+    }
+
+
+def _by_group(golds: Golds, exact: dict[str, float], f1: dict[str, float]) -> dict[str, float]:
+    groups = {
+        "": list(golds),
+        "HasAns_": [id_ for id_, texts in golds.items() if texts],
+        "NoAns_": [id_ for id_, texts in golds.items() if not texts],
+    }
+    result: dict[str, float] = {}
+    for prefix, ids in groups.items():
+        if ids:
+            result[f"{prefix}exact"] = 100.0 * sum(exact[id_] for id_ in ids) / len(ids)
+            result[f"{prefix}f1"] = 100.0 * sum(f1[id_] for id_ in ids) / len(ids)
+            result[f"{prefix}total"] = len(ids)
+    return result
+
+
+def _best_threshold(
+    predictions: Mapping[str, str],
+    scores: dict[str, float],
+    odds: Mapping[str, float],
+    golds: Golds,
+) -> tuple[float, float]:
+    """Best score over all thresholds and the lowest threshold that reaches it.
+
+    As the official script: it starts from "nothing is answered" under the name 0.0, and questions
+    of equal odds are let in one by one, although no threshold can part them.
+    """
+    current: float = sum(not texts for texts in golds.values())
+    best, best_threshold = current, 0.0
+    for id_ in sorted(odds, key=odds.__getitem__):
+        if golds[id_]:
+            current += scores[id_]
+        elif predictions[id_]:
+            current -= 1
+        if current > best:
+            best, best_threshold = current, odds[id_]
+    return 100.0 * best / len(scores), best_threshold

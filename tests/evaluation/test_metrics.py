@@ -1,0 +1,84 @@
+"""Classification and regression scores against values worked out by hand."""
+
+from __future__ import annotations
+
+import logging
+import math
+
+import numpy as np
+import pytest
+
+from road_ray.errors import ConfigError, DataError
+from road_ray.evaluation.metrics import METRICS, paired_test, score, summary
+
+
+def test_classification_scores_by_hand() -> None:
+    predicted, gold = [1, 1, 1, 0, 0], [1, 1, 0, 1, 0]  # 2 hits, 1 false alarm, 1 miss, 1 quiet
+    scores = score(("accuracy", "f1", "matthews"), predicted, gold)
+    assert scores == pytest.approx(
+        {"accuracy": 60.0, "f1": 100 * 4 / 6, "matthews": 100 * (2 * 1 - 1 * 1) / 6}
+    )
+
+
+def test_correlations_by_hand() -> None:
+    scores = score(("pearson", "spearman"), [1.0, 2.0, 3.0], [1.0, 2.0, 6.0])
+    # Deviations (-1, 0, 1) and (-2, -1, 3): 5 / sqrt(2 * 14); ranks are equal.
+    assert scores == pytest.approx({"pearson": 100 * 5 / math.sqrt(28), "spearman": 100.0})
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_a_perfect_prediction_scores_100(name: str) -> None:
+    gold = np.array([0, 1, 1, 0])
+    assert METRICS[name](gold, gold) == pytest.approx(100.0)
+
+
+@pytest.mark.parametrize("name", ["matthews", "pearson", "spearman"])
+def test_a_constant_prediction_scores_0_and_says_so(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert METRICS[name]([1, 1, 1], [0, 1, 1]) == 0.0
+    assert f"{name}: all 3 predicted values are 1" in caplog.text
+
+
+def test_f1_counts_class_1_only() -> None:
+    assert METRICS["f1"]([0, 0], [0, 0]) == 0.0
+    assert METRICS["f1"]([1, 2, 0], [1, 0, 2]) == 100.0
+
+
+def test_an_unknown_metric_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'accuracy'"):
+        score(("acuracy",), [1], [1])
+
+
+def test_bad_values_are_refused() -> None:
+    with pytest.raises(DataError, match="2 values on one side and 1"):
+        score(("accuracy",), [1, 0], [1])
+    with pytest.raises(DataError, match="N > 0"):
+        score(("accuracy",), [], [])
+    with pytest.raises(DataError, match=r"predicted\[1\]: nan \(1 such"):
+        score(("pearson",), [1.0, math.nan], [1.0, 2.0])
+
+
+def test_summary_by_hand() -> None:
+    found = summary([1.0, 2.0, 3.0, 6.0])
+    assert (found.count, found.mean, found.median, found.best) == (4, 3.0, 2.5, 6.0)
+    assert found.deviation == pytest.approx(math.sqrt(14 / 3))
+    assert summary([5.0]).deviation is None
+
+
+def test_paired_test_by_hand() -> None:
+    found = paired_test([2.0, 4.0, 6.0], [1.0, 2.0, 3.0])  # gaps 1, 2, 3: mean 2, deviation 1
+    assert (found.difference, found.pairs) == (2.0, 3)
+    assert found.statistic == pytest.approx(2 * math.sqrt(3))
+    # Student's t with 2 degrees of freedom has a closed form: p = 1 - t / sqrt(2 + t^2).
+    assert found.p_value == pytest.approx(1 - math.sqrt(12 / 14))
+
+
+def test_equal_gaps_do_not_crash(caplog: pytest.LogCaptureFixture) -> None:
+    assert paired_test([1.0, 2.0], [1.0, 2.0]).p_value == 1.0
+    found = paired_test([1.0, 2.0], [2.0, 3.0])
+    assert (found.difference, found.statistic, found.p_value) == (-1.0, -math.inf, 0.0)
+    assert "no evidence" in caplog.text
+    with pytest.raises(DataError, match="at least 2"):
+        paired_test([1.0], [2.0])

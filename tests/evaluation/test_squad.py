@@ -1,0 +1,212 @@
+"""Official SQuAD scores against hand-made values and, on real data, a plain second version."""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from road_ray.data.features import Answer, SpanExample
+from road_ray.errors import DataError
+from road_ray.evaluation.squad import evaluate, exact_match, normalize, token_f1
+
+
+def example(id_: str, *golds: str) -> SpanExample:
+    return SpanExample(id_, "?", " ".join(golds), tuple(Answer(g, 0) for g in golds), "dev.json:1")
+
+
+def article(questions: dict[str, list[str]]) -> list[dict[str, Any]]:
+    qas = [
+        {"id": id_, "question": "?", "answers": [{"text": g, "answer_start": 0} for g in golds]}
+        for id_, golds in questions.items()
+    ]
+    return [{"title": "t", "paragraphs": [{"context": "c", "qas": qas}]}]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The  Cat,\tsat!", "cat sat"),
+        ("a the an", ""),
+        ("an-other", "another"),  # punctuation goes before articles
+        ("the-art", "theart"),
+        ("U.S.A.", "usa"),
+        ("A.", ""),
+        ("theatre anthem", "theatre anthem"),
+        ("Zürich’s “the” Öl", "zürich’s “ ” öl"),  # noqa: RUF001 only ASCII punctuation goes
+        ("$3.5 million", "35 million"),
+        ("東京 the 塔", "東京 塔"),
+        ("é a\u00a0b", "é b"),
+        ("", ""),
+    ],
+)
+def test_normalize(text: str, expected: str) -> None:
+    assert normalize(text) == expected
+
+
+def test_exact_match_sees_through_case_articles_and_punctuation() -> None:
+    assert exact_match("The Eiffel Tower.", "eiffel tower") == 1.0
+    assert exact_match("Eiffel Tower", "Eiffel") == 0.0
+    assert exact_match("", "the") == 1.0
+
+
+@pytest.mark.parametrize(
+    ("gold", "predicted", "expected"),
+    [
+        ("cat sat mat", "cat sat", 0.8),  # precision 1, recall 2/3
+        ("cat", "the cat", 1.0),
+        ("cat cat dog", "cat", 0.5),  # a bag: one of the two cats; precision 1, recall 1/3
+        ("cat", "dog", 0.0),
+        ("", "", 1.0),
+        ("", "dog", 0.0),
+        ("dog", "", 0.0),
+        ("the", "", 1.0),
+        ("the", "an", 1.0),
+    ],
+)
+def test_token_f1(gold: str, predicted: str, expected: float) -> None:
+    assert token_f1(gold, predicted) == pytest.approx(expected, abs=1e-12)
+
+
+GOLDS: dict[str, list[str]] = {
+    "several": ["dog house", "the cat sat"],  # F1 of "cat": 0 and 2/3
+    "empty": ["Paris"],  # answered with nothing
+    "the": ["the"],  # normalises to nothing, so that only an empty answer is right
+    "mixed": ["the", "Rome"],  # "the" does not count
+    "none": [],
+    "none2": [],
+}
+PREDICTIONS = {
+    "several": "cat",
+    "empty": "",
+    "the": "The!",
+    "mixed": "",
+    "none": "",
+    "none2": "some answer",
+}
+
+
+@pytest.mark.parametrize("form", ["articles", "examples"])
+def test_scores_by_hand(form: str) -> None:
+    data: Any = (
+        article(GOLDS)
+        if form == "articles"
+        else [example(id_, *golds) for id_, golds in GOLDS.items()]
+    )
+    scores = evaluate(data, PREDICTIONS)
+    f1 = 2 / 3  # "cat" against "cat sat"
+    assert scores == pytest.approx(
+        {
+            "exact": 100 * 2 / 6,
+            "f1": 100 * (2 + f1) / 6,
+            "total": 6,
+            "HasAns_exact": 100 * 1 / 4,
+            "HasAns_f1": 100 * (1 + f1) / 4,
+            "HasAns_total": 4,
+            "NoAns_exact": 50.0,
+            "NoAns_f1": 50.0,
+            "NoAns_total": 2,
+        }
+    )
+
+
+def test_a_probability_above_the_threshold_counts_as_no_answer() -> None:
+    data = [example("a", "x"), example("b"), example("c", "y"), example("d", "the")]
+    predictions = {"a": "x", "b": "x", "c": "y", "d": ""}
+    odds = {"a": 0.5, "b": 0.9, "c": 0.6, "d": 0.9, "elsewhere": 0.1}
+    scores = evaluate(data, predictions, odds, threshold=0.5)
+    # a: 0.5 is not above 0.5, right; b: refused, right; c: refused, wrong;
+    # d: refused, and a refusal is wrong wherever there are golds, even golds that are no words.
+    assert (scores["HasAns_exact"], scores["NoAns_exact"]) == pytest.approx((100 / 3, 100.0))
+    assert scores["exact"] == 50.0
+
+
+def test_best_threshold_by_hand() -> None:
+    data = [example("a", "x"), example("b"), example("c", "y z"), example("d")]
+    predictions = {"a": "x", "b": "wrong", "c": "y", "d": "wrong"}
+    odds = {"a": -3.0, "c": -2.0, "b": -1.0, "d": 4.0}
+    scores = evaluate(data, predictions, odds)
+    # From 2 (nothing answered): a -> 3 / 3, c -> 3 / 3.667, b -> one less, d -> one less.
+    assert (scores["best_exact"], scores["best_exact_thresh"]) == (75.0, -3.0)
+    assert scores["best_f1"] == pytest.approx(100 * (3 + 2 / 3) / 4)
+    assert scores["best_f1_thresh"] == -2.0
+    reached = evaluate(data, predictions, odds, threshold=scores["best_f1_thresh"])
+    assert reached["f1"] == pytest.approx(scores["best_f1"])
+
+
+def test_best_threshold_is_zero_when_silence_is_best() -> None:
+    scores = evaluate([example("a")], {"a": "wrong"}, {"a": 0.3})
+    assert (scores["best_f1"], scores["best_f1_thresh"], scores["f1"]) == (100.0, 0.0, 0.0)
+
+
+def test_an_empty_prediction_costs_nothing_in_the_search() -> None:
+    data = [example("a"), example("b", "x")]
+    scores = evaluate(data, {"a": "", "b": "x"}, {"a": 0.1, "b": 0.2})
+    assert (scores["best_exact"], scores["best_exact_thresh"]) == (100.0, 0.2)
+
+
+def test_without_probabilities_there_is_no_best() -> None:
+    assert not [key for key in evaluate([example("a", "x")], {"a": "x"}) if "best" in key]
+
+
+def test_data_without_unanswerable_questions_has_no_such_keys() -> None:
+    scores = evaluate([example("a", "x y"), example("b", "z")], {"a": "x", "b": "z"})
+    assert set(scores) == {"exact", "f1", "total", "HasAns_exact", "HasAns_f1", "HasAns_total"}
+    assert (scores["exact"], scores["f1"]) == pytest.approx((50.0, 100 * (2 / 3 + 1) / 2))
+
+
+def test_missing_predictions_are_listed() -> None:
+    data = [example(f"q{i}", "x") for i in range(8)]
+    with pytest.raises(DataError, match=r"7 questions .*q1, q2, q3, q4, q5, \.\.\."):
+        evaluate(data, {"q0": "x"})
+    with pytest.raises(DataError, match="no-answer probabilities: 1 questions"):
+        evaluate(data[:1], {"q0": "x"}, {})
+
+
+def test_bad_input_is_refused() -> None:
+    with pytest.raises(DataError, match="no questions"):
+        evaluate([], {})
+    with pytest.raises(DataError, match=r"json\.load\(file\)\['data'\]"):
+        evaluate({"version": "v2.0", "data": []}, {})  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="q is nan"):
+        evaluate([example("q")], {"q": ""}, {"q": float("nan")})
+
+
+def plain_v1_scores(data: list[Any], predictions: dict[str, str]) -> tuple[float, float]:
+    """Exact match and F1 as SQuAD 1.1 defines them, in another way than the module does it."""
+
+    def words(text: str) -> list[str]:
+        bare = "".join(c for c in text.lower() if c not in string.punctuation)
+        return [w for w in re.split(r"\s+", re.sub(r"\b(a|an|the)\b", " ", bare)) if w]
+
+    def f1(gold: list[str], given: list[str]) -> float:
+        same = sum((Counter(gold) & Counter(given)).values())
+        return 2 * same / (len(gold) + len(given)) if same else 0.0
+
+    exact, overlap = [], []
+    for question in (q for a in data for p in a["paragraphs"] for q in p["qas"]):
+        golds = [words(answer["text"]) for answer in question["answers"]]
+        given = words(predictions[question["id"]])
+        exact.append(max(gold == given for gold in golds))
+        overlap.append(max(f1(gold, given) for gold in golds))
+    return 100 * sum(exact) / len(exact), 100 * sum(overlap) / len(overlap)
+
+
+def test_squad_1_1_scores_on_real_data(real_data: Path) -> None:
+    data = json.loads((real_data / "squad" / "dev-v1.1.json").read_text(encoding="utf-8"))["data"]
+    predictions = {}
+    for paragraph in (p for a in data for p in a["paragraphs"]):
+        for number, question in enumerate(paragraph["qas"]):
+            start = question["answers"][0]["answer_start"]
+            length = len(question["answers"][-1]["text"]) + 4 * (number % 3)
+            predictions[question["id"]] = paragraph["context"][start : start + length]
+    scores = evaluate(data, predictions)
+    exact, f1 = plain_v1_scores(data, predictions)
+    assert 20 < exact < f1 < 100
+    assert (scores["exact"], scores["f1"]) == pytest.approx((exact, f1))
+    assert scores["total"] == len(predictions)
