@@ -1,0 +1,269 @@
+"""Spans from logits against trying every pair; thresholds and reports against hand-made values."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from road_ray.data.features import Answer, Features, SpanExample
+from road_ray.errors import DataError
+from road_ray.evaluation import spans, squad
+from road_ray.evaluation.spans import SpanPrediction, best_spans
+from road_ray.evaluation.windows import Span, window_spans
+
+Rows = list[NDArray[np.float32]]
+
+# Two questions. The first has two windows over "aa bb cc dd ee", which share "cc" and "dd":
+#   window 0: CLS q SEP aa bb cc dd SEP    cc has most context here
+#   window 1: CLS q SEP cc dd ee SEP       dd has most context here
+# The second has one window over "xx yy": CLS q SEP xx yy SEP.
+WORDS = (("aa", "bb", "cc", "dd"), ("cc", "dd", "ee"), ("xx", "yy"))
+MOST = ((1, 1, 1, 0), (0, 1, 1), (1, 1))
+CONTEXTS = ("aa bb cc dd ee", "xx yy")
+
+
+def example(id_: str, context: str, *golds: str) -> SpanExample:
+    answers = tuple(Answer(gold, context.index(gold)) for gold in golds)
+    return SpanExample(id_, "q", context, answers, f"dev.json:{id_}")
+
+
+def two_questions() -> tuple[Features, list[SpanExample]]:
+    offsets: list[tuple[int, int]] = []
+    most: list[bool] = []
+    lengths = []
+    for row, words in enumerate(WORDS):
+        places = [CONTEXTS[row // 2].index(word) for word in words]
+        offsets += [(-1, -1)] * 3 + [(p, p + 2) for p in places] + [(-1, -1)]
+        most += [False] * 3 + [bool(flag) for flag in MOST[row]] + [False]
+        lengths.append(len(words) + 4)
+    features = Features(
+        dataset="squad_v2",
+        task="mrc",
+        tokens=np.arange(sum(lengths), dtype=np.int32),
+        bounds=np.cumsum([0, *lengths], dtype=np.int64),
+        first_segment=np.full(3, 3, dtype=np.int32),
+        gold={},
+        example=np.array([0, 0, 1], dtype=np.int32),
+        offsets=np.array(offsets, dtype=np.int32),
+        max_context=np.array(most),
+    )
+    return features, [example("a", CONTEXTS[0], "cc dd"), example("b", CONTEXTS[1])]
+
+
+def rows(*values: list[float]) -> Rows:
+    return [np.array(row, dtype=np.float32) for row in values]
+
+
+START = rows([1, 9, 9, 0, 3, 2, 8, 9], [2, 9, 9, 7, 4, 0, 9], [5, 9, 9, 1, 0, 9])
+END = rows([1, 9, 9, 0, 1, 2, 3, 9], [-2, 9, 9, 6, 0, 2, 9], [4, 9, 9, -1, 2, 9])
+
+
+def test_best_spans_by_hand() -> None:
+    features, examples = two_questions()
+    first, second = best_spans(features, examples, START, END)
+    # Window 0: bb..dd = 3 + 3; starting at dd (8) is left to window 1, whose cc (7) is left to
+    # window 0; there dd..ee = 4 + 2 ties with bb..dd and comes after it, being in a later window.
+    assert (first.id, first.text, first.score) == ("a", "bb cc dd", 6.0)
+    assert [c.text for c in first.n_best[:4]] == ["bb cc dd", "dd ee", "bb cc", "cc dd"]
+    assert first.null_odds == (2 - 2) - 6.0  # the lower of 1 + 1 and 2 - 2
+    assert (second.text, second.score, second.null_odds) == ("xx yy", 3.0, 6.0)
+    assert second.n_best[0][2:] == (1.0, 2.0)
+    odds = np.exp([3.0, 2.0, 0.0])  # xx yy; yy; xx
+    assert [c.text for c in second.n_best] == ["xx yy", "yy", "xx"]
+    assert [c.probability for c in second.n_best] == pytest.approx(list(odds / odds.sum()))
+
+
+def test_limits_on_length_and_number() -> None:
+    features, examples = two_questions()
+    first, second = best_spans(features, examples, START, END, max_answer_tokens=1, n_best=2)
+    assert [c.text for c in first.n_best] == ["bb", "cc"]  # 3 + 1, 2 + 2, both before dd: 4 + 0
+    assert second.text == "yy"
+
+
+def test_equal_texts_are_listed_once() -> None:
+    features, _ = two_questions()
+    twice = "xx xx"
+    examples = [example("a", CONTEXTS[0]), example("b", twice)]
+    _, second = best_spans(features, examples, START, END)
+    assert [c.text for c in second.n_best] == ["xx xx", "xx"]
+    assert second.n_best[1][2:] == (0.0, 2.0)
+    assert sum(c.probability for c in second.n_best) == pytest.approx(1.0)
+
+
+def test_a_context_without_tokens_gives_no_answer() -> None:
+    features, examples = two_questions()
+    assert features.offsets is not None
+    features.offsets[features.bounds[2] :] = -1
+    second = best_spans(features, examples, START, END)[1]
+    assert second == SpanPrediction("b", "", 9.0, 0.0, ())
+
+
+def by_trying_all(
+    start: NDArray[np.float64],
+    end: NDArray[np.float64],
+    opening: NDArray[np.bool_],
+    closing: NDArray[np.bool_],
+    longest: int,
+) -> list[Span]:
+    pairs = itertools.product(np.flatnonzero(opening), np.flatnonzero(closing))
+    return sorted(
+        Span(-(start[i] + end[j]), 0, int(i), int(j)) for i, j in pairs if i <= j < i + longest
+    )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_window_spans_equal_trying_all_pairs(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    length = int(rng.integers(1, 60))
+    # Few distinct values make ties; gaps in the context and in max-context are allowed.
+    values = rng.integers(-3, 4, (2, length)) if seed % 2 else rng.normal(size=(2, length))
+    start, end = values.astype(np.float64)
+    closing = rng.random(length) < 0.8
+    opening = closing & (rng.random(length) < 0.6)
+    n_best, longest = int(rng.integers(1, 25)), int(rng.integers(1, 35))
+    found = window_spans(0, start, end, opening, closing, n_best=n_best, longest=longest)
+    assert found == by_trying_all(start, end, opening, closing, longest)[:n_best]
+
+
+def test_masked_logits_outside_the_context_are_welcome() -> None:
+    features, examples = two_questions()
+    start = [row.copy() for row in START]
+    start[2][[1, 2, 5]] = -np.inf
+    masked = best_spans(features, examples, start, END)
+    assert masked == best_spans(features, examples, START, END)
+
+
+def test_bad_logits_are_refused() -> None:
+    features, examples = two_questions()
+    with pytest.raises(DataError, match="start_logits has 2 rows, the features 3"):
+        best_spans(features, examples, START[:2], END)
+    padded = [np.pad(row, (0, 1)) for row in END]
+    with pytest.raises(DataError, match=r"end_logits\[0\] has shape \[9\]\n  allowed: \[8\]"):
+        best_spans(features, examples, START, padded)
+    broken = [row.copy() for row in END]
+    broken[1][4] = np.nan
+    with pytest.raises(DataError, match=r"dev.json:a: question a, window 1: a logit is not finite"):
+        best_spans(features, examples, START, broken)
+    with pytest.raises(DataError, match="question c has no window"):
+        best_spans(features, [*examples, example("c", "z")], START, END)
+
+
+def answered(id_: str, text: str, null_odds: float) -> SpanPrediction:
+    return SpanPrediction(id_, text, 1.0, null_odds, (spans.Candidate(text, 1.0, 0.5, 0.5),))
+
+
+# By odds: a right, b wrongly answered, c half right, d rightly refused late.
+EXAMPLES = [
+    example("a", "x", "x"),
+    example("c", "y z", "y z"),
+    example("b", "no"),
+    example("d", "no"),
+]
+PREDICTIONS = [
+    answered("a", "x", -3.0),
+    answered("c", "y", 1.0),
+    answered("b", "no", -1.0),
+    answered("d", "no", 4.0),
+]
+EASY = [EXAMPLES[0], EXAMPLES[1], EXAMPLES[3]]
+EASY_PREDICTIONS = [PREDICTIONS[0], PREDICTIONS[1], PREDICTIONS[3]]
+
+
+def test_choose_threshold_by_hand() -> None:
+    # a, then c, then d: exact 1 + 1, 2, 1 of 3; F1 2, 2 + 2/3, 1 + 2/3 of 3.
+    found = spans.choose_threshold(EASY, EASY_PREDICTIONS)
+    assert found == spans.Threshold(best_f1_threshold=1.0, best_exact_threshold=-3.0)
+
+
+def test_choose_threshold_reaches_the_best_score_even_by_silence() -> None:
+    examples = [example("a", "no"), example("b", "no")]
+    predictions = [answered("a", "no", -5.0), answered("b", "no", -6.0)]
+    threshold = spans.choose_threshold(examples, predictions).best_f1_threshold
+    assert spans.apply_threshold(predictions, threshold) == {"a": "", "b": ""}
+    assert spans.score(examples, predictions, threshold)["at_threshold_f1"] == 100.0
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_chosen_threshold_gives_the_best_score(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    examples = [example(str(i), "x y", *(["x y"] if rng.random() < 0.5 else [])) for i in range(20)]
+    texts = rng.choice(["x", "x y", "z"], 20)
+    odds = rng.normal(size=20) - 3 * (seed % 2)
+    predictions = [answered(str(i), str(texts[i]), float(odds[i])) for i in range(20)]
+    found = spans.choose_threshold(examples, predictions)
+    tried = [
+        squad.evaluate(examples, spans.apply_threshold(predictions, t))
+        for t in (-math.inf, *(p.null_odds for p in predictions))
+    ]
+    for name, threshold in (
+        ("f1", found.best_f1_threshold),
+        ("exact", found.best_exact_threshold),
+    ):
+        reached = squad.evaluate(examples, spans.apply_threshold(predictions, threshold))[name]
+        assert reached == pytest.approx(max(scores[name] for scores in tried))
+
+
+def test_the_threshold_itself_still_answers() -> None:
+    assert spans.apply_threshold(PREDICTIONS, -1.0) == {"a": "x", "b": "no", "c": "", "d": ""}
+
+
+def test_score_tells_untuned_given_and_best_apart() -> None:
+    scores = spans.score(EXAMPLES, PREDICTIONS, 1.0)
+    # At 0: a right, b wrong, c refused and wrong, d right. At 1: c answered as well, for 2/3.
+    assert (scores["exact"], scores["f1"]) == (50.0, 50.0)
+    assert scores["threshold"] == 1.0
+    assert scores["at_threshold_exact"] == 50.0
+    assert scores["at_threshold_f1"] == pytest.approx(100 * (2 + 2 / 3) / 4)
+    assert (scores["at_threshold_HasAns_total"], scores["NoAns_exact"]) == (2, 50.0)
+    assert (scores["best_f1"], scores["best_f1_thresh"]) == (75.0, -3.0)
+    assert not [key for key in scores if key.startswith("at_threshold_best")]
+
+
+def test_score_answers_every_question_where_all_have_answers() -> None:
+    examples, predictions = EXAMPLES[:2], PREDICTIONS[:2]
+    scores = spans.score(examples, predictions)
+    assert scores["f1"] == pytest.approx(100 * (1 + 2 / 3) / 2)
+    assert "at_threshold_f1" not in scores
+    assert spans.score(examples, predictions, abstain=True)["f1"] == 50.0
+
+
+def test_answerability_by_hand() -> None:
+    # At 0 refused are c and d; b and d have no answer.
+    assert spans.answerability(EXAMPLES, PREDICTIONS, 0.0) == {
+        "no_answer_precision": 50.0,
+        "no_answer_recall": 50.0,
+        "no_answer_f1": 50.0,
+        "answerability_accuracy": 50.0,
+        "no_answer_predicted": 2,
+        "no_answer_total": 2,
+    }
+    bold = spans.answerability(EXAMPLES[:1], PREDICTIONS[:1], 0.0)
+    assert (bold["no_answer_precision"], bold["answerability_accuracy"]) == (0.0, 100.0)
+
+
+def test_written_predictions_read_back(tmp_path: Path) -> None:
+    target = tmp_path / "eval" / "squad_v2"
+    spans.write_predictions(target, [*PREDICTIONS, answered("ü", "Ö", -1.0)], 0.0)
+    spans.write_predictions(target, PREDICTIONS, 0.0)  # again, over the first
+    read = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in target.iterdir()}
+    assert set(read) == {"predictions.json", "nbest_predictions.json", "null_odds.json"}
+    assert read["predictions.json"] == {"a": "x", "c": "", "b": "no", "d": ""}
+    assert read["null_odds.json"] == {"a": -3.0, "c": 1.0, "b": -1.0, "d": 4.0}
+    assert read["nbest_predictions.json"]["c"] == [
+        {"text": "y", "probability": 1.0, "start_logit": 0.5, "end_logit": 0.5}
+    ]
+
+
+def test_a_failed_write_leaves_the_old_files(tmp_path: Path) -> None:
+    spans.write_predictions(tmp_path, PREDICTIONS, 0.0)
+    before = (tmp_path / "null_odds.json").read_bytes()
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        spans.write_predictions(tmp_path, [answered("a", "x", math.inf)], 0.0)
+    assert (tmp_path / "null_odds.json").read_bytes() == before
+    assert len(list(tmp_path.iterdir())) == 3
