@@ -1,0 +1,292 @@
+"""Sentences and pairs with a label from tables: TSV as GLUE writes it, JSONL, CSV and parquet.
+
+Every reader names the file and the line of what it cannot use. Nothing here knows a label set.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import gzip
+import json
+import logging
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from road_ray.data.features import TextExample
+from road_ray.data.specs import Columns
+from road_ray.errors import DataError
+
+LISTED = 5  # how many of many mistakes a message shows
+# Official QQP has about 25 broken rows in 363,871; all drop them. More than this is a wrong file.
+_MAX_RAGGED_FRACTION = 1e-3
+_NO_GOLD = "-"  # SNLI and MNLI: the annotators did not agree
+
+_log = logging.getLogger(__name__)
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Line numbers from 1 and lines without end or BOM, from a plain or ``.gz`` file.
+
+    Raises ``DataError`` with ``file:line`` for bytes that are not UTF-8, NUL and damaged gzip.
+    """
+    number = 0
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            for number, raw in enumerate(file, 1):
+                line = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
+                yield number, _decoded(line, f"{path}:{number}").rstrip("\r\n")
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(
+            f"{path}:{number + 1}: the gzip stream is damaged or cut short ({error})\n"
+            f"  fix: fetch the file again; {number} lines before it were readable"
+        ) from error
+
+
+def read_glue_tsv(path: Path, columns: Columns, *, labelled: bool = False) -> list[TextExample]:
+    """Rows of a tab-separated file without quoting; columns by name, or by number without a header.
+
+    A file without the label column gives labels of None, unless ``labelled`` demands one. Rows whose
+    label is ``-`` are dropped and counted. Raises ``DataError`` for a missing column or a row with
+    other than the expected number of tabs; up to one such row in a thousand is dropped with a warning
+    (official QQP has some).
+    """
+    return _kept(path, _tsv_rows(path, columns, labelled))
+
+
+def read_jsonl(path: Path, columns: Columns, *, labelled: bool = False) -> list[TextExample]:
+    """One JSON object a line, columns by key. Raises ``DataError`` with ``file:line``."""
+    return _kept(path, _jsonl_rows(path, columns, labelled))
+
+
+def read_csv(path: Path, columns: Columns, *, labelled: bool = False) -> list[TextExample]:
+    """Comma-separated rows with quoting, columns by header name; a row may span lines."""
+    return _kept(path, _csv_rows(path, columns, labelled))
+
+
+def read_parquet(path: Path, columns: Columns, *, labelled: bool = False) -> list[TextExample]:
+    """Rows of a parquet file, columns by name; ``where`` counts rows from 1."""
+    return _kept(path, _parquet_rows(path, columns, labelled))
+
+
+def parse_json_line(line: str, where: str) -> dict[str, object]:
+    """The object on one line of JSONL. Raises ``DataError`` with line and column of the mistake."""
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise DataError(
+            f"{where}: broken JSON at column {error.colno}: {error.msg}; seen {_short(line)!r}\n"
+            "  fix: one whole JSON object a line"
+        ) from error
+    if not isinstance(row, dict):
+        raise DataError(f"{where}: a JSON object was expected, seen {_short(line)!r}")
+    return row
+
+
+def well_formed(text: object, where: str, column: str | int) -> str:
+    """``text`` itself, when it is a string that UTF-8 can hold."""
+    if not isinstance(text, str):
+        raise DataError(f"{where}: column {column!r} must be text, seen {_short(repr(text))}")
+    if not text.isascii():
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise DataError(
+                f"{where}: column {column!r} holds a lone surrogate "
+                f"U+{ord(text[error.start]):04X} at character {error.start}\n"
+                "  fix: write the file again as UTF-8; half of a character pair was lost"
+            ) from error
+    return text
+
+
+def _tsv_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[TextExample]:
+    lines = numbered_lines(path)
+    by_number = all(isinstance(name, int) for name in columns.text)
+    header: list[str] | None = None
+    if not by_number:
+        header = next(lines, (1, ""))[1].split("\t")
+    places = _places(path, header, columns, labelled) if header else None
+    width = len(header) if header else 0
+    ragged: list[str] = []
+    row = -1
+    for number, line in lines:
+        if not line:
+            continue
+        row += 1
+        cells = line.split("\t")
+        if places is None:
+            width = len(cells)
+            places = _places(path, list(range(width)), columns, labelled)
+        if len(cells) != width:
+            ragged.append(
+                f"{path}:{number}: {len(cells)} columns, expected {width}: {_short(line)!r}"
+            )
+            continue
+        texts, label, name = places
+        yield TextExample(
+            id=str(row) if name is None else cells[name],
+            texts=tuple(cells[place] for place in texts),
+            label=None if label is None else cells[label],
+            where=f"{path}:{number}",
+        )
+    _judge_ragged(path, ragged, row + 1)
+
+
+def _judge_ragged(path: Path, ragged: Sequence[str], rows: int) -> None:
+    if len(ragged) > rows * _MAX_RAGGED_FRACTION:
+        raise DataError(
+            f"{path}: {len(ragged)} of {rows} rows have too many or too few tabs\n  {_first(ragged)}\n"
+            "  fix: one row a line, one tab between columns, no tab or line end inside a text"
+        )
+    if ragged:
+        _log.warning("%s: dropped %d broken rows: %s", path, len(ragged), _first(ragged))
+
+
+def _jsonl_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[TextExample]:
+    row = -1
+    for number, line in numbered_lines(path):
+        if line.strip():
+            row += 1
+            where = f"{path}:{number}"
+            yield _from_mapping(parse_json_line(line, where), row, where, columns, labelled)
+
+
+def _csv_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[TextExample]:
+    reader = csv.reader((line + "\n" for _, line in numbered_lines(path)), strict=True)
+    header: list[str] | None = None
+    row = -1
+    try:
+        for cells in reader:
+            where = f"{path}:{reader.line_num}"
+            if header is None:
+                header = cells
+            elif cells:
+                row += 1
+                if len(cells) != len(header):
+                    raise DataError(f"{where}: {len(cells)} columns, expected {len(header)}")
+                found: dict[str, object] = dict(zip(header, cells, strict=True))
+                yield _from_mapping(found, row, where, columns, labelled)
+    except csv.Error as error:
+        raise DataError(f"{path}:{reader.line_num}: broken CSV: {error}") from error
+
+
+def _parquet_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[TextExample]:
+    for row, found in enumerate(parquet_rows(path)):
+        yield _from_mapping(found, row, f"{path}:{row + 1}", columns, labelled)
+
+
+def parquet_rows(path: Path, only: list[str] | None = None) -> Iterator[dict[str, object]]:
+    """Rows of a parquet file, a few hundred in memory at a time; ``only`` limits the columns."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(path)
+        missing = [name for name in only or [] if name not in file.schema_arrow.names]
+        if missing:
+            raise DataError(_missing_columns(str(path), missing, file.schema_arrow.names))
+        for batch in file.iter_batches(batch_size=256, columns=only):
+            yield from batch.to_pylist()
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(
+            f"{path}: damaged or cut-off parquet file ({error})\n  fix: fetch it again"
+        ) from error
+
+
+def _from_mapping(
+    row: dict[str, object], index: int, where: str, columns: Columns, labelled: bool
+) -> TextExample:
+    wanted = [*columns.text, *([columns.id] if columns.id is not None else [])]
+    if labelled and columns.label is not None:
+        wanted.append(columns.label)
+    missing = [name for name in wanted if name not in row]
+    if missing:
+        raise DataError(_missing_columns(where, missing, list(row)))
+    label = None if columns.label is None else row.get(str(columns.label))
+    if labelled and columns.label is not None and label is None:
+        raise DataError(f"{where}: column {columns.label!r} is null; a training label is needed")
+    return TextExample(
+        id=str(index) if columns.id is None else str(row[str(columns.id)]),
+        texts=tuple(well_formed(row[str(name)], where, name) for name in columns.text),
+        label=label if label is None or isinstance(label, str) else json.dumps(label),
+        where=where,
+    )
+
+
+def _places(
+    path: Path, header: Sequence[str | int], columns: Columns, labelled: bool
+) -> tuple[list[int], int | None, int | None]:
+    """Where texts, label and id stand in a row."""
+    found = {name: place for place, name in enumerate(header)}
+    wanted = [*columns.text, *([columns.id] if columns.id is not None else [])]
+    if labelled and columns.label is not None:
+        wanted.append(columns.label)
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        raise DataError(_missing_columns(f"{path}:1", missing, header))
+    label = None if columns.label is None else found.get(columns.label)
+    name = None if columns.id is None else found[columns.id]
+    return [found[text] for text in columns.text], label, name
+
+
+def _missing_columns(where: str, missing: Sequence[str | int], found: Sequence[str | int]) -> str:
+    known = [str(name) for name in found]
+    hints = [difflib.get_close_matches(str(name), known, n=1) for name in missing]
+    near = [f"{name!r} -> {hint[0]!r}" for name, hint in zip(missing, hints, strict=True) if hint]
+    return (
+        f"{where}: no column {', '.join(repr(name) for name in missing)}; found: {', '.join(known)}"
+        + (f"; nearest: {', '.join(near)}" if near else "")
+        + "\n  fix: name the columns of this file in `columns` of the data set's entry"
+    )
+
+
+def _kept(path: Path, rows: Iterable[TextExample]) -> list[TextExample]:
+    """All rows but those without gold. Raises ``DataError`` for repeated ids and when none is left."""
+    kept: list[TextExample] = []
+    seen: dict[str, str] = {}
+    repeated: list[str] = []
+    dropped = 0
+    for example in rows:
+        first = seen.setdefault(example.id, example.where)
+        if first is not example.where:
+            repeated.append(f"id {example.id!r} at {example.where}, first at {first}")
+        if example.label == _NO_GOLD:
+            dropped += 1
+        else:
+            kept.append(example)
+    if repeated:
+        raise DataError(
+            f"{path}: {len(repeated)} rows repeat an id\n  {_first(repeated)}\n"
+            "  fix: remove the copies, or leave `columns.id` out and rows are numbered"
+        )
+    if dropped:
+        _log.warning("%s: dropped %d rows without a gold label (%r)", path, dropped, _NO_GOLD)
+    if not kept:
+        raise DataError(f"{path}: 0 usable rows of {dropped} (dropped without gold: {dropped})")
+    return kept
+
+
+def _first(lines: Sequence[str]) -> str:
+    more = len(lines) - LISTED
+    return "\n  ".join([*lines[:LISTED], *([f"and {more} more"] if more > 0 else [])])
+
+
+def _short(text: str, limit: int = 80) -> str:
+    return text if len(text) <= limit else text[:limit] + "..."
+
+
+def _decoded(raw: bytes, where: str) -> str:
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{where}: not UTF-8: byte 0x{raw[error.start]:02x} at byte {error.start + 1} of the line\n"
+            "  fix: convert the file, for instance iconv -f latin1 -t utf-8"
+        ) from error
+    if "\x00" in text:
+        raise DataError(
+            f"{where}: NUL byte at byte {raw.index(0) + 1} of the line\n"
+            "  fix: the file is binary, UTF-16 or damaged; write it again as UTF-8 text"
+        )
+    return text
