@@ -1,7 +1,8 @@
 """Exact match and token F1 of extracted answers: the numbers and keys of the official SQuAD script.
 
 Every score is a percentage (0 to 100). Data in which every question has an answer (SQuAD 1.1,
-NewsQA) gets the figures of the SQuAD 1.1 script as ``exact`` and ``f1``, and no ``NoAns_*`` keys.
+NewsQA) gets the figures of the SQuAD 1.1 script as ``exact`` and ``f1`` (but for golds that are
+nothing but articles and punctuation, which 2.0 drops), and no ``NoAns_*`` keys.
 Source: evaluate-v2.0.py of the SQuAD 2.0 site (Rajpurkar et al. 2018), written anew.
 """
 

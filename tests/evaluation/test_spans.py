@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from pathlib import Path
@@ -15,7 +14,6 @@ from road_ray.data.features import Answer, Features, SpanExample
 from road_ray.errors import DataError
 from road_ray.evaluation import spans, squad
 from road_ray.evaluation.spans import SpanPrediction, best_spans
-from road_ray.evaluation.windows import Span, window_spans
 
 Rows = list[NDArray[np.float32]]
 
@@ -79,6 +77,13 @@ def test_best_spans_by_hand() -> None:
     assert [c.probability for c in second.n_best] == pytest.approx(list(odds / odds.sum()))
 
 
+def test_the_lowest_window_gives_the_null_score_wherever_it_stands() -> None:
+    features, examples = two_questions()
+    start = [row.copy() for row in START]
+    start[0][0] = -5.0  # now window 0 has -5 + 1, below the 2 - 2 of window 1
+    assert best_spans(features, examples, start, END)[0].null_odds == -4.0 - 6.0
+
+
 def test_limits_on_length_and_number() -> None:
     features, examples = two_questions()
     first, second = best_spans(features, examples, START, END, max_answer_tokens=1, n_best=2)
@@ -104,33 +109,6 @@ def test_a_context_without_tokens_gives_no_answer() -> None:
     assert second == SpanPrediction("b", "", 9.0, 0.0, ())
 
 
-def by_trying_all(
-    start: NDArray[np.float64],
-    end: NDArray[np.float64],
-    opening: NDArray[np.bool_],
-    closing: NDArray[np.bool_],
-    longest: int,
-) -> list[Span]:
-    pairs = itertools.product(np.flatnonzero(opening), np.flatnonzero(closing))
-    return sorted(
-        Span(-(start[i] + end[j]), 0, int(i), int(j)) for i, j in pairs if i <= j < i + longest
-    )
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_window_spans_equal_trying_all_pairs(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    length = int(rng.integers(1, 60))
-    # Few distinct values make ties; gaps in the context and in max-context are allowed.
-    values = rng.integers(-3, 4, (2, length)) if seed % 2 else rng.normal(size=(2, length))
-    start, end = values.astype(np.float64)
-    closing = rng.random(length) < 0.8
-    opening = closing & (rng.random(length) < 0.6)
-    n_best, longest = int(rng.integers(1, 25)), int(rng.integers(1, 35))
-    found = window_spans(0, start, end, opening, closing, n_best=n_best, longest=longest)
-    assert found == by_trying_all(start, end, opening, closing, longest)[:n_best]
-
-
 def test_masked_logits_outside_the_context_are_welcome() -> None:
     features, examples = two_questions()
     start = [row.copy() for row in START]
@@ -150,8 +128,32 @@ def test_bad_logits_are_refused() -> None:
     broken[1][4] = np.nan
     with pytest.raises(DataError, match=r"dev.json:a: question a, window 1: a logit is not finite"):
         best_spans(features, examples, START, broken)
+    broken = [row.copy() for row in START]
+    broken[2][0] = np.inf
+    with pytest.raises(DataError, match="question b, window 2: a logit is not finite"):
+        best_spans(features, examples, broken, END)
     with pytest.raises(DataError, match="question c has no window"):
         best_spans(features, [*examples, example("c", "z")], START, END)
+
+
+def test_gold_logits_give_the_gold_answers_of_real_data(real_data: Path) -> None:
+    from road_ray.data.catalog import dataset
+    from road_ray.data.encode_spans import encode_spans
+    from road_ray.data.squad_json import read_squad
+    from road_ray.data.tokenizer import load_tokenizer
+
+    examples = read_squad(real_data / "squad" / "dev-v2.0.json")[:400]
+    tokenizer = load_tokenizer(real_data / "vocab" / "bert-base-uncased-vocab.txt")
+    features = encode_spans(examples, dataset("squad_v2"), tokenizer, train=False)
+    logits: dict[str, Rows] = {"start_positions": [], "end_positions": []}
+    for name, found in logits.items():
+        for row, position in enumerate(features.gold[name]):
+            found.append(np.zeros(int(features.lengths[row]), dtype=np.float32))
+            found[row][position] = 6.0
+    predictions = best_spans(features, examples, *logits.values())
+    scores = spans.score(examples, predictions)
+    assert scores["NoAns_exact"] == 100.0
+    assert scores["HasAns_exact"] > 98  # not all: answers of over 30 tokens, or within a word
 
 
 def answered(id_: str, text: str, null_odds: float) -> SpanPrediction:
