@@ -151,7 +151,7 @@ def check_shapes(logits: Tensor, targets: Tensor) -> None:
     if logits.ndim < 3 or targets.shape != logits.shape[1:-1] or not len(logits):
         raise DataError(
             f"teacher logits {list(logits.shape)} and targets {list(targets.shape)} do not fit\n"
-            "  allowed: logits [M, B, C] with targets [B], or logits [M, B, 2, L] with targets [B, 2]"
+            "  allowed: logits [M, B, C] and targets [B], or logits [M, B, 2, L] and targets [B, 2]"
         )
 
 
@@ -169,7 +169,7 @@ def _right(logits: Tensor, targets: Tensor) -> Tensor:
 def _check_options(wrong: float, all_wrong: str, span_correctness: str) -> None:
     if not 0.0 <= wrong <= 1.0:  # false for NaN too
         raise ConfigError(
-            f"weighting.wrong is {wrong}\n  allowed: 0 to 1 (ROaD: 0.75; 1 is the plain mean)"
+            f"weighting.wrong is {wrong}\n  allowed: 0 to 1 (ROaD: 0.75; 1: plain mean)"
         )
     for key, value, kind in (
         ("all_wrong", all_wrong, AllWrong),

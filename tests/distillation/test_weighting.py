@@ -68,7 +68,7 @@ def test_a_tie_goes_to_the_first_class():
 
 
 def spans() -> tuple[torch.Tensor, torch.Tensor]:
-    """Two teachers, one window of 4 positions, gold 1..2: A right twice, B right at the end only."""
+    """Two teachers, a window of 4 positions, gold 1..2: A right twice, B right at the end only."""
     logits = torch.zeros(2, 1, 2, 4)
     logits[0, 0, 0, 1] = logits[0, 0, 1, 2] = logits[1, 0, 0, 3] = logits[1, 0, 1, 2] = 5.0
     return logits, torch.tensor([[1, 2]])
