@@ -1,0 +1,246 @@
+"""The miniature world: published layouts, true positions, honest labels, some difficulty."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from road_ray.data import miniature
+from road_ray.errors import DataError
+
+SQUADS = (
+    "squad/train-v2.0.json",
+    "squad/dev-v2.0.json",
+    "squad/train-v1.1.json",
+    "squad/dev-v1.1.json",
+)
+TSVS = {
+    "glue/SST-2/train.tsv": ["sentence", "label"],
+    "glue/SST-2/dev.tsv": ["sentence", "label"],
+    "glue/SST-2/test.tsv": ["index", "sentence"],
+    "glue/QQP/train.tsv": ["id", "qid1", "qid2", "question1", "question2", "is_duplicate"],
+    "glue/QQP/dev.tsv": ["id", "qid1", "qid2", "question1", "question2", "is_duplicate"],
+    "glue/MNLI/train.tsv": ["index", "sentence1", "sentence2", "gold_label"],
+    "glue/MNLI/dev_matched.tsv": ["index", "sentence1", "sentence2", "gold_label"],
+    "glue/RTE/train.tsv": ["index", "sentence1", "sentence2", "label"],
+    "glue/RTE/dev.tsv": ["index", "sentence1", "sentence2", "label"],
+    "glue/RTE/test.tsv": ["index", "sentence1", "sentence2"],
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return miniature.write(tmp_path_factory.mktemp("whole") / "world")
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+def blocks(path: Path) -> list[dict[str, Any]]:
+    return [p for article in json.loads(path.read_text())["data"] for p in article["paragraphs"]]
+
+
+def questions(path: Path) -> list[dict[str, Any]]:
+    return [qa for block in blocks(path) for qa in block["qas"]]
+
+
+def articles(root: Path, split: str) -> list[dict[str, str]]:
+    import pyarrow.parquet as pq
+
+    found: list[dict[str, str]] = pq.read_table(
+        root / f"wikipedia/{split}-00000-of-00001.parquet"
+    ).to_pylist()
+    return found
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    return {
+        str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()
+    }
+
+
+def test_equal_seed_and_size_give_equal_bytes(tmp_path: Path) -> None:
+    one = contents(miniature.write(tmp_path / "one", seed=3, size=0.05))
+    two = contents(miniature.write(tmp_path / "two", seed=3, size=0.05))
+    other = contents(miniature.write(tmp_path / "other", seed=4, size=0.05))
+    assert one == two
+    assert other.keys() == one.keys()
+    assert all(other[name] != one[name] for name in one)
+
+
+def test_bytes_do_not_depend_on_the_hash_seed(tmp_path: Path) -> None:
+    code = (
+        "import sys; from road_ray.data import miniature as m; m.write(sys.argv[1], size=0.03);"
+        "assert 'torch' not in sys.modules"
+    )
+    for hash_seed in ("1", "2"):
+        environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+        subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path / hash_seed)], check=True, env=environment
+        )
+    assert contents(tmp_path / "1") == contents(tmp_path / "2")
+
+
+@pytest.mark.parametrize("size", [0.01, 0.2])
+def test_any_size_can_be_written(tmp_path: Path, size: float) -> None:
+    for seed in range(3):
+        root = miniature.write(tmp_path / str(seed), seed=seed, size=size)
+        assert questions(root / "squad/dev-v2.0.json")
+
+
+def test_a_directory_in_use_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("dear")
+    with pytest.raises(DataError, match="absent or empty"):
+        miniature.write(tmp_path / "mine", size=0.01)
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "dear"
+    assert os.listdir(tmp_path) == ["mine"]
+
+
+def test_a_size_of_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="above 0"):
+        miniature.write(tmp_path / "none", size=0.0)
+
+
+def test_processes_share_one_cached_copy(tmp_path: Path) -> None:
+    code = "from road_ray.data import miniature as m; print(m.cached(seed=1, size=0.02))"
+    environment = os.environ | {"ROAD_CACHE": str(tmp_path)}
+    command = [sys.executable, "-c", code]
+    racing = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    said = {process.communicate()[0].strip() for process in racing}
+    assert all(process.returncode == 0 for process in racing)
+    assert [str(tmp_path / name) for name in os.listdir(tmp_path)] == list(said)
+
+
+@pytest.mark.parametrize("name", TSVS)
+def test_tables_have_the_published_columns(whole: Path, name: str) -> None:
+    found = rows(whole / name)
+    assert list(found[0]) == TSVS[name]
+    assert all(
+        None not in row and None not in row.values() and "" not in row.values() for row in found
+    )
+
+
+@pytest.mark.parametrize("name", TSVS)
+def test_columns_are_those_of_the_real_files(real_data: Path, name: str) -> None:
+    with (real_data / name).open(encoding="utf-8") as file:
+        assert file.readline().rstrip("\n").split("\t") == TSVS[name]
+
+
+@pytest.mark.parametrize("name", [*SQUADS, "newsqa/dev.json"])
+def test_json_has_the_keys_of_the_real_files(whole: Path, real_data: Path, name: str) -> None:
+    ours, theirs = (json.loads((root / name).read_text()) for root in (whole, real_data))
+    assert ours["version"] == theirs["version"]
+    assert ours.keys() == theirs.keys()
+    for mine, real in zip(_levels(ours), _levels(theirs), strict=True):
+        assert mine == real
+
+
+def _levels(squad: dict[str, Any]) -> list[set[str]]:
+    article = squad["data"][0]
+    block = article["paragraphs"][0]
+    answered = [qa for p in article["paragraphs"] for qa in p["qas"] if qa["answers"]]
+    return [set(article), set(block), set(answered[0]), set(answered[0]["answers"][0])]
+
+
+def test_articles_have_four_text_columns_and_paragraphs(whole: Path) -> None:
+    train, held = articles(whole, "train"), articles(whole, "validation")
+    assert all(list(row) == ["id", "url", "title", "text"] for row in train + held)
+    assert 1300 < len(train) + len(held) < 1600
+    assert {row["title"] for row in train}.isdisjoint(row["title"] for row in held)
+    assert 150_000 < sum(len(row["text"].split()) for row in train) < 260_000
+    assert all(row["text"].startswith(row["title"] + "\n\n") for row in train)
+
+
+@pytest.mark.parametrize("name", [*SQUADS, "newsqa/dev.json"])
+def test_every_answer_stands_where_it_says(whole: Path, name: str) -> None:
+    found = blocks(whole / name)
+    assert len({qa["id"] for block in found for qa in block["qas"]}) == sum(
+        len(b["qas"]) for b in found
+    )
+    for block in found:
+        for qa in block["qas"]:
+            for answer in qa["answers"]:
+                start = answer["answer_start"]
+                assert block["context"][start : start + len(answer["text"])] == answer["text"] != ""
+
+
+def test_a_third_of_the_questions_has_no_answer(whole: Path) -> None:
+    for name in SQUADS[:2]:
+        found = questions(whole / name)
+        assert all(qa["is_impossible"] == (not qa["answers"]) for qa in found)
+        assert 0.27 < sum(qa["is_impossible"] for qa in found) / len(found) < 0.40
+    for name in (*SQUADS[2:], "newsqa/dev.json"):
+        assert all(qa["answers"] and "is_impossible" not in qa for qa in questions(whole / name))
+
+
+def test_dev_questions_have_three_golds_and_train_questions_one(whole: Path) -> None:
+    assert {len(qa["answers"]) for qa in questions(whole / "squad/train-v1.1.json")} == {1}
+    assert {len(qa["answers"]) for qa in questions(whole / "squad/dev-v1.1.json")} == {3}
+
+
+def test_train_and_dev_share_nothing(whole: Path) -> None:
+    texts = {"SST-2": ["sentence"], "QQP": ["question1", "question2"]}
+    for name in ("SST-2", "QQP", "MNLI", "RTE"):
+        columns = texts.get(name, ["sentence1", "sentence2"])
+        dev = "dev_matched.tsv" if name == "MNLI" else "dev.tsv"
+        train = [
+            tuple(row[c] for c in columns) for row in rows(whole / "glue" / name / "train.tsv")
+        ]
+        held = [tuple(row[c] for c in columns) for row in rows(whole / "glue" / name / dev)]
+        assert len(set(train)) == len(train)
+        assert len(set(held)) == len(held)
+        assert set(train).isdisjoint(held)
+    titles = [
+        {a["title"] for a in json.loads((whole / name).read_text())["data"]} for name in SQUADS[:2]
+    ]
+    assert titles[0].isdisjoint(titles[1])
+
+
+def test_labels_are_balanced(whole: Path) -> None:
+    for name, column, low, high in (
+        ("SST-2", "label", 0.45, 0.55),
+        ("QQP", "is_duplicate", 0.35, 0.65),
+        ("MNLI", "gold_label", 0.32, 0.35),
+        ("RTE", "label", 0.45, 0.55),
+    ):
+        labels = [row[column] for row in rows(whole / "glue" / name / "train.tsv")]
+        for label in set(labels):
+            assert low < labels.count(label) / len(labels) < high, (name, label)
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "label", "floor", "ceiling"),
+    [
+        ("SST-2", ("sentence",), "label", 0.55, 0.92),
+        ("QQP", ("question1", "question2"), "is_duplicate", 0.40, 0.80),
+        ("MNLI", ("sentence1", "sentence2"), "gold_label", 0.36, 0.80),
+    ],
+)
+def test_a_bag_of_words_is_not_enough(
+    whole: Path, name: str, columns: tuple[str, ...], label: str, floor: float, ceiling: float
+) -> None:
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.linear_model import LogisticRegression
+
+    dev = "dev_matched.tsv" if name == "MNLI" else "dev.tsv"
+    train, held = rows(whole / "glue" / name / "train.tsv"), rows(whole / "glue" / name / dev)
+    texts = [[" and then ".join(row[c] for c in columns) for row in part] for part in (train, held)]
+    count = CountVectorizer(min_df=2)
+    model = LogisticRegression(max_iter=300).fit(
+        count.fit_transform(texts[0]), [row[label] for row in train]
+    )
+    accuracy = model.score(count.transform(texts[1]), [row[label] for row in held])
+    assert floor < accuracy < ceiling
