@@ -14,7 +14,7 @@ Families = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Relation:
-    """One relation: kinds of subject and value, sentences, and broader words."""
+    """One relation: kinds of subject and value, sentences, and broader words for values."""
 
     name: str
     subject: str
@@ -29,8 +29,8 @@ class Relation:
 
 
 def relation(
-    name: str, subject: str, value: str, says: str, denies: str, asks: str, tells: str, wonders: str,
-    families: Families | None = None, broader: str = "",
+    name: str, subject: str, value: str, says: str, denies: str, asks: str, tells: str,
+    wonders: str, families: Families | None = None, broader: str = "",
 ) -> Relation:  # fmt: skip
     """A relation from sentences that are separated by bars."""
     return Relation(

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import random
 
-_GOOD = ("charming", "moving", "brilliant", "warm", "clever", "graceful", "lively", "honest",
-         "tender", "gripping", "fresh", "witty", "elegant", "delightful", "powerful", "rich", "subtle",
-         "vivid", "memorable", "sincere", "thrilling", "wonderful", "inspired", "rewarding")  # fmt: skip
-_BAD = ("dull", "clumsy", "tedious", "shallow", "hollow", "lifeless", "predictable", "confused",
-        "bland", "pompous", "stale", "awkward", "tiresome", "dreary", "weak", "noisy", "forced", "careless",
-        "forgettable", "cold", "messy", "boring", "lazy", "pointless")  # fmt: skip
-_MILD = ("long", "strange", "quiet", "simple", "dark", "busy", "slow", "loud", "serious", "short")
-_THINGS = ("book", "story", "play", "novel", "comedy", "tale", "chapter", "ending", "plot",
-           "dialogue", "portrait", "style", "second half", "opening", "romance", "memoir",
-           "cast", "mystery")  # fmt: skip
+_GOOD = (
+    "charming", "moving", "brilliant", "warm", "clever", "graceful", "lively", "honest",
+    "tender", "gripping", "fresh", "witty", "elegant", "delightful", "powerful", "rich",
+    "subtle", "vivid", "memorable", "sincere", "thrilling", "wonderful", "inspired",
+    "rewarding",
+)  # fmt: skip
+_BAD = (
+    "dull", "clumsy", "tedious", "shallow", "hollow", "lifeless", "predictable", "confused",
+    "bland", "pompous", "stale", "awkward", "tiresome", "dreary", "weak", "noisy", "forced",
+    "careless", "forgettable", "cold", "messy", "boring", "lazy", "pointless",
+)  # fmt: skip
+_MILD = (
+    "long", "strange", "quiet", "simple", "dark", "busy", "slow", "loud", "serious", "short",
+)  # fmt: skip
+_THINGS = (
+    "book", "story", "play", "novel", "comedy", "tale", "chapter", "ending", "plot",
+    "dialogue", "portrait", "style", "second half", "opening", "romance", "memoir", "cast",
+    "mystery",
+)  # fmt: skip
 _HOW = ("very ", "truly ", "quite ", "rather ", "deeply ", "", "", "", "")
 _STYLES = (
     "plain",
