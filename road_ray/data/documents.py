@@ -15,8 +15,8 @@ def read_corpus(path: Path) -> Iterator[str]:
     """Documents of a file, or of all files below a directory in the order of their names.
 
     Parquet and JSONL hold a document in the column ``text``; in plain text a blank line separates
-    documents. Empty documents are skipped. Raises ``DataError`` where a file cannot be read and when
-    nothing was found.
+    documents. Empty documents are skipped. Raises ``DataError`` where a file cannot be read, and
+    when nothing was found.
     """
     count = 0
     for file in _files(path):

@@ -62,8 +62,8 @@ def encode_texts(
 ) -> Features:
     """Rows ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]``, one an example, cut longest first.
 
-    ``labels`` are class numbers (int64), or numbers (float32) for a regression; -100 where there is none.
-    Raises ``DataError`` for a label outside the task's set or range.
+    ``labels`` are class numbers (int64), or numbers (float32) for a regression; -100 where there is
+    none. Raises ``DataError`` for a label outside the task's set or range.
     """
     width = len(dataset.columns.text)
     if width not in (1, 2):
@@ -71,7 +71,8 @@ def encode_texts(
     room = max_length_tokens - width - 1
     if room < width:
         raise ConfigError(
-            f"max_length_tokens = {max_length_tokens} leaves no room for text; at least {2 * width + 1}"
+            f"max_length_tokens = {max_length_tokens} leaves no room for text; "
+            f"allowed: at least {2 * width + 1}"
         )
     labels = _labels(examples, dataset, task)
     parts = [tokenized([e.texts[place] for e in examples], tokenizer) for place in range(width)]
@@ -122,7 +123,8 @@ def _check_all(
 def _longest_first(lengths: Longs, room: int) -> Longs:
     """Tokens kept of each text, ``[texts, rows] -> [texts, rows]``: ``longest_first``.
 
-    The longer text is cut down to the shorter, then both to half; an odd token goes to the longer, or to b.
+    The longer text is cut down to the shorter, then both to half; an odd token goes to the longer,
+    or to the second.
     Source: Hugging Face tokenizers, truncation.rs.
     """
     if len(lengths) == 1:
@@ -182,7 +184,7 @@ def _check_labels(examples: Sequence[TextExample], values: dict[str, Any], allow
         more = f"; {len(wrong) - 1} more rows have a label that is not allowed" if wrong[1:] else ""
         raise DataError(
             f"{wrong[0].where} label={wrong[0].label!r}, allowed: {allowed}{more}\n"
-            "  fix: mend the rows, or map what the file says with `label_map` in the data set's entry"
+            "  fix: mend the rows, or map what the file says by `label_map` in the data set's entry"
         )
 
 

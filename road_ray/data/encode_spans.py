@@ -47,11 +47,11 @@ def encode_spans(
     max_question_tokens: int = 64,
     train: bool,
 ) -> Features:
-    """Rows ``[CLS] question [SEP] window [SEP]``; at least one a question, in the order of the examples.
+    """Rows ``[CLS] question [SEP] window [SEP]``, at least one a question, in order.
 
-    Windows start every ``stride_tokens`` tokens (BERT's ``doc_stride``; Hugging Face's ``stride`` is
-    the overlap instead) until one reaches the end of the context. Gold positions are those of the
-    tokens that cover the first gold answer; 0, 0 in a window that does not hold all of it, and
+    Windows start every ``stride_tokens`` tokens (BERT's ``doc_stride``; Hugging Face's ``stride``
+    is the overlap instead) until one reaches the end of the context. Gold positions are those of
+    the tokens that cover the first gold answer; 0, 0 in a window that does not hold all of it, and
     without an answer. Training rows carry no ``offsets`` and ``max_context``, which take two thirds
     of the memory.
 
@@ -88,7 +88,8 @@ def encode_spans(
 def _check_limits(max_length: int, stride: int, max_question: int) -> None:
     if stride < 1 or max_question < 1:
         raise ConfigError(
-            f"stride_tokens = {stride} and max_question_tokens = {max_question}: both must be at least 1"
+            f"stride_tokens = {stride} and max_question_tokens = {max_question}: "
+            "both must be at least 1"
         )
     if max_length < max_question + 4:
         raise ConfigError(

@@ -80,7 +80,7 @@ def _backend(tokenizer: PreTrainedTokenizerFast) -> Any:
             f"{type(tokenizer).__name__} has no Rust tokenizer behind it\n"
             "  fix: use a fast tokenizer (tokenizer.json), which also gives character offsets"
         )
-    # An earlier call of the tokenizer may have left its limits behind; calls after us set their own.
+    # An earlier call of the tokenizer may have left its limits behind; later calls set their own.
     backend.no_truncation()
     backend.no_padding()
     return backend

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,8 @@ __all__ = [
     "read_squad",
 ]
 
+_log = logging.getLogger(__name__)
+
 SPLITS = ("train", "dev", "test")
 
 Layout = Callable[[Path, Dataset, bool], list[Example]]
@@ -44,8 +47,9 @@ LAYOUTS: dict[str, Layout] = {
 def read_split(dataset: Dataset, root: Path, split: str) -> list[Example]:
     """All examples of ``train``, ``dev`` or ``test`` below ``root``; dev files follow each other.
 
-    Each file is looked for plain and as ``.gz``. Train and dev must have labels. Raises ``DataError``
-    when a file is missing or unusable, ``ConfigError`` when the entry has no such split or layout.
+    Each file is looked for plain and as ``.gz``. Train and dev must have labels. Raises
+    ``DataError`` when a file is missing or unusable, ``ConfigError`` when the entry has no such
+    split or layout.
     """
     if dataset.layout not in LAYOUTS:
         raise ConfigError(
@@ -59,10 +63,11 @@ def read_split(dataset: Dataset, root: Path, split: str) -> list[Example]:
 
 
 def read_hub(dataset: Dataset, split: str) -> list[Example]:
-    """The same examples from the Hugging Face hub (or its local cache), for when no root is given."""
+    """The same examples from the Hugging Face hub (or its local cache), without a root."""
     if dataset.hub is None:
         raise ConfigError(
-            f"data set {dataset.name!r} is not on the hub\n  fix: set `data.root` (or ROAD_DATA) to a "
+            f"data set {dataset.name!r} is not on the hub\n"
+            "  fix: set `data.root` (or ROAD_DATA) to a "
             f"directory that holds {dataset.folder}/"
         )
     from datasets import load_dataset
@@ -75,17 +80,21 @@ def read_hub(dataset: Dataset, split: str) -> list[Example]:
             rows = load_dataset(path, configuration, split=part)
         except Exception as error:  # datasets raises a dozen kinds when offline, gated or renamed
             raise DataError(
-                f"data set {dataset.name!r}: {path} ({configuration}) split {part!r} could not be loaded "
-                f"from the hub: {type(error).__name__}: {error}\n"
-                f"  fix: set `data.root` (or ROAD_DATA) to a directory that holds {dataset.folder}/, "
-                "or check the network"
+                f"data set {dataset.name!r}: {path} ({configuration}) split {part!r} "
+                f"could not be loaded from the hub: {type(error).__name__}: {error}\n"
+                "  fix: check the network, or set `data.root` (or ROAD_DATA) to a directory with "
+                f"{dataset.folder}/"
             ) from error
-        examples += hub_examples(dataset, rows, f"hf://{path}/{part}")
+        where = f"hf://{path}/{part}"
+        examples += hub_examples(dataset, rows, where, labelled=split != "test")
     return examples
 
 
-def hub_examples(dataset: Dataset, rows: Any, where: str) -> list[Example]:
-    """Examples from a ``datasets.Dataset``; class numbers become the names that the files use."""
+def hub_examples(dataset: Dataset, rows: Any, where: str, *, labelled: bool) -> list[Example]:
+    """Examples from a ``datasets.Dataset``; class numbers become what the files say.
+
+    With ``labelled``, rows without gold are dropped and counted.
+    """
     if dataset.layout == "squad_json":
         return [
             span_example(
@@ -100,7 +109,7 @@ def hub_examples(dataset: Dataset, rows: Any, where: str) -> list[Example]:
     examples: list[Example] = []
     for index, row in enumerate(rows):
         gold = _hub_label(dataset, row[label], names) if label else None
-        if gold != "-":
+        if gold is not None or not labelled:
             examples.append(
                 TextExample(
                     id=str(row[name]) if name else str(index),
@@ -111,6 +120,8 @@ def hub_examples(dataset: Dataset, rows: Any, where: str) -> list[Example]:
             )
     if not examples:
         raise DataError(f"{where}: 0 usable rows of {len(rows)}")
+    if len(examples) < len(rows):
+        _log.warning("%s: dropped %d rows without gold", where, len(rows) - len(examples))
     return examples
 
 
@@ -176,6 +187,6 @@ def _existing(dataset: Dataset, root: Path, name: str) -> Path:
         )
     raise DataError(
         f"data set {dataset.name!r}: no file {wanted} (or {packed.name}); {there}\n"
-        f"  data.root is {root}; the catalogue entry {dataset.name!r} names {dataset.folder}/{name}\n"
+        f"  data.root is {root}; the catalogue entry names {dataset.folder}/{name}\n"
         "  fix: set `data.root` (or ROAD_DATA) to the directory above, or correct the entry"
     )

@@ -15,9 +15,11 @@ from road_ray.data.features import Answer, SpanExample
 from road_ray.data.text_rows import LISTED, well_formed
 from road_ray.errors import DataError
 
-# An offset counted in bytes, or before a cleaning step, is off by a few characters. Farther away the
-# same words are likely another mention.
+# An offset counted in bytes, or before a cleaning step, is off by a few characters. Farther away
+# the same words are likely another mention.
 _NEARBY_CHARACTERS = 64
+
+_LAYOUT = '{"data": [{"paragraphs": [{"context", "qas": [{"id", "question", "answers"}]}]}]}'
 
 _log = logging.getLogger(__name__)
 
@@ -40,11 +42,15 @@ def read_squad(path: Path) -> list[SpanExample]:
     are listed in one ``DataError``, as are repeated ids.
     """
     findings = _Findings()
-    examples = [
-        example
-        for context, question, where in _questions(path)
-        if (example := _example(context, question, where, findings)) is not None
-    ]
+    try:
+        examples = [
+            _example(context, question, where, findings)
+            for context, question, where in _questions(path)
+        ]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"{path}: not in SQuAD layout: {type(error).__name__} {error}\n  wanted: {_LAYOUT}"
+        ) from error
     _judge(path, examples, findings)
     return examples
 
@@ -62,18 +68,12 @@ def span_example(
 
 def _questions(path: Path) -> Iterator[tuple[str, dict[str, Any], str]]:
     """Context, raw question and where it stands."""
-    try:
-        for article_index, article in enumerate(_document(path)["data"]):
-            for index, paragraph in enumerate(article["paragraphs"]):
-                where = f"{path}: data[{article_index}].paragraphs[{index}]"
-                context = well_formed(paragraph["context"], where, "context")
-                for question in paragraph["qas"]:
-                    yield context, question, f"{path}: question {question['id']!r}"
-    except (KeyError, TypeError) as error:
-        raise DataError(
-            f"{path}: not in SQuAD layout: {type(error).__name__} {error}\n"
-            '  fix: {"data": [{"paragraphs": [{"context": ..., "qas": [{"id", "question", "answers"}]}]}]}'
-        ) from error
+    for article_index, article in enumerate(_document(path)["data"]):
+        for index, paragraph in enumerate(article["paragraphs"]):
+            where = f"{path}: data[{article_index}].paragraphs[{index}]"
+            context = well_formed(paragraph["context"], where, "context")
+            for question in paragraph["qas"]:
+                yield context, question, f"{path}: question {question['id']!r}"
 
 
 def _document(path: Path) -> Any:
@@ -95,7 +95,7 @@ def _document(path: Path) -> Any:
 
 def _example(
     context: str, question: dict[str, Any], where: str, findings: _Findings
-) -> SpanExample | None:
+) -> SpanExample:
     answers = question.get("answers") or []
     impossible = question.get("is_impossible")
     if impossible and answers:
@@ -103,7 +103,10 @@ def _example(
         answers = []
     if impossible is False and "answers" in question and not answers:
         findings.errors.append(f"{where} says is_impossible: false but has no answers")
-    placed = [_placed(context, a["text"], a["answer_start"], where, findings) for a in answers]
+    placed = [
+        _placed(context, answer.get("text"), answer.get("answer_start"), where, findings)
+        for answer in answers
+    ]
     return SpanExample(
         id=str(question["id"]),
         question=well_formed(question["question"], where, "question"),
@@ -146,8 +149,9 @@ def _judge(path: Path, examples: list[SpanExample], findings: _Findings) -> None
     """Warns of what was mended. Raises ``DataError`` for what cannot be."""
     if findings.errors:
         raise DataError(
-            f"{path}: {len(findings.errors)} answers do not stand in their context\n  "
-            f"{_first(findings.errors)}\n  fix: count answer_start in characters from 0, or remove these questions"
+            f"{path}: {len(findings.errors)} answers cannot be used\n  "
+            f"{_first(findings.errors)}\n"
+            "  fix: count answer_start in characters from 0, or remove these questions"
         )
     seen: set[str] = set()
     repeated = [e.id for e in examples if e.id in seen or seen.add(e.id)]  # type: ignore[func-returns-value]

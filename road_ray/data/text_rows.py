@@ -47,10 +47,10 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 def read_glue_tsv(path: Path, columns: Columns, *, labelled: bool = False) -> list[TextExample]:
     """Rows of a tab-separated file without quoting; columns by name, or by number without a header.
 
-    A file without the label column gives labels of None, unless ``labelled`` demands one. Rows whose
-    label is ``-`` are dropped and counted. Raises ``DataError`` for a missing column or a row with
-    other than the expected number of tabs; up to one such row in a thousand is dropped with a warning
-    (official QQP has some).
+    A file without the label column gives labels of None, unless ``labelled`` demands one. Rows
+    whose label is ``-`` are dropped and counted. Raises ``DataError`` for a missing column or a row
+    with other than the expected number of tabs; up to one such row in a thousand is dropped with a
+    warning (official QQP has some).
     """
     return _kept(path, _tsv_rows(path, columns, labelled))
 
@@ -105,7 +105,10 @@ def _tsv_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[TextExam
     by_number = all(isinstance(name, int) for name in columns.text)
     header: list[str] | None = None
     if not by_number:
-        header = next(lines, (1, ""))[1].split("\t")
+        first = next(lines, None)
+        if first is None:
+            return
+        header = first[1].split("\t")
     places = _places(path, header, columns, labelled) if header else None
     width = len(header) if header else 0
     ragged: list[str] = []
@@ -136,7 +139,8 @@ def _tsv_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[TextExam
 def _judge_ragged(path: Path, ragged: Sequence[str], rows: int) -> None:
     if len(ragged) > rows * _MAX_RAGGED_FRACTION:
         raise DataError(
-            f"{path}: {len(ragged)} of {rows} rows have too many or too few tabs\n  {_first(ragged)}\n"
+            f"{path}: {len(ragged)} of {rows} rows have too many or too few tabs\n"
+            f"  {_first(ragged)}\n"
             "  fix: one row a line, one tab between columns, no tab or line end inside a text"
         )
     if ragged:
@@ -242,7 +246,7 @@ def _missing_columns(where: str, missing: Sequence[str | int], found: Sequence[s
 
 
 def _kept(path: Path, rows: Iterable[TextExample]) -> list[TextExample]:
-    """All rows but those without gold. Raises ``DataError`` for repeated ids and when none is left."""
+    """All rows but those without gold. Raises ``DataError`` for repeated ids and for no rows."""
     kept: list[TextExample] = []
     seen: dict[str, str] = {}
     repeated: list[str] = []
@@ -281,7 +285,8 @@ def _decoded(raw: bytes, where: str) -> str:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{where}: not UTF-8: byte 0x{raw[error.start]:02x} at byte {error.start + 1} of the line\n"
+            f"{where}: not UTF-8: byte 0x{raw[error.start]:02x} "
+            f"at byte {error.start + 1} of the line\n"
             "  fix: convert the file, for instance iconv -f latin1 -t utf-8"
         ) from error
     if "\x00" in text:

@@ -1,4 +1,4 @@
-"""Sentences and pairs: rows by hand and against Hugging Face, labels, and every way a label can be wrong."""
+"""Sentences and pairs: rows by hand and against Hugging Face; labels, right and wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows by hand, against a plain port of BERT's loop, against Hugging Face, and on real questions."""
+"""Windows by hand, against BERT's loop, against Hugging Face, and on real questions."""
 
 from __future__ import annotations
 

@@ -1,0 +1,49 @@
+"""Ragged rows: index arithmetic by hand, tokenizer output against the plain call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from road_ray.data import ragged
+from road_ray.data.ragged import ranges, starts_of, tokenized
+
+
+@pytest.fixture(scope="module")
+def letters() -> Any:
+    from transformers import BertTokenizer
+
+    return BertTokenizer(
+        vocab={w: i for i, w in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abc"])}
+    )
+
+
+def test_ranges_count_up_from_each_start() -> None:
+    starts, lengths = np.array([5, 9, 0]), np.array([3, 0, 2])
+
+    assert ranges(starts, lengths).tolist() == [5, 6, 7, 0, 1]
+    assert starts_of(lengths).tolist() == [0, 3, 3]
+
+
+def test_ids_and_offsets_are_those_of_the_plain_call(
+    letters: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ragged, "_TEXTS_AT_A_TIME", 2)
+    texts = ["a  b", "", "é c", "b", " c\n"]
+    rows = tokenized(texts, letters, offsets=True)
+    plain = letters(texts, add_special_tokens=False, return_offsets_mapping=True)
+
+    assert rows.bounds.tolist() == [0, 2, 2, 4, 5, 6]
+    assert rows.lengths.tolist() == [2, 0, 2, 1, 1]
+    assert rows.ids.tolist() == sum(plain["input_ids"], [])
+    assert rows.offsets is not None
+    assert [tuple(o) for o in rows.offsets.tolist()] == sum(plain["offset_mapping"], [])
+    fast = tokenized(texts, letters)
+    assert fast.offsets is None
+    np.testing.assert_array_equal(fast.ids, rows.ids)
+
+
+def test_no_texts_give_no_rows(letters: Any) -> None:
+    assert tokenized([], letters, offsets=True).bounds.tolist() == [0]
