@@ -1,0 +1,158 @@
+"""Rows to batches: which rows make batch ``k`` is a pure function of the seed, so nothing has to be stored.
+
+Rows of like length share a batch, a batch is padded to its own longest row, and every worker takes its share of
+the rows of the same global batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from road_ray.data.features import Features, Ints, Longs
+from road_ray.errors import ConfigError, DataError
+
+Batch = dict[str, Any]
+"""Tensors by name (``input_ids``, ``attention_mask``, ``token_type_ids`` ``[B, L]``, the gold ``[B]``), ``task`` and
+``dataset``; label -100 is not counted. Knows no device."""
+
+NOISE_CHANNELS = 3  # which positions are chosen, which of them are masked, what is sampled there
+_BATCHES_SORTED_TOGETHER = 32  # more saves padding but makes neighbouring batches more alike
+_PAD_TO_MULTIPLE = 8
+
+
+class Rows(Protocol):
+    """What a batch is made of: a ``Features`` or a ``Corpus``."""
+
+    def __len__(self) -> int: ...
+    def row(self, index: int) -> Ints: ...
+    @property
+    def lengths(self) -> Longs: ...
+    @property
+    def first_segment(self) -> Ints: ...
+
+
+def epoch_order(
+    lengths: Longs, batch_size: int, *, seed: int, epoch: int
+) -> list[NDArray[np.int64]]:
+    """Row numbers of each batch of one epoch; every row once, batch sizes differ by at most one."""
+    rng = np.random.default_rng((seed, epoch))
+    rows = rng.permutation(len(lengths))
+    count = max(1, -(-len(rows) // batch_size))
+    together = max(1, min(count, _BATCHES_SORTED_TOGETHER))
+    batches: list[NDArray[np.int64]] = []
+    sizes = [len(part) for part in np.array_split(rows, count)]
+    start = 0
+    for first in range(0, count, together):
+        group = sizes[first : first + together]
+        chunk = rows[start : start + sum(group)]
+        start += sum(group)
+        chunk = chunk[np.argsort(lengths[chunk], kind="stable")]
+        cut = np.split(chunk, np.cumsum(group)[:-1])
+        batches.extend(cut[index] for index in rng.permutation(len(cut)))
+    return batches
+
+
+def pad(rows: Rows, numbers: NDArray[np.int64], *, pad_id: int, width: int | None = None) -> Batch:
+    """``input_ids``, ``attention_mask``, ``token_type_ids`` ``[B, L]`` of the given rows, padded to the longest."""
+    taken = [rows.row(int(number)) for number in numbers]
+    longest = width or padded_width(max(len(row) for row in taken))
+    ids = np.full((len(taken), longest), pad_id, dtype=np.int64)
+    for index, row in enumerate(taken):
+        ids[index, : len(row)] = row
+    lengths = np.array([len(row) for row in taken])[:, None]
+    positions = np.arange(longest)[None, :]
+    real = positions < lengths
+    second = (positions >= rows.first_segment[numbers][:, None]) & real
+    return {
+        "input_ids": torch.from_numpy(ids),
+        "attention_mask": torch.from_numpy(real.astype(np.int64)),
+        "token_type_ids": torch.from_numpy(second.astype(np.int64)),
+    }
+
+
+def padded_width(longest: int) -> int:
+    """The row length that ``longest`` tokens are padded to (a multiple of 8: matrix kernels like it)."""
+    return -(-longest // _PAD_TO_MULTIPLE) * _PAD_TO_MULTIPLE
+
+
+class BatchStream:
+    """All batches of one data set for ever: ``stream[k]`` is this worker's share of batch ``k``.
+
+    ``batch_size`` is global, in examples. With ``noise`` a batch carries uniform numbers ``[3, B, L]`` drawn for the
+    global batch, so that masking is the same on one worker and on many, and after a resume.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        *,
+        batch_size: int,
+        seed: int,
+        pad_id: int,
+        rank: int = 0,
+        size: int = 1,
+        noise: bool = False,
+        name: str = "",
+        task: str = "",
+    ) -> None:
+        if len(rows) == 0:
+            raise DataError(f"data set {name or 'without name'}: 0 usable rows")
+        if batch_size < size:
+            raise ConfigError(
+                f"batch_size = {batch_size} is less than the {size} workers\n  allowed: at least one example a worker"
+            )
+        self.rows, self.batch_size, self.seed, self.pad_id = rows, batch_size, seed, pad_id
+        self.rank, self.size, self.noise, self.name, self.task = rank, size, noise, name, task
+        self._lengths = rows.lengths
+        self.batches_per_epoch = max(1, -(-len(rows) // batch_size))
+        if len(rows) < size:
+            raise DataError(f"data set {name}: {len(rows)} rows are fewer than {size} workers")
+        self._order = lru_cache(maxsize=2)(self._epoch)
+
+    def _epoch(self, epoch: int) -> list[NDArray[np.int64]]:
+        return epoch_order(self._lengths, self.batch_size, seed=self.seed, epoch=epoch)
+
+    def row_numbers(self, number: int) -> NDArray[np.int64]:
+        """Rows of global batch ``number``, over all workers."""
+        epoch, position = divmod(number, self.batches_per_epoch)
+        return self._order(epoch)[position]
+
+    def __getitem__(self, number: int) -> Batch:
+        numbers = self.row_numbers(number)
+        width = padded_width(int(self._lengths[numbers].max()))
+        mine = numbers[self.rank :: self.size]
+        batch = pad(self.rows, mine, pad_id=self.pad_id, width=width)
+        batch |= {"task": self.task, "dataset": self.name, "rows": torch.from_numpy(mine.copy())}
+        if self.noise:
+            rng = np.random.default_rng((self.seed, 1, number))
+            drawn = rng.random((NOISE_CHANNELS, len(numbers), width), dtype=np.float32)
+            batch["noise"] = torch.from_numpy(drawn[:, self.rank :: self.size].copy())
+        if isinstance(self.rows, Features):
+            batch |= gold_of(self.rows, mine)
+        return batch
+
+    def since(self, number: int) -> Iterator[Batch]:
+        """Batches ``number``, ``number + 1``, ... without end."""
+        while True:
+            yield self[number]
+            number += 1
+
+
+def gold_of(features: Features, numbers: NDArray[np.int64]) -> dict[str, Tensor]:
+    """The gold of the given rows, ``[B]`` each."""
+    return {name: torch.from_numpy(values[numbers]) for name, values in features.gold.items()}
+
+
+def to_device(batch: Mapping[str, Any], device: torch.device) -> Batch:
+    """The batch with its tensors on ``device``."""
+    return {
+        name: value.to(device, non_blocking=True) if isinstance(value, Tensor) else value
+        for name, value in batch.items()
+    }

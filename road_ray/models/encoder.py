@@ -1,0 +1,138 @@
+"""The encoder: Hugging Face's ELECTRA at a declared size, made new or loaded from any stage's directory."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import Field
+from torch import nn
+from transformers import ElectraConfig, ElectraModel
+
+from road_ray.config import Config
+from road_ray.errors import CheckpointError, ConfigError
+
+
+class EncoderConfig(Config):
+    """Size of an encoder. Source of the defaults: ELECTRA-Small, Clark et al. 2020, table 6."""
+
+    layers: int = Field(12, ge=1)
+    hidden_size: int = Field(256, ge=8)
+    heads: int = Field(4, ge=1)  # of size 64 in every published model
+    intermediate_size: int = Field(1024, ge=8)
+    embedding_size: int = Field(128, ge=8)  # may differ from hidden_size; a linear map joins them
+    max_length_tokens: int = Field(512, ge=8)  # rows of the position table
+    dropout: float = Field(0.1, ge=0, lt=1)
+    attention_dropout: float = Field(0.1, ge=0, lt=1)
+    # Truncated normal. 0.02 is BERT's for width 768; narrow models leave the unigram plateau sooner with about
+    # 1 / sqrt(hidden_size).
+    initializer_std: float = Field(0.02, gt=0, le=1)
+
+
+def hugging_face_config(size: EncoderConfig, vocab_size: int, **more: Any) -> ElectraConfig:
+    """The ``ElectraConfig`` of that size. Raises ``ConfigError`` when the heads do not divide the width."""
+    if size.hidden_size % size.heads:
+        raise ConfigError(
+            f"encoder.hidden_size = {size.hidden_size} is not a multiple of encoder.heads = {size.heads}"
+        )
+    return ElectraConfig(
+        vocab_size=vocab_size,
+        num_hidden_layers=size.layers,
+        hidden_size=size.hidden_size,
+        num_attention_heads=size.heads,
+        intermediate_size=size.intermediate_size,
+        embedding_size=size.embedding_size,
+        max_position_embeddings=size.max_length_tokens,
+        hidden_dropout_prob=size.dropout,
+        attention_probs_dropout_prob=size.attention_dropout,
+        initializer_range=size.initializer_std,
+        **more,
+    )
+
+
+def scaled(size: EncoderConfig, fraction: float) -> EncoderConfig:
+    """The generator's size: width, inner width and heads times ``fraction``; depth and embeddings are kept.
+
+    Source: google electra, configure_pretraining.py and run_pretraining.py (science: section 2.2).
+    """
+    head_size = size.hidden_size // size.heads
+    heads = max(1, round(size.hidden_size * fraction) // head_size)
+    hidden = max(heads, round(size.hidden_size * fraction) // heads * heads)
+    return size.model_copy(
+        update={"hidden_size": hidden, "heads": heads, "intermediate_size": 4 * hidden}
+    )
+
+
+def build_encoder(config: ElectraConfig) -> ElectraModel:
+    """A new encoder with random weights."""
+    encoder: ElectraModel = ElectraModel(config)
+    initialize(encoder, config.initializer_range)
+    return encoder
+
+
+def initialize(module: nn.Module, std: float) -> None:
+    """Truncated normal at two deviations for every matrix, zero for every bias (science: section 2.2)."""
+    for part in module.modules():
+        if isinstance(part, nn.Linear | nn.Embedding):
+            nn.init.trunc_normal_(part.weight, std=std, a=-2 * std, b=2 * std)
+        if isinstance(part, nn.Linear) and part.bias is not None:
+            nn.init.zeros_(part.bias)
+        if isinstance(part, nn.Embedding) and part.padding_idx is not None:
+            with torch.no_grad():
+                part.weight[part.padding_idx].zero_()
+
+
+def initialize_output(linear: nn.Linear) -> None:
+    """Glorot-uniform weights and zero bias for the last layer of a head (science: section 2.2)."""
+    bound = math.sqrt(6 / (linear.in_features + linear.out_features))
+    nn.init.uniform_(linear.weight, -bound, bound)
+    nn.init.zeros_(linear.bias)
+
+
+def model_directory(init: str) -> str:
+    """What ``init=`` names: ``hf/`` of a run directory, a model directory, or a hub name as it is."""
+    place = Path(init).expanduser()
+    for candidate in (place / "hf", place):
+        if (candidate / "config.json").is_file():
+            return str(candidate)
+    if place.exists():
+        raise CheckpointError(
+            f"init = {init}: neither a run directory with hf/ nor a model directory (no config.json)\n"
+            "  fix: name a finished run, its hf/ folder, or a checkpoint of it"
+        )
+    return init
+
+
+def load_encoder(directory: str) -> ElectraModel:
+    """The encoder stored in a Hugging Face directory, heads left aside.
+
+    Raises ``CheckpointError`` when any encoder weight is missing or of another shape: a model with some random
+    layers trains without complaint and is worth nothing.
+    """
+    try:
+        encoder, report = ElectraModel.from_pretrained(
+            directory, output_loading_info=True, use_safetensors=True, dtype=torch.float32
+        )
+    except (OSError, ValueError, RuntimeError) as error:
+        raise CheckpointError(
+            f"{directory}: cannot be loaded as an ELECTRA encoder: {error}"
+        ) from error
+    lacking = sorted(report["missing_keys"])
+    if lacking:
+        raise CheckpointError(
+            f"{directory}: {len(lacking)} encoder weights are missing, the first: {', '.join(lacking[:3])}\n"
+            "  allowed: only heads may be missing\n  fix: name a directory that holds an ELECTRA encoder"
+        )
+    loaded: ElectraModel = encoder
+    return loaded
+
+
+def check_vocabulary(vocab_size: int, tokenizer_size: int, where: str) -> None:
+    """Raises ``CheckpointError`` when token ids would fall outside the embedding table."""
+    if tokenizer_size > vocab_size:
+        raise CheckpointError(
+            f"{where}: the tokenizer has {tokenizer_size} entries, the embedding table {vocab_size}\n"
+            "  fix: use the tokenizer that the model was trained with"
+        )

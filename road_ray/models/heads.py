@@ -1,0 +1,54 @@
+"""Heads: what a task adds to the encoder. One head a task, shared by its data sets (ROaD part 1, section 3.4).
+
+They are Hugging Face's own heads, so that a trained one loads with plain ``transformers``.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+from torch import Tensor, nn
+from transformers import ElectraConfig
+from transformers.models.electra.modeling_electra import ElectraClassificationHead
+
+from road_ray.data.specs import Kind, Span
+from road_ray.models.encoder import initialize, initialize_output
+
+
+class SentenceHead(nn.Module):
+    """One vector of ``width`` logits from the first token: ``[B, L, D] -> [B, width]``."""
+
+    def __init__(self, config: ElectraConfig, width: int) -> None:
+        super().__init__()
+        sized = deepcopy(config)
+        sized.num_labels = width
+        self.classifier = ElectraClassificationHead(sized)
+        initialize(self.classifier, config.initializer_range)
+        initialize_output(self.classifier.out_proj)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        logits: Tensor = self.classifier(hidden)
+        return logits
+
+
+class SpanHead(nn.Module):
+    """Start and end logits, independent of each other: ``[B, L, D] -> [B, 2, L]``; position 0 means no answer.
+
+    Source: ROaD part 1, section 2.
+    """
+
+    def __init__(self, config: ElectraConfig) -> None:
+        super().__init__()
+        self.qa_outputs = nn.Linear(config.hidden_size, 2)
+        initialize_output(self.qa_outputs)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        logits: Tensor = self.qa_outputs(hidden)
+        return logits.transpose(1, 2)
+
+
+def build_head(kind: Kind, config: ElectraConfig) -> SentenceHead | SpanHead:
+    """A new head of that kind for an encoder of that size."""
+    if isinstance(kind, Span):
+        return SpanHead(config)
+    return SentenceHead(config, kind.width)

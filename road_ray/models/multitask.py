@@ -1,0 +1,114 @@
+"""One encoder with one head a task, and its way out into Hugging Face's layout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    ElectraForQuestionAnswering,
+    ElectraForSequenceClassification,
+    ElectraModel,
+    PreTrainedModel,
+)
+
+from road_ray.data.specs import Classify, Regress, Span, Task
+from road_ray.errors import CheckpointError
+from road_ray.models.encoder import load_encoder
+from road_ray.models.heads import build_head
+
+
+class MultitaskModel(nn.Module):
+    """``forward(batch) -> logits`` of the head of ``batch["task"]``: ``[B, C]``, ``[B, 1]`` or ``[B, 2, L]``."""
+
+    def __init__(self, encoder: ElectraModel, tasks: Sequence[Task]) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.tasks = {task.name: task for task in tasks}
+        self.heads = nn.ModuleDict(
+            {task.name: build_head(task.kind, encoder.config) for task in tasks}
+        )
+
+    def forward(self, batch: Mapping[str, Any]) -> Tensor:
+        hidden = self.encoder(
+            input_ids=batch["input_ids"],
+            attention_mask=batch["attention_mask"],
+            token_type_ids=batch.get("token_type_ids"),
+        ).last_hidden_state
+        logits: Tensor = self.heads[batch["task"]](hidden)
+        return logits
+
+    def export(self, directory: Path, task: str, metadata: Mapping[str, Any] | None = None) -> None:
+        """Write encoder and head of ``task`` as ``AutoModelFor...`` loads them, weights in safetensors."""
+        exported = _hugging_face_class(self.tasks[task]).from_multitask(self, task)
+        exported.config.update({"road_ray": dict(metadata or {})})
+        exported.save_pretrained(directory)
+
+
+class _Exporter:
+    """Builds the Hugging Face model of one head kind around trained modules."""
+
+    def __init__(self, kind: type[PreTrainedModel], head: str, labels: dict[str, Any]) -> None:
+        self.kind, self.head, self.labels = kind, head, labels
+
+    def from_multitask(self, model: MultitaskModel, task: str) -> PreTrainedModel:
+        config = AutoConfig.for_model(**(model.encoder.config.to_dict() | self.labels))
+        exported = self.kind(config)
+        # Head modules are named as Hugging Face names them, so their state fits as it is.
+        state = {f"electra.{name}": tensor for name, tensor in model.encoder.state_dict().items()}
+        state |= model.heads[task].state_dict()
+        exported.load_state_dict(state)
+        return exported
+
+
+def _hugging_face_class(task: Task) -> _Exporter:
+    kind = task.kind
+    if isinstance(kind, Span):
+        return _Exporter(
+            ElectraForQuestionAnswering,
+            "qa_outputs",
+            {"architectures": ["ElectraForQuestionAnswering"]},
+        )
+    labels: dict[str, Any] = {"architectures": ["ElectraForSequenceClassification"]}
+    if isinstance(kind, Classify):
+        labels["id2label"] = dict(enumerate(kind.labels))
+        labels["label2id"] = {label: index for index, label in enumerate(kind.labels)}
+        labels["problem_type"] = "single_label_classification"
+    if isinstance(kind, Regress):
+        labels |= {"id2label": {0: "score"}, "label2id": {"score": 0}, "problem_type": "regression"}
+    return _Exporter(ElectraForSequenceClassification, "classifier", labels)
+
+
+def load_multitask(directory: str, tasks: Sequence[Task]) -> MultitaskModel:
+    """The encoder of a model directory with a new head for every task; nothing but heads is new."""
+    return MultitaskModel(load_encoder(directory), tasks)
+
+
+def load_trained(directory: str, task: Task) -> MultitaskModel:
+    """Encoder *and* head of a fine-tuned model directory, for evaluation or to train on."""
+    model = load_multitask(directory, [task])
+    exporter = _hugging_face_class(task)
+    try:
+        trained, report = exporter.kind.from_pretrained(
+            directory, output_loading_info=True, use_safetensors=True, dtype=torch.float32
+        )
+    except (OSError, ValueError, RuntimeError) as error:
+        raise CheckpointError(
+            f"{directory}: cannot be loaded for task {task.name}: {error}"
+        ) from error
+    if report["missing_keys"] or report["mismatched_keys"]:
+        raise CheckpointError(
+            f"{directory}: holds no head for task {task.name} "
+            f"(missing: {', '.join(sorted(report['missing_keys'])) or '-'}; "
+            f"other shape: {sorted(str(key) for key in report['mismatched_keys']) or '-'})\n"
+            f"  fix: fine-tune it first, or name a model of task {task.name}"
+        )
+    head = getattr(trained, exporter.head).state_dict()
+    model.heads[task.name].load_state_dict(
+        {f"{exporter.head}.{name}": value for name, value in head.items()}
+    )
+    return model

@@ -1,0 +1,36 @@
+"""What every objective is, and the table of them. Adding one is a file with a class of this shape."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from transformers import ElectraModel
+
+from road_ray.data.batches import Batch
+from road_ray.models.terms import Term
+
+
+class Objective(nn.Module, ABC):
+    """``forward(batch) -> dict[str, Term]``. Never divides by a count, never logs, never knows its worker.
+
+    ``sparse`` tells that a step may leave some parameters without gradient (different heads per pass).
+    ``gauges`` of the last forward pass are sums and counts ``(sum, count)`` for the journal, without gradient.
+    """
+
+    sparse: bool = False
+    encoder: ElectraModel
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gauges: dict[str, tuple[Any, Any]] = {}
+
+    @abstractmethod
+    def forward(self, batch: Batch) -> dict[str, Term]:
+        """The summands of the loss of one batch."""
+
+    @abstractmethod
+    def export(self, directory: Path) -> None:
+        """Write what was learnt as plain ``transformers`` loads it."""

@@ -1,0 +1,49 @@
+"""Cross-entropy and a sample from the same logits, with as few passes over ``[N, V]`` as can be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from road_ray.objectives.masking import invert
+
+
+class _PredictAndSample(torch.autograd.Function):
+    """The softmax is taken once and serves the loss, the sample and, in place, the gradient."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, gold: Tensor, noise: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        probabilities = torch.softmax(logits.float(), -1)
+        at_gold = probabilities.gather(1, gold[:, None]).squeeze(1)
+        sampled = invert(probabilities, noise)
+        right = (probabilities.amax(-1) == at_gold).sum()
+        ctx.probabilities = probabilities
+        ctx.dtype = logits.dtype
+        ctx.save_for_backward(gold)
+        ctx.mark_non_differentiable(sampled, right)
+        return -at_gold.clamp(min=torch.finfo(torch.float32).tiny).log().sum(), sampled, right
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (gold,) = ctx.saved_tensors
+        gradient: Tensor = ctx.probabilities
+        del ctx.probabilities
+        gradient.scatter_add_(1, gold[:, None], gradient.new_full((len(gold), 1), -1.0))
+        return gradient.mul_(gradients[0]).to(ctx.dtype), None, None
+
+
+def predict(
+    logits: Tensor, gold: Tensor, noise: Tensor, temperature: float = 1.0
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Summed cross-entropy, one sample a row, and how many rows were right: ``[N, V], [N], [N] -> [], [N], []``.
+
+    In fp32 whatever the dtype of ``logits``; the gradient reaches ``logits`` only through the loss.
+    """
+    loss, sampled, right = _PredictAndSample.apply(logits, gold, noise)
+    if temperature != 1.0:
+        sampled = invert(torch.softmax(logits.detach().float() / temperature, -1), noise)
+    return loss, sampled, right

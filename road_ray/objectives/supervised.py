@@ -1,0 +1,73 @@
+"""Learning from gold: cross-entropy, squared error, or start and end of a span."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from road_ray.data.batches import Batch
+from road_ray.data.specs import Regress, Span, Task
+from road_ray.models.multitask import MultitaskModel
+from road_ray.models.terms import Term
+from road_ray.objectives.base import Objective
+
+NOT_COUNTED = -100  # a label that is not known
+
+
+def allowed_positions(batch: Mapping[str, Any]) -> Tensor:
+    """Where an answer may start or end, ``[B, L]`` bool: the second segment, and position 0 for no answer."""
+    allowed: Tensor = batch["attention_mask"].bool()
+    if batch.get("token_type_ids") is not None:
+        allowed = allowed & (batch["token_type_ids"] == 1)
+    allowed = allowed.clone()
+    allowed[:, 0] = True
+    return allowed
+
+
+def gold_total(task: Task, logits: Tensor, batch: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+    """Sum of the per-example losses and how many examples are counted: both ``[]``.
+
+    For spans the mean of the start's and the end's cross-entropy over allowed positions (science: section 1.2).
+    """
+    logits = logits.float()
+    if isinstance(task.kind, Span):
+        masked = logits.masked_fill(
+            ~allowed_positions(batch)[:, None, :], torch.finfo(logits.dtype).min
+        )
+        gold = torch.stack([batch["start_positions"], batch["end_positions"]], 1)
+        total = functional.cross_entropy(
+            masked.flatten(0, 1), gold.flatten(), reduction="sum", ignore_index=NOT_COUNTED
+        )
+        return total / 2, (gold[:, 0] != NOT_COUNTED).sum()
+    if isinstance(task.kind, Regress):
+        known = batch["labels"].isfinite()
+        error = (logits.squeeze(-1) - batch["labels"].nan_to_num()) ** 2
+        return (error * known).sum(), known.sum()
+    total = functional.cross_entropy(
+        logits, batch["labels"], reduction="sum", ignore_index=NOT_COUNTED
+    )
+    return total, (batch["labels"] != NOT_COUNTED).sum()
+
+
+class Supervised(Objective):
+    """Gold labels only; several tasks may share the encoder, one head each."""
+
+    def __init__(self, model: MultitaskModel, *, export_task: str | None = None) -> None:
+        super().__init__()
+        self.model = model
+        self.encoder = model.encoder
+        self.sparse = len(model.tasks) > 1
+        self.export_task = export_task or next(iter(model.tasks))
+
+    def forward(self, batch: Batch) -> dict[str, Term]:
+        logits = self.model(batch)
+        total, count = gold_total(self.model.tasks[batch["task"]], logits, batch)
+        return {str(batch["dataset"]): Term(total, count)}
+
+    def export(self, directory: Path) -> None:
+        self.model.export(directory, self.export_task)

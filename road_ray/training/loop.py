@@ -1,0 +1,227 @@
+"""The training loop: one page, for every objective, on one worker or many."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from road_ray.config import Config
+from road_ray.data.batches import Batch, to_device
+from road_ray.errors import CheckpointError, DivergedError, InterruptedRunError
+from road_ray.objectives.base import Objective
+from road_ray.training.checkpoint import Checkpoints
+from road_ray.training.journal import Journal
+from road_ray.training.optimizer import ElectraAdamW, OptimizerConfig, build_optimizer, clip, rate
+from road_ray.training.signals import StopRequest
+from road_ray.training.step import StepResult, Tally, backward
+from road_ray.training.tensors import (
+    load_optimizer,
+    optimizer_tensors,
+    tensors_from_file,
+    tensors_to_file,
+)
+from road_ray.training.worker import Worker
+
+Steps = Callable[[int], Iterator[list[Batch]]]
+"""``steps(start)`` gives the passes of step ``start``, ``start + 1``, ...: a pure function of the seed."""
+
+
+class TrainingConfig(Config):
+    """How long to train, how often to look, what to keep."""
+
+    steps: int | None = Field(None, ge=1)  # updates; None: as many as data.epochs make
+    passes: int = Field(1, ge=1)  # batches a step, their gradients averaged
+    precision: Literal["auto", "fp32", "bf16"] = (
+        "auto"  # auto: bf16 autocast where the device gains from it
+    )
+    log_every_steps: int = Field(50, ge=1)
+    evaluate_every_steps: int | None = Field(None, ge=1)  # None: at the end only
+    save_every_steps: int = Field(1000, ge=1)
+    keep_checkpoints: int = Field(2, ge=1)
+
+
+@dataclass(frozen=True)
+class Training:
+    """Everything the loop needs besides objective and data."""
+
+    config: TrainingConfig
+    optimizer: OptimizerConfig
+    total_steps: int
+    seed: int
+    checkpoints: Checkpoints
+    journal: Journal
+    identity: Mapping[str, str]  # what a resumed run must share: data, tokenizer, teachers
+    evaluate: Callable[[], Mapping[str, float]] | None = None
+
+
+def train(objective: Objective, steps: Steps, training: Training, worker: Worker) -> None:
+    """Train to the last step, from the newest checkpoint if there is one; commits a checkpoint at the end.
+
+    Raises ``DivergedError`` before the update that a non-finite loss would make, ``InterruptedRunError`` after
+    SIGTERM or Ctrl-C, with the state saved.
+    """
+    config, total = training.config, training.total_steps
+    objective.to(worker.device).train()
+    optimizer = build_optimizer(objective, training.optimizer)
+    start = _resume(objective, optimizer, training)
+    warmup = training.optimizer.warmup_steps
+    warmup = round(training.optimizer.warmup_fraction * total) if warmup is None else warmup
+    wrapped = worker.wrap(objective, sparse=objective.sparse)
+    autocast = autocast_dtype(config.precision, worker.device)
+    source, tally = steps(start), Tally()
+    with StopRequest() as stop:
+        for step in range(start, total):
+            began = time.perf_counter()
+            passes = next(source)
+            waited = time.perf_counter() - began
+            optimizer.set_rate(rate(step, total, warmup, training.optimizer.schedule))
+            on_device = [to_device(batch, worker.device) for batch in passes]
+            result = backward(
+                wrapped,
+                objective,
+                on_device,
+                worker,
+                seed=training.seed,
+                step=step,
+                autocast=autocast,
+            )
+            norm = clip(objective, training.optimizer.max_grad_norm)
+            if not torch.isfinite(norm):
+                raise _diverged(result, norm, step, training)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            tally.add(result, passes, data_seconds=waited, step_seconds=time.perf_counter() - began)
+            done = step + 1
+            last = done == total
+            if last or done % config.log_every_steps == 0:
+                row = tally.collect(worker) | {
+                    "train/grad_norm": float(norm),
+                    "train/lr": _rate_of(optimizer),
+                }
+                training.journal.write(done, row)
+            due = (
+                config.evaluate_every_steps is not None and done % config.evaluate_every_steps == 0
+            )
+            if training.evaluate is not None and due and not last:
+                _evaluate(objective, done, training, worker)
+            stopped = stop.on_any(worker)
+            if last or stopped or done % config.save_every_steps == 0:
+                _save(done, objective, optimizer, training, worker)
+            if stopped and not last:
+                raise InterruptedRunError(
+                    f"stopped after step {done} of {total}\n"
+                    f"  kept: {training.checkpoints.root}/step-{done:08d}\n  go on: run the same command again"
+                )
+
+
+def autocast_dtype(precision: str, device: torch.device) -> torch.dtype | None:
+    """The dtype of autocast regions, or None for fp32. On a CPU bf16 has to be asked for: narrow models lose by it."""
+    if precision == "fp32":
+        return None
+    if precision == "bf16" or (device.type == "cuda" and torch.cuda.is_bf16_supported()):
+        return torch.bfloat16
+    return None
+
+
+def _evaluate(objective: Objective, step: int, training: Training, worker: Worker) -> None:
+    assert training.evaluate is not None
+    if worker.leads:
+        objective.eval()
+        training.journal.write(step, training.evaluate())
+        objective.train()
+    worker.barrier()
+
+
+def _save(
+    step: int, objective: Objective, optimizer: ElectraAdamW, training: Training, worker: Worker
+) -> None:
+    if worker.leads:
+
+        def write(directory: Path) -> None:
+            tensors, layout = optimizer_tensors(optimizer)
+            tensors_to_file(directory / "model.safetensors", objective.state_dict())
+            tensors_to_file(directory / "optimizer.safetensors", tensors)
+            state = {
+                "step": step,
+                "seed": training.seed,
+                "identity": dict(training.identity),
+                "optimizer": layout,
+            }
+            (directory / "state.json").write_text(json.dumps(state) + "\n", encoding="utf-8")
+            objective.export(directory / "hf")
+
+        training.checkpoints.save(step, write)
+    worker.barrier()
+
+
+def _resume(objective: Objective, optimizer: ElectraAdamW, training: Training) -> int:
+    """The step to go on with: 0, or that of the newest good checkpoint after loading it."""
+    directory = training.checkpoints.newest()
+    if directory is None:
+        return 0
+    state = json.loads((directory / "state.json").read_text(encoding="utf-8"))
+    then = state["identity"]
+    changed = [
+        name
+        for name in sorted({*then, *training.identity})
+        if then.get(name) != training.identity.get(name)
+    ]
+    if changed:
+        lines = "".join(
+            f"\n    {name}: then {then.get(name)}, now {training.identity.get(name)}"
+            for name in changed
+        )
+        raise CheckpointError(
+            f"{directory}: was trained with other inputs:{lines}\n"
+            "  fix: restore them, or give another run directory to start afresh\n  kept: the checkpoint, untouched"
+        )
+    objective.load_state_dict(tensors_from_file(directory / "model.safetensors"))
+    load_optimizer(
+        optimizer, tensors_from_file(directory / "optimizer.safetensors"), state["optimizer"]
+    )
+    training.journal.truncate_after(int(state["step"]))
+    training.journal.event("resumed", step=state["step"], checkpoint=str(directory))
+    return int(state["step"])
+
+
+def _rate_of(optimizer: ElectraAdamW) -> float:
+    """The undecayed, uncorrected rate of the heads: what the schedule says."""
+    return optimizer.multiplier * max(float(group["peak_lr"]) for group in optimizer.param_groups)
+
+
+def _diverged(
+    result: StepResult, norm: torch.Tensor, step: int, training: Training
+) -> DivergedError:
+    kept = training.checkpoints.newest()
+    bad = [
+        name for name, (total, _) in result.sums.items() if not bool(torch.isfinite(total).all())
+    ]
+    where = ", ".join(bad) or "no loss term, the gradient alone"
+    return DivergedError(
+        f"step {step}: gradient norm {float(norm)}; not finite: {where}; data: {', '.join(result.datasets)}\n"
+        f"  rows of the step: {result.rows[:8]}\n"
+        "  fix: lower optimizer.peak_lr, lengthen the warm-up, or look at these rows with `road data peek`\n"
+        f"  kept: {kept or 'no checkpoint yet'}; the update was not made"
+    )
+
+
+def identity_of(**named: Any) -> dict[str, str]:
+    """Short sha256 digests of what a resumed run must share."""
+    return {
+        name: hashlib.sha256(_bytes_of(value)).hexdigest()[:16] for name, value in named.items()
+    }
+
+
+def _bytes_of(value: Any) -> bytes:
+    if isinstance(value, np.ndarray):
+        return value.tobytes()
+    return json.dumps(value, sort_keys=True, default=str).encode()

@@ -1,0 +1,148 @@
+"""AdamW with ELECTRA's habits as options: no bias correction, warm-up times decay, layer-wise rates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from torch import nn
+
+from road_ray.config import Config
+from road_ray.objectives.base import Objective
+
+
+class OptimizerConfig(Config):
+    """AdamW and its schedule. Source of the defaults: google electra, model/optimization.py; Clark et al., table 6."""
+
+    peak_lr: float = Field(5e-4, gt=0, le=1)  # ELECTRA-Small pre-training; fine-tuning 3e-4
+    schedule: Literal["warmup_times_decay", "warmup_then_decay", "constant"] = "warmup_times_decay"
+    warmup_fraction: float = Field(
+        0.1, ge=0, le=1
+    )  # of all steps; unused when warmup_steps is given
+    warmup_steps: int | None = Field(None, ge=0)
+    weight_decay: float = Field(0.01, ge=0, le=1)  # never on biases and LayerNorm; 0 in fine-tuning
+    layer_decay: float = Field(
+        1.0, gt=0, le=1
+    )  # 0.8 Small and Base, 0.9 Large in fine-tuning; 0.75 in ROaD's MTL
+    # "paper": the top block gets layer_decay; "electra_code": its square, as the released code does (issue 51 there).
+    layer_decay_mode: Literal["paper", "electra_code"] = "paper"
+    beta1: float = Field(0.9, ge=0, lt=1)
+    beta2: float = Field(0.999, ge=0, lt=1)
+    epsilon: float = Field(1e-6, gt=0, lt=1)
+    bias_correction: bool = False  # ELECTRA has none
+    max_grad_norm: float = Field(1.0, gt=0)
+
+
+def rate(step: int, total_steps: int, warmup_steps: int, schedule: str) -> float:
+    """The multiplier of the peak rate at 0-based ``step``.
+
+    ``warmup_times_decay`` multiplies the two, so the rate at the end of the warm-up is below its peak
+    (google electra, model/optimization.py); ``warmup_then_decay`` runs them one after the other.
+    """
+    warm = min(1.0, step / warmup_steps) if warmup_steps else 1.0
+    if schedule == "constant":
+        return warm
+    if schedule == "warmup_then_decay":
+        if step < warmup_steps:
+            return warm
+        return (total_steps - step) / max(1, total_steps - warmup_steps)
+    return warm * (1 - step / total_steps)
+
+
+def layer_multiplier(depth: int, layers: int, decay: float, mode: str) -> float:
+    """Share of the rate at ``depth``: 0 embeddings, 1..layers the blocks, layers + 1 the heads.
+
+    Source: Clark et al. 2020, appendix; google electra issues 51 and 64 for ``electra_code``.
+    """
+    if depth > layers:
+        return 1.0
+    extra = 1 if mode == "electra_code" else 0
+    return float(decay ** (layers + 1 - depth + extra))
+
+
+def _depth(name: str, layers: int) -> int:
+    if ".embeddings" in name:
+        return 0
+    parts = name.split(".")
+    if "layer" in parts:
+        return int(parts[parts.index("layer") + 1]) + 1
+    return layers + 1
+
+
+def parameter_groups(objective: Objective, config: OptimizerConfig) -> list[dict[str, Any]]:
+    """Groups of one depth, one decay and, for heads, one task: a head without a pass in a step stays as it is."""
+    layers = int(objective.encoder.config.num_hidden_layers)
+    groups: dict[tuple[int, bool, str], dict[str, Any]] = {}
+    for name, parameter in objective.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        depth = _depth(name, layers)
+        decays = parameter.ndim > 1
+        head = name.split("heads.")[1].split(".")[0] if "heads." in name else ""
+        key = (depth, decays, head)
+        if key not in groups:
+            share = layer_multiplier(depth, layers, config.layer_decay, config.layer_decay_mode)
+            groups[key] = {
+                "params": [],
+                "peak_lr": config.peak_lr * share,
+                "peak_weight_decay": config.weight_decay if decays else 0.0,
+                "peak_eps": config.epsilon,
+            }
+        groups[key]["params"].append(parameter)
+    return list(groups.values())
+
+
+class ElectraAdamW(torch.optim.AdamW):
+    """``torch.optim.AdamW`` (fused where it can be), with the bias correction taken out when it is not wanted.
+
+    PyTorch always corrects: ``lr / c1 * m / (sqrt(v) / sqrt(c2) + eps)`` with ``c = 1 - beta ** t``. Handing it
+    ``lr * c1 / sqrt(c2)``, ``eps / sqrt(c2)`` and the inversely scaled decay is the update without correction.
+    """
+
+    def __init__(self, groups: Iterable[dict[str, Any]], config: OptimizerConfig) -> None:
+        listed = list(groups)
+        fused = all(
+            parameter.is_floating_point() for group in listed for parameter in group["params"]
+        )
+        super().__init__(
+            listed,
+            lr=config.peak_lr,
+            betas=(config.beta1, config.beta2),
+            eps=config.epsilon,
+            fused=fused,
+        )
+        self.bias_correction = config.bias_correction
+        self.multiplier = 0.0
+
+    def set_rate(self, multiplier: float) -> None:
+        """Set the rate of every group to ``multiplier`` times its peak for the coming step."""
+        self.multiplier = multiplier
+        for group in self.param_groups:
+            group["lr"] = group["peak_lr"] * multiplier
+            group["eps"] = group["peak_eps"]
+            group["weight_decay"] = group["peak_weight_decay"]
+            if not self.bias_correction:
+                self._cancel_correction(group)
+
+    def _cancel_correction(self, group: dict[str, Any]) -> None:
+        done = next(
+            (int(self.state[p]["step"]) for p in group["params"] if "step" in self.state[p]), 0
+        )
+        beta1, beta2 = group["betas"]
+        first = 1 - beta1 ** (done + 1)
+        second = (1 - beta2 ** (done + 1)) ** 0.5
+        group["lr"] *= first / second
+        group["eps"] /= second
+        group["weight_decay"] *= second / first
+
+
+def build_optimizer(objective: Objective, config: OptimizerConfig) -> ElectraAdamW:
+    """The optimizer over all parameters of an objective, at rate 0 until ``set_rate``."""
+    return ElectraAdamW(parameter_groups(objective, config), config)
+
+
+def clip(module: nn.Module, max_norm: float) -> torch.Tensor:
+    """Scale the gradients to a joint norm of at most ``max_norm``; returns the norm before."""
+    return nn.utils.clip_grad_norm_(module.parameters(), max_norm)

@@ -1,0 +1,141 @@
+"""One step: the passes' gradients averaged, every loss divided once, by what all workers counted."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from road_ray.data.batches import Batch
+from road_ray.objectives.base import Objective
+from road_ray.training.worker import Worker
+
+
+@dataclass
+class StepResult:
+    """Sums and counts of one step on this worker, by name, without gradient; and whose rows they were."""
+
+    sums: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    datasets: list[str] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+
+    def add(self, name: str, total: Tensor, count: Tensor) -> None:
+        """Add to the sum and the count of ``name``."""
+        if name in self.sums:
+            total, count = total + self.sums[name][0], count + self.sums[name][1]
+        self.sums[name] = (total, count)
+
+
+def backward(
+    wrapped: nn.Module,
+    objective: Objective,
+    passes: Sequence[Batch],
+    worker: Worker,
+    *,
+    seed: int,
+    step: int,
+    autocast: torch.dtype | None,
+) -> StepResult:
+    """Leave in ``.grad`` the gradient of ``mean over passes of sum of weight * total / global count``.
+
+    Averaging per-worker means instead would be wrong as soon as counts differ. Dropout is seeded by
+    (seed, step, pass, rank), so no generator state has to be stored.
+    """
+    result = StepResult()
+    for number, batch in enumerate(passes):
+        torch.manual_seed(_pass_seed(seed, step, number, worker.rank))
+        # Objectives whose passes use different heads must be reduced pass by pass; the others once a step.
+        silent = worker.size > 1 and number + 1 < len(passes) and not objective.sparse
+        with wrapped.no_sync() if silent else nullcontext():
+            with torch.autocast(worker.device.type, dtype=autocast, enabled=autocast is not None):
+                terms = wrapped(batch)
+            counts = torch.stack([term.count for term in terms.values()]).float()
+            counts = worker.total(counts).clamp(min=1)
+            loss = sum(
+                (
+                    term.weight * term.total / count
+                    for term, count in zip(terms.values(), counts, strict=True)
+                ),
+                start=torch.zeros((), device=worker.device),
+            )
+            # Workers average their gradients; the losses are summed: hence the factor.
+            (loss * (worker.size / len(passes))).backward()
+        for name, term in terms.items():
+            result.add(f"train/{name}", term.total.detach(), term.count)
+        for name, (total, count) in objective.gauges.items():
+            result.add(f"train/{name}", total, count)
+        result.datasets.append(str(batch.get("dataset", "")))
+        if "rows" in batch:
+            result.rows.extend(batch["rows"].tolist())
+    return result
+
+
+def _pass_seed(seed: int, step: int, number: int, rank: int) -> int:
+    return int(np.random.SeedSequence((seed, 3, step, number, rank)).generate_state(1)[0])
+
+
+class Tally:
+    """What happened since the last row of the journal."""
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self._sums: dict[str, list[Tensor]] = {}
+        self._stats: dict[str, float] = defaultdict(float)
+        self._seconds = self._data_seconds = 0.0
+        self._steps = self._tokens = self._examples = 0
+
+    def add(
+        self,
+        result: StepResult,
+        passes: Sequence[Batch],
+        *,
+        data_seconds: float,
+        step_seconds: float,
+    ) -> None:
+        """Add one step. Batches may bring ``stats``: sums to be journalled (teacher waits, histograms)."""
+        for name, (total, count) in result.sums.items():
+            pair = torch.stack([total.float(), count.float()])
+            self._sums.setdefault(name, []).append(pair)
+        for batch in passes:
+            self._tokens += int(batch["attention_mask"].sum())
+            self._examples += len(batch["input_ids"])
+            for name, value in batch.get("stats", {}).items():
+                self._stats[name] += float(value)
+        self._seconds += step_seconds
+        self._data_seconds += data_seconds
+        self._steps += 1
+
+    def collect(self, worker: Worker) -> dict[str, float]:
+        """The journal row since the last call, counted over all workers; starts anew."""
+        totals: dict[str, Any] = {
+            name: torch.stack(pairs).sum(0) for name, pairs in self._sums.items()
+        }
+        shared = {
+            name: value for name, value in self._stats.items() if not name.startswith("time/")
+        }
+        mine = torch.tensor([self._tokens, self._examples, *shared.values()], dtype=torch.float64)
+        counted = worker.total(mine.float().to(worker.device)).tolist()
+        row = {}
+        for name, pair in totals.items():
+            total, count = worker.total(pair).tolist()
+            row[name] = total / max(count, 1.0)
+        row |= dict(zip(shared, counted[2:], strict=True))
+        row |= {
+            name: value / self._steps
+            for name, value in self._stats.items()
+            if name.startswith("time/")
+        }
+        row["time/step_seconds"] = self._seconds / self._steps
+        row["time/data_seconds"] = self._data_seconds / self._steps
+        row["time/tokens_per_second"] = counted[0] / self._seconds
+        row["time/examples_per_second"] = counted[1] / self._seconds
+        self._clear()
+        return row
