@@ -19,8 +19,9 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedSeq
 
 from road_ray import yaml_lines
+from road_ray.config_fields import shown
 from road_ray.config_layers import Layers
-from road_ray.config_problems import InvalidConfig, shown
+from road_ray.config_problems import InvalidConfig
 from road_ray.config_values import expanded, tame
 from road_ray.errors import Problem
 

@@ -8,21 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from road_ray import yaml_lines
-from road_ray.config_problems import (
-    Field,
-    InvalidConfig,
-    Key,
-    field_at,
-    missing,
-    shown,
-    unfit,
-    unknown,
-)
+from road_ray.config_fields import Field, Key, field_at, shown
+from road_ray.config_problems import InvalidConfig, missing, unfit, unknown
 from road_ray.errors import Problem
 
 T = TypeVar("T", bound=BaseModel)
@@ -46,7 +38,7 @@ class Layers:
         field = field_at(self.kind, key)
         if isinstance(value, BaseModel):
             value = value.model_dump(mode="json", round_trip=True)
-        if value is None and field and field.section and not field.optional:
+        if value is None and field and field.only_sections:
             return  # "optimizer:" with nothing below it changes nothing
         if isinstance(value, Mapping):
             self._open(key)
@@ -114,9 +106,9 @@ class Layers:
         except ValidationError as error:
             config = None
             self.problems += self._explained(error)
-        if self.problems:
+        if self.problems or config is None:
             raise InvalidConfig(sorted(self.problems, key=self._line))
-        return cast(T, config)
+        return config
 
     def _explained(self, error: ValidationError) -> Iterator[Problem]:
         told: set[Key] = set()
@@ -195,8 +187,7 @@ def _overlap(one: Key, other: Key) -> bool:
 def _parsed(text: str, wanted: Field | None, where: str) -> Any:
     """The value of an override: a piece of YAML, but text as it stands where text is wanted."""
     nothing = text in ("null", "~", "") and wanted is not None and wanted.optional
-    wants_text = wanted is not None and any(m in (str, Path) for m in wanted.members)
-    only_text = wants_text and wanted is not None and len(wanted.members) == 1
+    only_text = wanted is not None and wanted.members in ((str,), (Path,))
     if nothing:
         return None
     if only_text and text[:1] not in ("'", '"'):

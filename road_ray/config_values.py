@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +11,26 @@ from pydantic_core import PydanticCustomError, core_schema
 
 def tame(schema: Any) -> None:
     """Put a strict look in front of every number and bool of a core schema, in place."""
-    if isinstance(schema, list):
-        for item in schema:
-            tame(item)
-    if not isinstance(schema, dict):
-        return
-    for name, inner in schema.items():
-        if name in ("metadata", "serialization", "default", "expected", "cls", "config"):
-            continue
-        look = _LOOKS.get(str(inner.get("type"))) if isinstance(inner, dict) else None
-        if look is None:
-            tame(inner)
-        else:
-            schema[name] = core_schema.no_info_before_validator_function(look, inner)
+    if isinstance(schema, dict):
+        for name, inner in schema.items():
+            if name not in _NO_SCHEMAS:
+                schema[name] = _looked_at(inner)
+    elif isinstance(schema, list):
+        schema[:] = [_looked_at(inner) for inner in schema]
+
+
+def _looked_at(inner: Any) -> Any:
+    look = _look(inner) if isinstance(inner, dict) else None
+    if look is not None:
+        return core_schema.no_info_before_validator_function(look, inner)
+    tame(inner)
+    return inner
+
+
+def _look(schema: dict[str, Any]) -> Callable[[Any], Any] | None:
+    if schema.get("type") == "literal":  # True equals 1; choices of text need no look
+        return _number if int in map(type, schema["expected"]) else None
+    return _LOOKS.get(str(schema.get("type")))
 
 
 def _number(value: Any) -> Any:
@@ -43,6 +51,7 @@ def _truth(value: Any) -> Any:
     return value
 
 
+_NO_SCHEMAS = ("metadata", "serialization", "default", "expected", "cls", "config", "ref")
 _LOOKS = {"float": _number, "int": _whole_number, "bool": _truth}
 
 

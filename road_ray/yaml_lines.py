@@ -14,7 +14,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from road_ray.config_problems import InvalidConfig, Key, dotted
+from road_ray.config_fields import Key, dotted
+from road_ray.config_problems import InvalidConfig
 from road_ray.errors import Problem
 
 _MOST_BYTES = 1 << 20  # a configuration of this project has about 5 kB
