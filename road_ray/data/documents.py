@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from road_ray.data.text_rows import numbered_lines, parquet_rows, parse_json_line, well_formed
+from road_ray.data.files import numbered_lines, parquet_rows, parse_json_line, well_formed
 from road_ray.errors import DataError
 
 _SUFFIXES = (".parquet", ".jsonl", ".txt", ".jsonl.gz", ".txt.gz")

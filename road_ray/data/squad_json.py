@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.data.features import Answer, SpanExample
-from road_ray.data.text_rows import LISTED, well_formed
+from road_ray.data.files import first_of, well_formed
 from road_ray.errors import DataError
 
 # An offset counted in bytes, or before a cleaning step, is off by a few characters. Farther away
@@ -150,14 +150,14 @@ def _judge(path: Path, examples: list[SpanExample], findings: _Findings) -> None
     if findings.errors:
         raise DataError(
             f"{path}: {len(findings.errors)} answers cannot be used\n  "
-            f"{_first(findings.errors)}\n"
+            f"{first_of(findings.errors)}\n"
             "  fix: count answer_start in characters from 0, or remove these questions"
         )
     seen: set[str] = set()
     repeated = [e.id for e in examples if e.id in seen or seen.add(e.id)]  # type: ignore[func-returns-value]
     if repeated:
         raise DataError(
-            f"{path}: {len(repeated)} questions repeat an id\n  {_first(repeated)}\n"
+            f"{path}: {len(repeated)} questions repeat an id\n  {first_of(repeated)}\n"
             "  fix: remove the copies; predictions are keyed by id"
         )
     if not examples:
@@ -165,15 +165,10 @@ def _judge(path: Path, examples: list[SpanExample], findings: _Findings) -> None
     if findings.repaired:
         _log.warning(
             "%s: moved %d answers to where they stand: %s",
-            path, len(findings.repaired), _first(findings.repaired),
+            path, len(findings.repaired), first_of(findings.repaired),
         )  # fmt: skip
     if findings.contradictory:
         _log.warning(
             "%s: dropped the answers of %d questions with is_impossible: true: %s",
-            path, len(findings.contradictory), _first(findings.contradictory),
+            path, len(findings.contradictory), first_of(findings.contradictory),
         )  # fmt: skip
-
-
-def _first(lines: list[str]) -> str:
-    more = len(lines) - LISTED
-    return "\n  ".join([*lines[:LISTED], *([f"and {more} more"] if more > 0 else [])])

@@ -6,42 +6,29 @@ Every reader names the file and the line of what it cannot use. Nothing here kno
 from __future__ import annotations
 
 import csv
-import difflib
-import gzip
 import json
 import logging
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from road_ray.data.features import TextExample
+from road_ray.data.files import (
+    first_of,
+    missing_columns,
+    numbered_lines,
+    parquet_rows,
+    parse_json_line,
+    shortened,
+    well_formed,
+)
 from road_ray.data.specs import Columns
 from road_ray.errors import DataError
 
-LISTED = 5  # how many of many mistakes a message shows
-# Official QQP has about 25 broken rows in 363,871; all drop them. More than this is a wrong file.
+# Official QQP has a few rows broken by line ends; all readers drop them. More is a wrong file.
 _MAX_RAGGED_FRACTION = 1e-3
 _NO_GOLD = "-"  # SNLI and MNLI: the annotators did not agree
 
 _log = logging.getLogger(__name__)
-
-
-def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Line numbers from 1 and lines without end or BOM, from a plain or ``.gz`` file.
-
-    Raises ``DataError`` with ``file:line`` for bytes that are not UTF-8, NUL and damaged gzip.
-    """
-    number = 0
-    try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            for number, raw in enumerate(file, 1):
-                line = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
-                yield number, _decoded(line, f"{path}:{number}").rstrip("\r\n")
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(
-            f"{path}:{number + 1}: the gzip stream is damaged or cut short ({error})\n"
-            f"  fix: fetch the file again; {number} lines before it were readable"
-        ) from error
 
 
 def read_glue_tsv(path: Path, columns: Columns, *, labelled: bool = False) -> list[TextExample]:
@@ -70,36 +57,6 @@ def read_parquet(path: Path, columns: Columns, *, labelled: bool = False) -> lis
     return _kept(path, _parquet_rows(path, columns, labelled))
 
 
-def parse_json_line(line: str, where: str) -> dict[str, object]:
-    """The object on one line of JSONL. Raises ``DataError`` with line and column of the mistake."""
-    try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise DataError(
-            f"{where}: broken JSON at column {error.colno}: {error.msg}; seen {_short(line)!r}\n"
-            "  fix: one whole JSON object a line"
-        ) from error
-    if not isinstance(row, dict):
-        raise DataError(f"{where}: a JSON object was expected, seen {_short(line)!r}")
-    return row
-
-
-def well_formed(text: object, where: str, column: str | int) -> str:
-    """``text`` itself, when it is a string that UTF-8 can hold."""
-    if not isinstance(text, str):
-        raise DataError(f"{where}: column {column!r} must be text, seen {_short(repr(text))}")
-    if not text.isascii():
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise DataError(
-                f"{where}: column {column!r} holds a lone surrogate "
-                f"U+{ord(text[error.start]):04X} at character {error.start}\n"
-                "  fix: write the file again as UTF-8; half of a character pair was lost"
-            ) from error
-    return text
-
-
 def _tsv_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[TextExample]:
     lines = numbered_lines(path)
     by_number = all(isinstance(name, int) for name in columns.text)
@@ -123,7 +80,7 @@ def _tsv_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[TextExam
             places = _places(path, list(range(width)), columns, labelled)
         if len(cells) != width:
             ragged.append(
-                f"{path}:{number}: {len(cells)} columns, expected {width}: {_short(line)!r}"
+                f"{path}:{number}: {len(cells)} columns, expected {width}: {shortened(line)!r}"
             )
             continue
         texts, label, name = places
@@ -140,11 +97,11 @@ def _judge_ragged(path: Path, ragged: Sequence[str], rows: int) -> None:
     if len(ragged) > rows * _MAX_RAGGED_FRACTION:
         raise DataError(
             f"{path}: {len(ragged)} of {rows} rows have too many or too few tabs\n"
-            f"  {_first(ragged)}\n"
+            f"  {first_of(ragged)}\n"
             "  fix: one row a line, one tab between columns, no tab or line end inside a text"
         )
     if ragged:
-        _log.warning("%s: dropped %d broken rows: %s", path, len(ragged), _first(ragged))
+        _log.warning("%s: dropped %d broken rows: %s", path, len(ragged), first_of(ragged))
 
 
 def _jsonl_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[TextExample]:
@@ -180,24 +137,6 @@ def _parquet_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[Text
         yield _from_mapping(found, row, f"{path}:{row + 1}", columns, labelled)
 
 
-def parquet_rows(path: Path, only: list[str] | None = None) -> Iterator[dict[str, object]]:
-    """Rows of a parquet file, a few hundred in memory at a time; ``only`` limits the columns."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        file = pq.ParquetFile(path)
-        missing = [name for name in only or [] if name not in file.schema_arrow.names]
-        if missing:
-            raise DataError(_missing_columns(str(path), missing, file.schema_arrow.names))
-        for batch in file.iter_batches(batch_size=256, columns=only):
-            yield from batch.to_pylist()
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(
-            f"{path}: damaged or cut-off parquet file ({error})\n  fix: fetch it again"
-        ) from error
-
-
 def _from_mapping(
     row: dict[str, object], index: int, where: str, columns: Columns, labelled: bool
 ) -> TextExample:
@@ -206,7 +145,7 @@ def _from_mapping(
         wanted.append(columns.label)
     missing = [name for name in wanted if name not in row]
     if missing:
-        raise DataError(_missing_columns(where, missing, list(row)))
+        raise DataError(missing_columns(where, missing, list(row)))
     label = None if columns.label is None else row.get(str(columns.label))
     if labelled and columns.label is not None and label is None:
         raise DataError(f"{where}: column {columns.label!r} is null; a training label is needed")
@@ -228,21 +167,10 @@ def _places(
         wanted.append(columns.label)
     missing = [name for name in wanted if name not in found]
     if missing:
-        raise DataError(_missing_columns(f"{path}:1", missing, header))
+        raise DataError(missing_columns(f"{path}:1", missing, header))
     label = None if columns.label is None else found.get(columns.label)
     name = None if columns.id is None else found[columns.id]
     return [found[text] for text in columns.text], label, name
-
-
-def _missing_columns(where: str, missing: Sequence[str | int], found: Sequence[str | int]) -> str:
-    known = [str(name) for name in found]
-    hints = [difflib.get_close_matches(str(name), known, n=1) for name in missing]
-    near = [f"{name!r} -> {hint[0]!r}" for name, hint in zip(missing, hints, strict=True) if hint]
-    return (
-        f"{where}: no column {', '.join(repr(name) for name in missing)}; found: {', '.join(known)}"
-        + (f"; nearest: {', '.join(near)}" if near else "")
-        + "\n  fix: name the columns of this file in `columns` of the data set's entry"
-    )
 
 
 def _kept(path: Path, rows: Iterable[TextExample]) -> list[TextExample]:
@@ -261,7 +189,7 @@ def _kept(path: Path, rows: Iterable[TextExample]) -> list[TextExample]:
             kept.append(example)
     if repeated:
         raise DataError(
-            f"{path}: {len(repeated)} rows repeat an id\n  {_first(repeated)}\n"
+            f"{path}: {len(repeated)} rows repeat an id\n  {first_of(repeated)}\n"
             "  fix: remove the copies, or leave `columns.id` out and rows are numbered"
         )
     if dropped:
@@ -269,29 +197,3 @@ def _kept(path: Path, rows: Iterable[TextExample]) -> list[TextExample]:
     if not kept:
         raise DataError(f"{path}: 0 usable rows of {dropped} (dropped without gold: {dropped})")
     return kept
-
-
-def _first(lines: Sequence[str]) -> str:
-    more = len(lines) - LISTED
-    return "\n  ".join([*lines[:LISTED], *([f"and {more} more"] if more > 0 else [])])
-
-
-def _short(text: str, limit: int = 80) -> str:
-    return text if len(text) <= limit else text[:limit] + "..."
-
-
-def _decoded(raw: bytes, where: str) -> str:
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{where}: not UTF-8: byte 0x{raw[error.start]:02x} "
-            f"at byte {error.start + 1} of the line\n"
-            "  fix: convert the file, for instance iconv -f latin1 -t utf-8"
-        ) from error
-    if "\x00" in text:
-        raise DataError(
-            f"{where}: NUL byte at byte {raw.index(0) + 1} of the line\n"
-            "  fix: the file is binary, UTF-16 or damaged; write it again as UTF-8 text"
-        )
-    return text

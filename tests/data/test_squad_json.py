@@ -78,7 +78,7 @@ def test_the_nearest_of_several_places_is_taken(file: Path, start: int, moved: i
 
 def test_another_mention_far_away_is_not_taken(file: Path) -> None:
     write(file, question("q1", ("Ulm", 100)), context="Ulm" + " x" * 80)
-    with pytest.raises(DataError, match="answer_start=100: 'Ulm' expected, ' x ' stands there"):
+    with pytest.raises(DataError, match="answer_start=100: 'Ulm' expected, 'x x' stands there"):
         read_squad(file)
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from road_ray.data.specs import Columns
 from road_ray.data.text_rows import (
-    numbered_lines,
     read_csv,
     read_glue_tsv,
     read_jsonl,
@@ -225,10 +224,6 @@ def test_a_cut_off_parquet_file_is_named(tmp_path: Path) -> None:
     write(path, path.read_bytes()[:-20])
     with pytest.raises(DataError, match=r"x.parquet: damaged or cut-off parquet"):
         read_parquet(path, Columns(("a",)))
-
-
-def test_lines_are_numbered_from_one(tsv: Path) -> None:
-    assert list(numbered_lines(write(tsv, "one\n\nthree"))) == [(1, "one"), (2, ""), (3, "three")]
 
 
 def test_long_lines_are_read_whole(tsv: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,0 +1,123 @@
+"""What a file holds, line by line or row by row, with the place of every fault.
+
+Nothing here knows what the rows mean.
+"""
+
+from __future__ import annotations
+
+import difflib
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from road_ray.errors import DataError
+
+_LISTED = 5  # how many of many faults a message shows
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Line numbers from 1 and lines without end or BOM, from a plain or ``.gz`` file.
+
+    Raises ``DataError`` with ``file:line`` for bytes that are not UTF-8, NUL and damaged gzip.
+    """
+    number = 0
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            for number, raw in enumerate(file, 1):
+                line = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
+                yield number, _decoded(line, f"{path}:{number}").rstrip("\r\n")
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(
+            f"{path}:{number + 1}: the gzip stream is damaged or cut short ({error})\n"
+            f"  fix: fetch the file again; {number} lines before it were readable"
+        ) from error
+
+
+def parse_json_line(line: str, where: str) -> dict[str, object]:
+    """The object on one line of JSONL. Raises ``DataError`` with line and column of the mistake."""
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise DataError(
+            f"{where}: broken JSON at column {error.colno}: {error.msg}; seen {shortened(line)!r}\n"
+            "  fix: one whole JSON object a line"
+        ) from error
+    if not isinstance(row, dict):
+        raise DataError(f"{where}: a JSON object was expected, seen {shortened(line)!r}")
+    return row
+
+
+def parquet_rows(path: Path, only: list[str] | None = None) -> Iterator[dict[str, object]]:
+    """Rows of a parquet file, a few hundred in memory at a time; ``only`` limits the columns."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(path)
+        missing = [name for name in only or [] if name not in file.schema_arrow.names]
+        if missing:
+            raise DataError(missing_columns(str(path), missing, file.schema_arrow.names))
+        for batch in file.iter_batches(batch_size=256, columns=only):
+            yield from batch.to_pylist()
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(
+            f"{path}: damaged or cut-off parquet file ({error})\n  fix: fetch it again"
+        ) from error
+
+
+def well_formed(text: object, where: str, column: str | int) -> str:
+    """``text`` itself, when it is a string that UTF-8 can hold."""
+    if not isinstance(text, str):
+        raise DataError(f"{where}: column {column!r} must be text, seen {shortened(repr(text))}")
+    if not text.isascii():
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise DataError(
+                f"{where}: column {column!r} holds a lone surrogate "
+                f"U+{ord(text[error.start]):04X} at character {error.start}\n"
+                "  fix: write the file again as UTF-8; half of a character pair was lost"
+            ) from error
+    return text
+
+
+def missing_columns(where: str, missing: Sequence[str | int], found: Sequence[str | int]) -> str:
+    """The message for columns that a file lacks, with what it has and the nearest names."""
+    known = [str(name) for name in found]
+    hints = [difflib.get_close_matches(str(name), known, n=1) for name in missing]
+    near = [f"{name!r} -> {hint[0]!r}" for name, hint in zip(missing, hints, strict=True) if hint]
+    return (
+        f"{where}: no column {', '.join(repr(name) for name in missing)}; found: {', '.join(known)}"
+        + (f"; nearest: {', '.join(near)}" if near else "")
+        + "\n  fix: name the columns of this file in `columns` of the data set's entry"
+    )
+
+
+def first_of(lines: Sequence[str]) -> str:
+    """The first five of many faults, one a line, and how many more there are."""
+    more = len(lines) - _LISTED
+    return "\n  ".join([*lines[:_LISTED], *([f"and {more} more"] if more > 0 else [])])
+
+
+def shortened(text: str, limit: int = 80) -> str:
+    """The text, or its beginning when it is long."""
+    return text if len(text) <= limit else text[:limit] + "..."
+
+
+def _decoded(raw: bytes, where: str) -> str:
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{where}: not UTF-8: byte 0x{raw[error.start]:02x} "
+            f"at byte {error.start + 1} of the line\n"
+            "  fix: convert the file, for instance iconv -f latin1 -t utf-8"
+        ) from error
+    if "\x00" in text:
+        raise DataError(
+            f"{where}: NUL byte at byte {raw.index(0) + 1} of the line\n"
+            "  fix: the file is binary, UTF-16 or damaged; write it again as UTF-8 text"
+        )
+    return text
