@@ -76,17 +76,14 @@ def encode_texts(
         )
     labels = _labels(examples, dataset, task)
     parts = [tokenized([e.texts[place] for e in examples], tokenizer) for place in range(width)]
-    kept = _longest_first(np.stack([part.lengths for part in parts]), room)
-    cut = int((kept.sum(0) < sum(part.lengths for part in parts)).sum())
+    whole = np.stack([part.lengths for part in parts])
+    kept = _longest_first(whole, room)
+    cut = int((kept < whole).any(0).sum())
     if cut:
-        _log.info(
-            "%s: cut %d of %d rows to %d tokens",
-            dataset.name,
-            cut,
-            len(examples),
-            max_length_tokens,
-        )
-    tokens, lengths = _assembled(parts, kept, tokenizer)
+        rows = f"{cut} of {len(examples)} rows"
+        _log.info("%s: cut %s to %d tokens", dataset.name, rows, max_length_tokens)
+    parts = [part.kept(lengths) for part, lengths in zip(parts, kept, strict=True)]
+    tokens, lengths = _assembled(parts, tokenizer)
     return Features(
         dataset=dataset.name,
         task=task.name,
@@ -134,28 +131,22 @@ def _longest_first(lengths: Longs, room: int) -> Longs:
     kept_short = np.where(fair, room // 2, short)
     kept_long = np.minimum(long, room - kept_short)
     first_is_long = lengths[0] > lengths[1]
-    kept = np.stack(
-        [
-            np.where(first_is_long, kept_long, kept_short),
-            np.where(first_is_long, kept_short, kept_long),
-        ]
-    )
-    return np.where(lengths.sum(0) <= room, lengths, kept)
+    first = np.where(first_is_long, kept_long, kept_short)
+    second = np.where(first_is_long, kept_short, kept_long)
+    return np.where(lengths.sum(0) <= room, lengths, np.stack([first, second]))
 
 
-def _assembled(
-    parts: Sequence[Ragged], kept: Longs, tokenizer: Any
-) -> tuple[NDArray[np.int32], Longs]:
-    """Token ids with specials and the row lengths, from texts and how much of each is kept."""
-    lengths: Longs = (kept + 1).sum(0) + 1
+def _assembled(parts: Sequence[Ragged], tokenizer: Any) -> tuple[NDArray[np.int32], Longs]:
+    """Token ids with specials, and the row lengths, of texts that stand beside each other."""
+    lengths: Longs = np.sum([part.lengths + 1 for part in parts], axis=0) + 1
     place = starts_of(lengths)
     tokens = np.empty(int(lengths.sum()), np.int32)
     tokens[place] = tokenizer.cls_token_id
     place = place + 1
-    for part, count in zip(parts, kept, strict=True):
-        tokens[ranges(place, count)] = part.ids[ranges(part.bounds[:-1], count)]
-        tokens[place + count] = tokenizer.sep_token_id
-        place = place + count + 1
+    for part in parts:
+        tokens[ranges(place, part.lengths)] = part.ids[ranges(part.starts, part.lengths)]
+        tokens[place + part.lengths] = tokenizer.sep_token_id
+        place = place + part.lengths + 1
     return tokens, lengths
 
 

@@ -58,29 +58,23 @@ def encode_spans(
     Source: google bert, run_squad.py, convert_examples_to_features and _check_is_max_context.
     """
     _check_limits(max_length_tokens, stride_tokens, max_question_tokens)
-    contexts, context_of = _distinct([example.context for example in examples])
-    asked, question_of = _distinct([example.question for example in examples])
-    questions = tokenized(asked, tokenizer)
-    paragraphs = tokenized(contexts, tokenizer, offsets=True)
-    question_length = np.minimum(questions.lengths, max_question_tokens)
-    cut = int((questions.lengths > max_question_tokens)[question_of].sum())
+    questions = tokenized([example.question for example in examples], tokenizer)
+    contexts = tokenized([example.context for example in examples], tokenizer, offsets=True)
+    cut = int((questions.lengths > max_question_tokens).sum())
     if cut:
         _log.info("%s: cut %d questions to %d tokens", dataset.name, cut, max_question_tokens)
-    gold = _gold_tokens(examples, contexts, context_of, paragraphs, dataset)
+    questions = questions.kept(np.minimum(questions.lengths, max_question_tokens))
+    gold = _gold_tokens(examples, contexts, dataset)
     parts = []
     for first in range(0, len(examples), _QUESTIONS_AT_A_TIME):
         part = slice(first, first + _QUESTIONS_AT_A_TIME)
-        lengths = question_length[question_of[part]]
-        windows = _windows(
-            paragraphs.lengths[context_of[part]], max_length_tokens - 3 - lengths, stride_tokens
-        )
-        rows = _rows(
-            windows, questions, question_of[part], lengths, paragraphs, context_of[part], tokenizer
-        )
-        rows |= _gold_positions(windows, lengths, gold[part])
+        asked, read = questions.rows(part), contexts.rows(part)
+        windows = _windows(read.lengths, max_length_tokens - 3 - asked.lengths, stride_tokens)
+        rows = _rows(windows, asked, read, tokenizer)
+        rows |= _gold_positions(windows, asked, gold[part])
         rows["example"] = (windows.question + first).astype(np.int32)
         if not train:
-            rows |= _marks(windows, lengths, paragraphs, context_of[part])
+            rows |= _marks(windows, asked, read)
         parts.append(rows)
     return _joined(parts, dataset, train)
 
@@ -99,15 +93,6 @@ def _check_limits(max_length: int, stride: int, max_question: int) -> None:
         )
 
 
-def _distinct(texts: Sequence[str]) -> tuple[list[str], Longs]:
-    """Each text once in order of appearance, and for each text which one it is."""
-    numbers: dict[str, int] = {}
-    index = np.fromiter(
-        (numbers.setdefault(text, len(numbers)) for text in texts), np.int64, len(texts)
-    )
-    return list(numbers), index
-
-
 def _windows(context_lengths: Longs, room: Longs, stride: int) -> _Windows:
     """All windows of ``[Q]`` questions, each with so many tokens of context and room for them."""
     step = np.minimum(stride, room)
@@ -120,90 +105,75 @@ def _windows(context_lengths: Longs, room: Longs, stride: int) -> _Windows:
 
 
 def _rows(
-    windows: _Windows,
-    questions: Ragged,
-    question_of: Longs,
-    question_lengths: Longs,
-    paragraphs: Ragged,
-    context_of: Longs,
-    tokenizer: Any,
+    windows: _Windows, questions: Ragged, contexts: Ragged, tokenizer: Any
 ) -> dict[str, NDArray[Any]]:
     """Token ids with their specials, and row lengths."""
-    asked = question_lengths[windows.question]
-    lengths = asked + windows.length + 3
+    asked = questions.rows(windows.question)
+    lengths = asked.lengths + windows.length + 3
     begin = starts_of(lengths)
     tokens = np.empty(int(lengths.sum()), np.int32)
     tokens[begin] = tokenizer.cls_token_id
-    tokens[begin + asked + 1] = tokenizer.sep_token_id
+    tokens[begin + asked.lengths + 1] = tokenizer.sep_token_id
     tokens[begin + lengths - 1] = tokenizer.sep_token_id
-    source = questions.bounds[question_of[windows.question]]
-    tokens[ranges(begin + 1, asked)] = questions.ids[ranges(source, asked)]
-    source = paragraphs.bounds[context_of[windows.question]] + windows.start
-    tokens[ranges(begin + asked + 2, windows.length)] = paragraphs.ids[
-        ranges(source, windows.length)
-    ]
-    return {"tokens": tokens, "lengths": lengths, "first_segment": (asked + 2).astype(np.int32)}
+    question = ranges(asked.starts, asked.lengths)
+    tokens[ranges(begin + 1, asked.lengths)] = questions.ids[question]
+    context = ranges(contexts.starts[windows.question] + windows.start, windows.length)
+    tokens[ranges(begin + asked.lengths + 2, windows.length)] = contexts.ids[context]
+    first_segment = (asked.lengths + 2).astype(np.int32)
+    return {"tokens": tokens, "lengths": lengths, "first_segment": first_segment}
 
 
-def _gold_tokens(
-    examples: Sequence[SpanExample],
-    contexts: Sequence[str],
-    context_of: Longs,
-    paragraphs: Ragged,
-    dataset: Dataset,
-) -> Longs:
+def _gold_tokens(examples: Sequence[SpanExample], contexts: Ragged, dataset: Dataset) -> Longs:
     """First and last context token that touch the first gold answer, ``[Q, 2]``; -1 without one."""
-    assert paragraphs.offsets is not None
-    # Contexts are laid end to end, so that one binary search serves all questions.
-    base = starts_of(np.fromiter((len(c) + 1 for c in contexts), np.int64, len(contexts)))
-    shift = np.repeat(base, paragraphs.lengths)
-    token_start = paragraphs.offsets[:, 0] + shift
-    token_end = paragraphs.offsets[:, 1] + shift
+    assert contexts.offsets is not None
     gold = np.full((len(examples), 2), -1, np.int64)
-    answered = np.array([i for i, e in enumerate(examples) if e.answers], np.int64)
-    first = [examples[i].answers[0] for i in answered]
-    begin = np.array([a.start for a in first], np.int64) + base[context_of[answered]]
-    end = begin + np.array([len(a.text) for a in first], np.int64)
-    origin = paragraphs.bounds[context_of[answered]]
+    answered = np.array(
+        [i for i, e in enumerate(examples) if e.answers and contexts.lengths[i]], np.int64
+    )
+    # Contexts are laid one after another, each as wide as the widest, so that one binary search
+    # serves all questions.
+    origin = contexts.starts[answered]
+    width = 1 + max((len(example.context) for example in examples), default=0)
+    firsts = np.unique(contexts.starts[contexts.lengths > 0])
+    token_text = np.searchsorted(firsts, np.arange(len(contexts.ids)), side="right") - 1
+    token_start = contexts.offsets[:, 0] + token_text * width
+    token_end = contexts.offsets[:, 1] + token_text * width
+    answers = [examples[i].answers[0] for i in answered]
+    begin = np.array([answer.start for answer in answers], np.int64) + token_text[origin] * width
+    end = begin + np.array([len(answer.text) for answer in answers], np.int64)
     gold[answered, 0] = np.searchsorted(token_end, begin, side="right") - origin
     gold[answered, 1] = np.searchsorted(token_start, end, side="left") - 1 - origin
-    bare = (gold[:, 0] > gold[:, 1]) & (gold[:, 0] >= 0)
+    bare = np.array([bool(e.answers) for e in examples], np.bool_)
+    bare &= (gold[:, 0] > gold[:, 1]) | (gold[:, 0] < 0)
     if bare.any():
-        _log.warning(
-            "%s: %d answers hold no token (only spaces or control characters)",
-            dataset.name,
-            bare.sum(),
-        )
-        gold[bare] = -1
+        text = "answers hold no token (only spaces or control characters)"
+        _log.warning("%s: %d %s", dataset.name, bare.sum(), text)
+    gold[bare] = -1
     return gold
 
 
-def _gold_positions(
-    windows: _Windows, question_lengths: Longs, gold: Longs
-) -> dict[str, NDArray[Any]]:
+def _gold_positions(windows: _Windows, questions: Ragged, gold: Longs) -> dict[str, NDArray[Any]]:
     """``start_positions``, ``end_positions`` in the row, ``[R]``; 0 unless all of it is there."""
     start, end = gold[windows.question].T
     held = (start >= windows.start) & (end < windows.start + windows.length) & (start >= 0)
-    shift = question_lengths[windows.question] + 2 - windows.start
+    shift = questions.lengths[windows.question] + 2 - windows.start
     return {
         "start_positions": np.where(held, start + shift, 0),
         "end_positions": np.where(held, end + shift, 0),
     }
 
 
-def _marks(
-    windows: _Windows, question_lengths: Longs, paragraphs: Ragged, context_of: Longs
-) -> dict[str, NDArray[Any]]:
+def _marks(windows: _Windows, questions: Ragged, contexts: Ragged) -> dict[str, NDArray[Any]]:
     """``offsets`` and ``max_context`` of every token, -1 and False outside the context."""
-    assert paragraphs.offsets is not None
-    asked = question_lengths[windows.question]
+    assert contexts.offsets is not None
+    asked = questions.lengths[windows.question]
     lengths = asked + windows.length + 3
     places = ranges(starts_of(lengths) + asked + 2, windows.length)
     offsets = np.full((int(lengths.sum()), 2), -1, np.int32)
-    source = paragraphs.bounds[context_of[windows.question]] + windows.start
-    offsets[places] = paragraphs.offsets[ranges(source, windows.length)]
+    source = contexts.starts[windows.question] + windows.start
+    offsets[places] = contexts.offsets[ranges(source, windows.length)]
     best = np.zeros(len(offsets), np.bool_)
-    best[places] = _max_context(windows, paragraphs.lengths[context_of])
+    best[places] = _max_context(windows, contexts.lengths)
     return {"offsets": offsets, "max_context": best}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -21,16 +21,23 @@ _TEXTS_AT_A_TIME = 1024
 
 @dataclass(frozen=True)
 class Ragged:
-    """Row ``r`` is ``ids[bounds[r]:bounds[r + 1]]``; ``offsets`` are ``[tokens, 2]`` characters."""
+    """Row ``r`` is ``ids[starts[r]:starts[r] + lengths[r]]``; equal rows may share their place.
+
+    ``offsets`` are ``[tokens, 2]``: the characters that a token stands for, beside ``ids``.
+    """
 
     ids: Ints
-    bounds: Longs
+    starts: Longs
+    lengths: Longs
     offsets: Ints | None = None
 
-    @property
-    def lengths(self) -> Longs:
-        """Tokens in each row."""
-        return np.diff(self.bounds)
+    def rows(self, index: Longs | slice) -> Ragged:
+        """Some of the rows, over the same tokens."""
+        return replace(self, starts=self.starts[index], lengths=self.lengths[index])
+
+    def kept(self, lengths: Longs) -> Ragged:
+        """All rows, each cut to its first tokens."""
+        return replace(self, lengths=lengths)
 
 
 def starts_of(lengths: Longs) -> Longs:
@@ -47,26 +54,29 @@ def ranges(starts: Longs, lengths: Longs) -> Longs:
 def tokenized(
     texts: Sequence[str], tokenizer: PreTrainedTokenizerFast, *, offsets: bool = False
 ) -> Ragged:
-    """Token ids of each text without special tokens, uncut, in batches of the Rust tokenizer."""
-    backend = _backend(tokenizer)
+    """Token ids of each text without special tokens, uncut; each distinct text is read once."""
+    numbers: dict[str, int] = {}
+    found = (numbers.setdefault(text, len(numbers)) for text in texts)
+    index = np.fromiter(found, np.int64, len(texts))
+    return _tokenized(list(numbers), _backend(tokenizer), offsets).rows(index)
+
+
+def _tokenized(texts: list[str], backend: Any, offsets: bool) -> Ragged:
     encode = backend.encode_batch if offsets else backend.encode_batch_fast
     ids: list[Ints] = [np.zeros(0, np.int32)]
     places: list[Ints] = [np.zeros((0, 2), np.int32)]
-    lengths = [0]
+    counts: list[int] = []
     for first in range(0, len(texts), _TEXTS_AT_A_TIME):
-        batch = list(texts[first : first + _TEXTS_AT_A_TIME])
-        found = encode(batch, add_special_tokens=False)
+        found = encode(texts[first : first + _TEXTS_AT_A_TIME], add_special_tokens=False)
         rows = [encoding.ids for encoding in found]
-        lengths += [len(row) for row in rows]
+        counts += [len(row) for row in rows]
         ids.append(_flat(rows))
         if offsets:
             spans = chain.from_iterable(encoding.offsets for encoding in found)
             places.append(_flat(spans).reshape(-1, 2))
-    return Ragged(
-        np.concatenate(ids),
-        np.cumsum(lengths, dtype=np.int64),
-        np.concatenate(places) if offsets else None,
-    )
+    lengths = np.array(counts, np.int64)
+    found_offsets = np.concatenate(places) if offsets else None
+    return Ragged(np.concatenate(ids), starts_of(lengths), lengths, found_offsets)
 
 
 def _flat(rows: Any) -> NDArray[np.int32]:

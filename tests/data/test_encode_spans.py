@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from road_ray.data import encode_spans as encode_spans_module
 from road_ray.data.catalog import dataset
 from road_ray.data.encode_spans import encode_spans
 from road_ray.data.features import Answer, Features, SpanExample
@@ -127,6 +128,40 @@ def test_training_rows_leave_out_what_only_predictions_need(letters: Any) -> Non
     assert train.max_context is None
     np.testing.assert_array_equal(train.tokens, full.tokens)
     np.testing.assert_array_equal(train.gold["end_positions"], full.gold["end_positions"])
+
+
+def test_many_questions_are_cut_alike_at_any_time(
+    letters: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    examples = [ask(CONTEXT[:n], Answer("a", 0), question="q r s"[: n % 6]) for n in range(1, 24)]
+    whole = small(examples, letters)
+    monkeypatch.setattr(encode_spans_module, "_QUESTIONS_AT_A_TIME", 4)
+    parts = small(examples, letters)
+
+    for name in ("tokens", "bounds", "first_segment", "example", "offsets", "max_context"):
+        np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))
+    for name, values in whole.gold.items():
+        np.testing.assert_array_equal(values, parts.gold[name])
+
+
+def test_gold_covers_the_answer_in_any_script(letters: Any) -> None:
+    rng = np.random.default_rng(1)
+    characters = [*"ab .-\t", "é", "e\u0301", "½", "ﬁ", "中", "\u200b", "İ", "😀", "ß", "\x01"]
+    contexts = ["".join(rng.choice(characters, 30)) for _ in range(40)]
+    examples = []
+    for n in range(400):
+        context = contexts[n % 40]
+        start, end = sorted(int(c) for c in rng.choice(len(context) + 1, 2, replace=False))
+        examples.append(ask(context, Answer(context[start:end], start), question="q"))
+    rows = encode_spans(examples, dataset("squad_v2"), letters, max_length_tokens=100, train=False)
+    assert rows.offsets is not None
+    for r, example in enumerate(examples):
+        offsets = rows.offsets[rows.bounds[r] : rows.bounds[r + 1]]
+        answer = example.answers[0]
+        end = answer.start + len(answer.text)
+        touched = [p for p, (s, e) in enumerate(offsets) if e > answer.start and 0 <= s < end]
+        gold = [int(rows.gold[f"{side}_positions"][r]) for side in ("start", "end")]
+        assert gold == ([touched[0], touched[-1]] if touched else [0, 0])
 
 
 def test_no_examples_give_no_rows(letters: Any) -> None:

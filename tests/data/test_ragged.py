@@ -36,7 +36,7 @@ def test_ids_and_offsets_are_those_of_the_plain_call(
     rows = tokenized(texts, letters, offsets=True)
     plain = letters(texts, add_special_tokens=False, return_offsets_mapping=True)
 
-    assert rows.bounds.tolist() == [0, 2, 2, 4, 5, 6]
+    assert rows.starts.tolist() == [0, 2, 2, 4, 5]
     assert rows.lengths.tolist() == [2, 0, 2, 1, 1]
     assert rows.ids.tolist() == [*chain(*plain["input_ids"])]
     assert rows.offsets is not None
@@ -47,4 +47,14 @@ def test_ids_and_offsets_are_those_of_the_plain_call(
 
 
 def test_no_texts_give_no_rows(letters: Any) -> None:
-    assert tokenized([], letters, offsets=True).bounds.tolist() == [0]
+    rows = tokenized([], letters, offsets=True)
+    assert len(rows.starts) == len(rows.lengths) == len(rows.ids) == 0
+
+
+def test_equal_texts_are_read_once_and_share_their_place(letters: Any) -> None:
+    rows = tokenized(["a b", "c", "a b"], letters)
+
+    assert rows.ids.tolist() == [5, 6, 7]
+    assert rows.starts.tolist() == [0, 2, 0]
+    picked = rows.rows(np.array([1, 2])).kept(np.array([1, 1]))
+    assert (picked.starts.tolist(), picked.lengths.tolist()) == ([2, 0], [1, 1])
