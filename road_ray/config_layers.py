@@ -47,7 +47,7 @@ class Layers:
             return
         self._close(key)
         self._parent(key)[str(key[-1])] = value
-        if isinstance(origin, Mapping):
+        if isinstance(origin, Mapping) and isinstance(value, list):
             inside = {k: text for k, text in origin.items() if k[: len(key)] == key}
             self.origins.update(inside)
 
@@ -175,6 +175,8 @@ class Layers:
 
     def _close(self, key: Key) -> None:
         """Forget where the values below a key came from."""
+        if not isinstance(self._parent(key).get(str(key[-1])), dict | list):
+            return
         for below in [k for k in self.origins if len(k) > len(key) and k[: len(key)] == key]:
             del self.origins[below]
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from road_ray.config_fields import Field, Key, allowed, dotted, field_at, known_keys, shown
 from road_ray.errors import ConfigError, Problem
 
+_MOST_SHOWN = 20  # mistakes; whoever has more has named the wrong file
 _NOTHING_HAPPENED = "nothing was started; no file was changed"
 
 
@@ -26,8 +27,10 @@ class InvalidConfig(ConfigError):
         self.problems = tuple(problems)
 
     def __str__(self) -> str:
-        blocks = [f"error[{self.kind}] {problem}" for problem in self.problems]
-        count = f"{len(blocks)} mistakes; " if len(blocks) > 1 else ""
+        blocks = [f"error[{self.kind}] {problem}" for problem in self.problems[:_MOST_SHOWN]]
+        left = len(self.problems) - len(blocks)
+        count = f"{len(self.problems)} mistakes; " if len(self.problems) > 1 else ""
+        count += f"{left} of them are not shown; " if left else ""
         return "\n".join([*blocks, f"  {count}{_NOTHING_HAPPENED}"])
 
 

@@ -92,8 +92,10 @@ def _text(path: Path) -> str:
 
 
 def _compose(text: str, name: str) -> Node | None:
+    parser = YAML(typ="safe", pure=True)
+    parser.composer.warn_double_anchors = False  # YAML allows an anchor to be set anew
     try:
-        node: Node | None = YAML(typ="safe", pure=True).compose(text)
+        node: Node | None = parser.compose(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}" if mark and "\n" in text else name
@@ -152,8 +154,10 @@ class _Builder:
         if tag in ("str", "timestamp"):
             return node.value
         try:
+            if tag == "bool" and node.value.lower() not in ("true", "false"):
+                raise ValueError("the yes and no of YAML 1.1")
             return self.constructor.construct_object(node)
-        except (ValueError, KeyError, YAMLError):
+        except (ValueError, LookupError, YAMLError):
             what = f"{dotted(key)} = {str(node.value)[:80]!r} cannot be read as {tag}"
             return self.refuse(node, key, what, "write it as a plain value")
 

@@ -76,6 +76,14 @@ def test_what_is_wrong_is_told_with_its_remedy(changes: dict[str, Any], words: s
     assert words in str(caught.value)
 
 
+def test_of_very_many_mistakes_the_first_are_shown() -> None:
+    text = str(InvalidConfig([Problem(f"a.yaml:{line}", "x = 1") for line in range(1, 31)]))
+    assert text.count("error[CONFIG]") == 20
+    assert text.splitlines()[-1] == (
+        "  30 mistakes; 10 of them are not shown; nothing was started; no file was changed"
+    )
+
+
 def test_mistakes_are_listed_and_counted_and_the_last_line_says_what_was_kept() -> None:
     error = InvalidConfig([Problem("a.yaml:1", "x = 1", "use 2"), Problem("a.yaml:2", "y = 1")])
     assert str(error) == (
