@@ -189,6 +189,7 @@ def child(root, mode="none", number=0, **environment):
     return subprocess.run(
         [sys.executable, "-c", CHILD, str(root), mode, str(number)],
         env=os.environ | environment,
+        cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
         timeout=60,

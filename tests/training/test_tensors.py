@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
 from road_ray.errors import CheckpointError
+from road_ray.training.checkpoint import verify
 from road_ray.training.tensors import (
     load_optimizer,
     optimizer_tensors,
@@ -183,6 +185,18 @@ def test_a_missing_tensor_is_named(tmp_path):
     del tensors["optimizer.state.0.exp_avg"]
     with pytest.raises(CheckpointError, match=r"optimizer\.state\.0\.exp_avg"):
         load_optimizer(torch.optim.AdamW(groups(model())), tensors, layout)
+
+
+def test_a_checkpoint_of_format_1_still_loads():
+    directory = Path(__file__).parents[1] / "fixtures" / "checkpoint_v1" / "step-00000003"
+    assert verify(directory) == []
+    module = model(seed=1)
+    module.load_state_dict(tensors_from_file(directory / "model.safetensors"))
+    optimizer = torch.optim.AdamW(groups(module))
+    layout = json.loads((directory / "state.json").read_text())["optimizer"]
+    load_optimizer(optimizer, tensors_from_file(directory / "optimizer.safetensors"), layout)
+    assert optimizer.param_groups[0]["lr"] == 1e-2 / 3
+    assert [state["step"].item() for state in optimizer.state.values()] == [3.0] * 4
 
 
 def test_random_numbers_go_on(tmp_path):

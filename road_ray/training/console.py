@@ -1,0 +1,144 @@
+"""How far a run is, for people: a progress bar on a terminal, a line now and then elsewhere.
+
+Everything goes to standard error; standard output belongs to results.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Literal, Protocol
+
+from rich.console import Console as RichConsole
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+Kind = Literal["rich", "plain", "quiet"]
+
+
+class Console(Protocol):
+    """Shows rows as they come."""
+
+    def show(self, step: int, metrics: Mapping[str, float]) -> None:
+        """One row: the latest losses and speed, or figures of an evaluation."""
+
+    def close(self) -> None:
+        """The last row stands."""
+
+
+def open_console(kind: Kind | None, total_steps: int | None, every_seconds: float) -> Console:
+    """The console of that kind; None means rich on a terminal and plain elsewhere."""
+    kind = kind or ("rich" if sys.stderr.isatty() else "plain")
+    if kind == "rich":
+        return Bar(total_steps, RichConsole(stderr=True))
+    if kind == "plain":
+        return Lines(total_steps, every_seconds)
+    return Quiet()
+
+
+def summary(metrics: Mapping[str, float]) -> str:
+    """``generator 7.312  1,234 tokens/s``: losses of training, speeds and evaluations in a line."""
+    parts = []
+    for name, value in metrics.items():
+        room, _, rest = name.partition("/")
+        if name.endswith("_per_second"):
+            parts.append(f"{value:,.0f} {rest.removesuffix('_per_second')}/s")
+        elif room == "train":
+            parts.append(f"{rest} {value:.4g}")
+        elif room == "eval":
+            parts.append(f"{name} {value:.4g}")
+    return "  ".join(parts)
+
+
+class Quiet:
+    """Shows nothing."""
+
+    def show(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+class Lines:
+    """A line at most every so many seconds; evaluations, the first and the last row always."""
+
+    def __init__(
+        self,
+        total_steps: int | None,
+        every_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._total, self._every, self._clock = total_steps, every_seconds, clock
+        self._first: tuple[float, int] | None = None
+        self._last = 0.0
+        self._held: str | None = None
+
+    def show(self, step: int, metrics: Mapping[str, float]) -> None:
+        """A line, or a line held back until it is the last."""
+        now = self._clock()
+        line = self._line(step, metrics, now)
+        opening = self._first is None
+        self._first = self._first or (now, step)
+        evaluation = any(name.startswith("eval/") for name in metrics)
+        if opening or evaluation or step == self._total or now - self._last >= self._every:
+            self._last, self._held = now, None
+            _say(line)
+        else:
+            self._held = line
+
+    def close(self) -> None:
+        """The line that was held back, if any."""
+        if self._held:
+            _say(self._held)
+        self._held = None
+
+    def _line(self, step: int, metrics: Mapping[str, float], now: float) -> str:
+        of = f"/{self._total}" if self._total else ""
+        line = f"step {step}{of}  {summary(metrics)}"
+        if self._total and self._first and step > self._first[1]:
+            seconds = (now - self._first[0]) / (step - self._first[1]) * (self._total - step)
+            line += f"  eta {timedelta(seconds=round(seconds))}"
+        return line
+
+
+class Bar:
+    """A progress bar with the time left; evaluations stay above it."""
+
+    def __init__(self, total_steps: int | None, console: RichConsole) -> None:
+        latest = TextColumn("{task.fields[latest]}", markup=False)
+        columns = (MofNCompleteColumn(), BarColumn(bar_width=24), TimeRemainingColumn(), latest)
+        self._progress = Progress("step", *columns, console=console)
+        self._total = total_steps
+        self._task: TaskID | None = None
+
+    def show(self, step: int, metrics: Mapping[str, float]) -> None:
+        """The bar at ``step``."""
+        text = summary(metrics)
+        if self._task is None:  # begins where a resumed run begins, or the time left is wrong
+            self._task = self._progress.add_task(
+                "step", total=self._total, completed=step, latest=text
+            )
+            self._progress.start()
+        if any(name.startswith("eval/") for name in metrics):
+            self._progress.console.print(f"step {step}  {text}", markup=False, highlight=False)
+            self._progress.update(self._task, completed=step)
+        else:
+            self._progress.update(self._task, completed=step, latest=text)
+
+    def close(self) -> None:
+        """The bar as it stands."""
+        self._progress.stop()
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()

@@ -1,0 +1,101 @@
+"""Experiment trackers, only when asked for; never the source of truth, which is metrics.jsonl."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from road_ray.errors import ConfigError
+from road_ray.training.redact import redact
+
+START_TIMEOUT_SECONDS = 30.0  # how long an unreachable server may hold up the start of a run
+_log = logging.getLogger(__name__)
+
+
+class Tracker(Protocol):
+    """Somewhere else that numbers go to; whatever it raises is the journal's to swallow."""
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Send one row."""
+
+    def close(self, *, failed: bool) -> None:
+        """Send what is left and end; ``failed`` when the run ended by an error."""
+
+
+class _Wandb:
+    def __init__(self, run: Any) -> None:
+        self._run = run
+        run.define_metric("*", step_metric="step")  # a resumed run may go back a few steps
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        self._run.log({**metrics, "step": step})
+
+    def close(self, *, failed: bool) -> None:
+        self._run.finish(exit_code=int(failed))
+
+
+class _Unreachable:
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        raise self._error
+
+    def close(self, *, failed: bool) -> None:
+        pass
+
+
+def wandb_tracker(
+    project: str,
+    run_name: str,
+    config: Mapping[str, Any],
+    run_dir: Path,
+    mode: Literal["online", "offline"] = "offline",
+) -> Tracker:
+    """Weights & Biases for one run directory, resumed under the same id; secrets masked.
+
+    Where it cannot be reached, the tracker fails at its first row, which the journal notes once.
+    Raises: ConfigError when wandb is not installed.
+    """
+    try:
+        import wandb
+    except ImportError as error:
+        raise ConfigError(
+            "tracker wandb: the package is not installed\n    fix: pip install road-ray[wandb]"
+        ) from error
+    # Without these, wandb records sys.argv, the git remote and all that is printed (measured).
+    settings = wandb.Settings(
+        x_disable_meta=True,
+        disable_git=True,
+        init_timeout=START_TIMEOUT_SECONDS,
+        save_code=False,
+        console="off",
+        silent=True,
+    )
+    try:
+        run = wandb.init(
+            project=project,
+            name=run_name,
+            id=_run_id(run_dir),
+            resume="allow",
+            dir=str(run_dir),
+            config=redact(config),
+            mode=mode,
+            settings=settings,
+        )
+        return _Wandb(run)
+    except Exception as error:
+        _log.warning("wandb cannot be reached, training goes on without it: %s", error)
+        return _Unreachable(error)
+
+
+def _run_id(run_dir: Path) -> str:
+    """The id that this run directory has had from its first start on."""
+    path = run_dir / "wandb" / "run_id.txt"
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(uuid.uuid4().hex + "\n", encoding="ascii")
+    return path.read_text(encoding="ascii").strip()

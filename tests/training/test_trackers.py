@@ -1,0 +1,76 @@
+"""wandb: only when installed, offline too, and never with a secret."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from road_ray.errors import ConfigError
+from road_ray.training.trackers import wandb_tracker
+
+CHILD = """
+import sys
+from pathlib import Path
+from road_ray.training.journal import Journal
+from road_ray.training import trackers
+trackers.START_TIMEOUT_SECONDS = float(sys.argv[3])
+run_dir, mode = Path(sys.argv[1]), sys.argv[2]
+config = {
+    "hf_token": "CANARYkey", "nested": [{"password": "CANARYnested"}], "lr": 0.125,
+    "note": "see CANARYkey", "url": "https://u:CANARYurl@host", "marker": "harmless-text",
+}
+tracker = trackers.wandb_tracker("project", "name", config, run_dir, mode)
+print("CANARYprinted")
+with Journal(run_dir, console="plain", trackers=[tracker]) as journal:
+    for step in range(3):
+        journal.write(step, {"train/loss": 1.0 / (step + 1)})
+"""
+
+
+def start(run_dir, mode, timeout, **environment):
+    pytest.importorskip("wandb")
+    root = str(Path(__file__).parents[2])
+    own = {"HOME": str(run_dir.parent), "PYTHONPATH": root, "HF_TOKEN": "CANARYenviron"}
+    return subprocess.run(
+        [sys.executable, "-c", CHILD, str(run_dir), mode, timeout, "--hub.token=CANARYargument"],
+        env=os.environ | own | environment,
+        cwd=run_dir.parent,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_without_the_package_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(ConfigError, match=r"pip install road-ray\[wandb\]"):
+        wandb_tracker("project", "name", {}, tmp_path)
+
+
+def test_an_offline_run_holds_numbers_and_no_secret(tmp_path):
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    done = start(run_dir, "offline", "60", WANDB_API_KEY="CANARY" + "0" * 34)
+    assert done.returncode == 0, done.stderr
+    files = {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()}
+    records = [content for path, content in files.items() if path.suffix == ".wandb"]
+    assert len(records) == 1
+    assert b"harmless-text" in records[0]
+    assert b"train/loss" in records[0]
+    assert [str(path) for path, content in files.items() if b"CANARY" in content] == []
+
+
+def test_an_unreachable_server_costs_an_event_and_no_row(tmp_path):
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    key = {"WANDB_API_KEY": "0" * 40, "WANDB_BASE_URL": "http://127.0.0.1:9"}
+    done = start(run_dir, "online", "2", **key)
+    assert done.returncode == 0, done.stderr
+    assert len((run_dir / "metrics.jsonl").read_text().splitlines()) == 3
+    (event,) = map(json.loads, (run_dir / "events.jsonl").read_text().splitlines())
+    assert event["kind"] == "tracker_failed"
