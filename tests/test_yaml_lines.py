@@ -91,7 +91,7 @@ def test_an_alias_to_itself_is_refused(file: Path) -> None:
     assert "nested deeper" in _refusal(file, "a: &a [*a]\n")
 
 
-@pytest.mark.parametrize("depth", [60, 5_000])
+@pytest.mark.parametrize("depth", [60, 500])
 def test_deep_nesting_is_refused(file: Path, depth: int) -> None:
     assert "nested deeper" in _refusal(file, "a: " + "[" * depth + "]" * depth)
 
