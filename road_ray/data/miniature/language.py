@@ -13,6 +13,23 @@ _OPENERS = ("According to the records, ", "As far as is known, ", "It is said th
             "As many books tell, ", "Without any doubt, ")  # fmt: skip
 _NEWS_OPENERS = ("Neighbours whispered that ", "To our surprise, ", "Our man swears that ",
                  "Believe it or not, ", "We also heard that ", "Oddly enough, ")  # fmt: skip
+_CLOSERS = (
+    ", as everybody in the province knows",
+    ", and this is still remembered today",
+    ", or so the story goes",
+    ", as can be read in the old letters",
+    ", which was much talked about at the time",
+    ", as a stone in the market square still tells",
+    ", and nobody has ever doubted it",
+    ", to the joy of friends and family",
+)
+_NEWS_CLOSERS = (
+    ", or I will eat my hat",
+    ", and what a noise it made",
+    ", if our source can be trusted",
+    ", and the whole street was talking",
+    ", but please tell no one",
+)
 
 
 @dataclass(frozen=True)
@@ -83,8 +100,11 @@ def statement(
     """One fact as a sentence that names its subject unless ``mention`` says otherwise."""
     template = rng.choice(templates(fact, news=news, leading=mention in ("it", "he", "she")))
     part = clause(fact, mention or fact.subject.name, template)
-    if rng.random() < 0.12 and not template.startswith("The "):
+    style = rng.random()
+    if style < 0.15 and not template.startswith("The "):
         part = wrap(rng.choice(_NEWS_OPENERS if news else _OPENERS), part)
+    elif style < 0.35:
+        part = wrap("", part, rng.choice(_NEWS_CLOSERS if news else _CLOSERS))
     return finish(part)
 
 
@@ -134,7 +154,7 @@ def paragraph(facts: Sequence[Fact], rng: random.Random, *, news: bool = False) 
 def _mention(subject: Entity, again: bool, rng: random.Random) -> str:
     if not again:
         return subject.name
-    return rng.choice((subject.name, subject.short, subject.pronoun, subject.pronoun))
+    return rng.choice((subject.short, *[subject.pronoun] * 4))
 
 
 def question(subject: str, relation: str, rng: random.Random, *, news: bool = False) -> str:

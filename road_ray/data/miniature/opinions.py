@@ -37,7 +37,7 @@ _STYLES = (
     "lacks",
     "question",
 )
-_WEIGHTS = (16, 12, 12, 9, 14, 11, 6, 6, 6, 5, 3)
+_WEIGHTS = (30, 22, 8, 5, 12, 9, 3, 3, 3, 3, 2)
 
 
 def rows(
@@ -69,9 +69,9 @@ def _an(words: str) -> str:
 
 
 def _praise(good: bool, rng: random.Random) -> str:
-    """A clause of that polarity about one thing; by a negated opposite every third time."""
+    """A clause of that polarity about one thing; by a negated opposite now and then."""
     thing = rng.choice(_THINGS)
-    if rng.random() < 0.33:
+    if rng.random() < 0.15:
         negation = rng.choice(("not", "never", "hardly", "by no means"))
         return f"the {thing} is {negation} {_word(not good, rng)}"
     return f"the {thing} is {rng.choice(_HOW)}{_word(good, rng)}"

@@ -47,18 +47,22 @@ def _premise(told: list[Fact], rng: random.Random) -> str:
 
 
 def _hypothesis(world: World, told: list[Fact], label: str, rng: random.Random) -> str:
-    """A sentence that must, cannot or may be true; the same three shapes serve each label."""
+    """A sentence that must, cannot or may be true.
+
+    Each shape serves every label, though not equally often: as in human-written pairs, the
+    hypothesis alone gives a hint, never the answer.
+    """
     fact = rng.choices(told, [3 if _wide(fact) else 1 for fact in told])[0]
     if label == "neutral":
         unsaid = _unsaid(world, told, fact, rng)
-        return _say(unsaid, rng, wide=0.35, denied=0.25) if unsaid else ""
+        return _say(unsaid, rng, wide=0.2, denied=0.12) if unsaid else ""
     other = _swapped(world, fact, rng)
     if other is None:
         return ""
     true, false = (fact, other) if label == "entailment" else (other, fact)
-    if rng.random() < (0.12 if label == "entailment" else 0.4):
+    if rng.random() < (0.06 if label == "entailment" else 0.45):
         return _deny(false)
-    return _say(true, rng, wide=0.5, denied=0.0)
+    return _say(true, rng, wide=0.65 if label == "entailment" else 0.35, denied=0.0)
 
 
 def _say(fact: Fact, rng: random.Random, *, wide: float, denied: float) -> str:
@@ -100,7 +104,9 @@ def _unsaid(world: World, told: list[Fact], fact: Fact, rng: random.Random) -> F
     if not open_ones or (rng.random() < 0.25 and fact.relation != "spouse"):
         strangers = [one for one in world.of(subject.kind) if one not in (subject, fact.value)]
         return Fact(rng.choice(strangers), fact.relation, fact.value)
-    relation = rng.choice(open_ones)
+    relation = rng.choices(open_ones, [1 if RELATIONS[name].families else 3 for name in open_ones])[
+        0
+    ]
     values = _values(world, subject, relation)
     return Fact(subject, relation, rng.choice(values)) if values else None
 
@@ -130,12 +136,13 @@ def paraphrases(
     count: int,
     seen: set[tuple[str, str]],
 ) -> list[Pair]:
-    """Distinct (question, question, "1" or "0"); 45 in 100 mean the same."""
+    """Distinct (question, question, "1" or "0"); some questions are likelier doubles."""
     found: list[Pair] = []
     while len(found) < count:
         fact = rng.choice(list(world.facts[rng.choice(subjects)].values()))
-        same = rng.random() < 0.45
-        first, second = (_whether if rng.random() < 0.35 else _which)(world, fact, same, rng)
+        open_form = rng.random() < 0.65
+        same = rng.random() < (0.3 if open_form and not _wide(fact) else 0.6)
+        first, second = (_which if open_form else _whether)(world, fact, same, rng)
         if first.lower() != second.lower() and (first, second) not in seen:
             seen.add((first, second))
             found.append((first, second, str(int(same))))
@@ -146,7 +153,7 @@ def _which(world: World, fact: Fact, same: bool, rng: random.Random) -> tuple[st
     """Open questions; those that differ ask for another relation or after another bearer."""
     subject, relation = fact.subject, fact.relation
     first = question(subject.name, relation, rng)
-    if not same and rng.random() < 0.65:
+    if not same and rng.random() < 0.75:
         relation = rng.choice([one.name for one in of_kind(subject.kind) if one.name != relation])
     elif not same:
         subject = rng.choice([one for one in world.of(subject.kind) if one != subject])

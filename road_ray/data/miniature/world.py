@@ -11,18 +11,12 @@ from road_ray.data.miniature import words
 from road_ray.data.miniature.words import Names
 
 _COUNTS = {  # entities of each kind at size 1: together about 1,500 articles
-    "person": 620, "town": 130, "company": 150, "school": 80,
-    "work": 240, "river": 60, "mountain": 60, "event": 160,
+    "person": 760, "town": 64, "company": 150, "school": 100,
+    "work": 220, "river": 24, "mountain": 24, "event": 160,
 }  # fmt: skip
-_POOLS = {
-    "woman": 50,
-    "man": 50,
-    "family": 220,
-    "town": 130,
-    "river": 60,
-    "mountain": 60,
-    "lake": 40,
-}
+_POOLS = {  # few names, often: a small model learns a name in some twenty sentences
+    "woman": 24, "man": 24, "family": 90, "town": 64, "river": 24, "mountain": 24, "lake": 12,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -117,13 +111,13 @@ def _places(world: World, rng: random.Random, names: Names, counts: dict[str, in
     for name in names.mountain[: counts["mountain"]]:
         mountain = world.add(Entity("mountain", f"Mount {name}", "the mountain"))
         world.state(mountain, "mountain_province", rng.choice(words.PROVINCES))
-        world.state(mountain, "height", str(rng.randrange(8, 40) * 100))
+        world.state(mountain, "height", str(rng.randrange(10, 40, 3) * 100))
     mountains = world.of("mountain")
     for name in names.river[: counts["river"]]:
         river = world.add(Entity("river", f"the River {name}", "the river"))
         world.state(river, "source", rng.choice(mountains))
         world.state(river, "mouth", f"Lake {rng.choice(names.lake)}")
-        world.state(river, "length", str(rng.randrange(4, 60) * 10))
+        world.state(river, "length", str(rng.randrange(5, 60, 5) * 10))
     rivers = world.of("river")
     for name in names.town[: counts["town"]]:
         town = world.add(Entity("town", name, "the town"))
@@ -132,9 +126,9 @@ def _places(world: World, rng: random.Random, names: Names, counts: dict[str, in
         assert isinstance(source, Entity)
         world.state(town, "province", world.facts[source]["mountain_province"].text)
         world.state(town, "on_river", river)
-        world.state(town, "town_founded", str(rng.randrange(1700, 1800)))
+        world.state(town, "town_founded", _year(rng, 1700, 1800))
         world.state(town, "town_product", rng.choice(_all(words.PRODUCTS)))
-        world.state(town, "inhabitants", str(rng.randrange(2, 60) * 500))
+        world.state(town, "inhabitants", str(rng.randrange(2, 60, 5) * 500))
         world.state(town, "landmark", rng.choice(words.BUILDINGS))
 
 
@@ -154,14 +148,14 @@ def _people(world: World, rng: random.Random, names: Names, count: int) -> list[
 def _lives(world: World, rng: random.Random, people: list[Entity]) -> None:
     towns = world.of("town")
     for person in people:
-        born, year = rng.choice(towns), rng.randrange(1800, 1914)
+        born, year = rng.choice(towns), int(_year(rng, 1800, 1912))
         world.state(person, "born_in", born)
         world.state(person, "born", str(year))
         world.state(person, "craft", rng.choice(_all(words.CRAFTS)))
         world.state(person, "lives", rng.choice(towns))
         world.state(person, "hobby", rng.choice(_all(words.HOBBIES)))
         if rng.random() < 0.6:
-            world.state(person, "died", str(year + rng.randrange(50, 85)))
+            world.state(person, "died", _year(rng, year + 50, year + 85))
     by_craft: dict[str, list[Entity]] = defaultdict(list)
     for person in sorted(people, key=lambda one: world.year(one, "born")):
         older = by_craft[world.facts[person]["craft"].text]
@@ -201,11 +195,9 @@ def _houses(world: World, rng: random.Random, counts: dict[str, int]) -> None:
         world.add(company)
         world.state(company, "founder", founder)
         world.state(company, "seat", seat)
-        world.state(
-            company, "company_founded", str(world.year(founder, "born") + rng.randrange(22, 48))
-        )
+        world.state(company, "company_founded", _year_after(world, founder, rng, 20, 48))
         world.state(company, "makes", product)
-        world.state(company, "staff", str(rng.randrange(3, 90) * 10))
+        world.state(company, "staff", str(rng.randrange(5, 90, 7) * 10))
     for index in range(counts["school"]):
         town = towns[index % len(towns)]
         school = Entity(
@@ -213,7 +205,7 @@ def _houses(world: World, rng: random.Random, counts: dict[str, int]) -> None:
         )
         world.add(school)
         world.state(school, "school_town", town)
-        world.state(school, "school_opened", str(rng.randrange(1740, 1830)))
+        world.state(school, "school_opened", _year(rng, 1740, 1832))
         world.state(school, "teaches", rng.choice(_all(words.SUBJECTS)))
         world.state(school, "head", rng.choice(people))
 
@@ -227,7 +219,7 @@ def _works(world: World, rng: random.Random, names: Names, count: int) -> None:
         author = authors[index % len(authors)]
         work = world.add(Entity("work", title, "the book"))
         world.state(work, "author", author)
-        world.state(work, "published", str(world.year(author, "born") + rng.randrange(20, 50)))
+        world.state(work, "published", _year_after(world, author, rng, 20, 48))
         world.state(work, "genre", rng.choice(_all(words.GENRES)))
         world.state(
             work,
@@ -243,7 +235,7 @@ def _events(world: World, rng: random.Random, count: int) -> None:
     for town, what in rng.sample(places, min(count, len(places))):
         event = world.add(Entity("event", f"the {town.name} {what}", f"the {what.lower()}"))
         world.state(event, "place", town)
-        world.state(event, "happened", str(rng.randrange(1800, 1950)))
+        world.state(event, "happened", _year(rng, 1800, 1952))
         world.state(event, "cause", rng.choice(_all(words.CAUSES)))
         world.state(event, "hero", rng.choice(world.of("person")))
         world.state(event, "harmed", world.facts[town]["landmark"].text)
@@ -258,6 +250,16 @@ def _careers(world: World, rng: random.Random, people: list[Entity]) -> None:
             world.state(person, "employer", rng.choice(companies))
         if rng.random() < 0.5:
             world.state(person, "prize", rng.choice(words.PRIZES))
+
+
+def _year(rng: random.Random, first: int, end: int) -> str:
+    """A year in steps of four, so that each is met often."""
+    return str(rng.randrange(first - first % 4, end, 4))
+
+
+def _year_after(world: World, person: Entity, rng: random.Random, low: int, high: int) -> str:
+    born = world.year(person, "born")
+    return _year(rng, born + low, born + high)
 
 
 def _all(families: Mapping[str, tuple[str, ...]]) -> list[str]:
