@@ -166,6 +166,20 @@ def check_teacher(
         raise CheckpointError(f"{directory / 'config.json'}: {error}") from None
 
 
+def check_teachers(
+    directories: Sequence[str | Path],
+    task: Task,
+    student_tokenizer: Any = None,
+    label_map: Mapping[str, str] | None = None,
+) -> None:
+    """Raises ``CheckpointError`` unless all teachers fit the task, the student and each other."""
+    for name in directories:
+        directory = locate(name)
+        check_teacher(directory, task, student_tokenizer, label_map)
+        if student_tokenizer is None:  # they all get the same ids, so the first one decides
+            student_tokenizer = teacher_tokenizer(directory)
+
+
 def teacher_tokenizer(directory: str | Path) -> Any | None:
     """The tokenizer saved beside a teacher, or None when there is none."""
     from transformers import AutoTokenizer
@@ -241,7 +255,7 @@ def _check_tokenizer(directory: Path, config: Any, student: Any | None) -> None:
     moved = sorted(t for t in theirs.keys() & ours.keys() if theirs[t] != ours[t])
     alone = len(theirs.keys() ^ ours.keys())
     raise CheckpointError(
-        f"{directory}: the teacher's tokenizer is not the student's\n"
+        f"{directory}: another tokenizer than the student's or the first teacher's\n"
         f"  seen: {len(theirs)} and {len(ours)} tokens, {alone} in one only, "
         f"{len(moved)} with another id {moved[:5]}; if none, another normalizer or mark\n"
         "  fix: take a teacher with the student's tokenizer"

@@ -1,0 +1,145 @@
+"""The ensemble for a script or notebook: names of teachers in, logits out, wherever the teachers
+live.
+
+It composes the two ensembles behind one constructor and is itself one, so ``annotate`` and every
+recipe take it. Ray is imported only when the teachers live in actors.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from torch import Tensor
+
+from road_ray.data import catalog
+from road_ray.distillation import ensemble as local
+from road_ray.distillation import weighting as rules
+from road_ray.distillation.identity import check_teachers
+from road_ray.errors import ConfigError
+
+if TYPE_CHECKING:
+    from road_ray.distributed.teachers import ActorEnsemble
+
+
+class Ensemble:
+    """M teachers of one task, checked against each other, in Ray actors or in this process; close
+    it after use.
+
+    ``directories`` are model directories, run directories or hub names; ``task`` a task or data set
+    of the catalogue. Further options (``num_cpus``, ``num_gpus``, ``timeout_seconds``, ...) are
+    those of ``teachers.start``. Without a connected cluster, ``RAY_ADDRESS`` is used, or a private
+    one started and ended with the ensemble.
+    """
+
+    def __init__(
+        self,
+        directories: Sequence[str | Path],
+        *,
+        task: str,
+        store: str | Path | None = None,
+        host: Literal["actors", "process"] = "actors",
+        student_tokenizer: Any = None,
+        label_map: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> None:
+        if store is not None:
+            raise ConfigError(
+                f"distillation.store is {str(store)!r}; the store of logits is not there yet\n"
+                "  fix: leave it out; the teachers are then asked for every batch"
+            )
+        if host not in ("actors", "process"):
+            raise ConfigError(f"distillation.host is {host!r}\n  allowed: 'actors', 'process'")
+        if isinstance(directories, str | Path) or not directories:
+            raise ConfigError(
+                f"distillation.teachers is {directories!r}\n  allowed: a list of directories"
+            )
+        self.task = catalog.task(task)
+        check_teachers(directories, self.task, student_tokenizer, label_map)
+        self._shutdown = False
+        self.members: local.LocalEnsemble | ActorEnsemble
+        if host == "process":
+            self.members = local.LocalEnsemble.load(
+                directories, self.task, label_map=label_map, **options
+            )
+        else:
+            self.members = self._start(directories, label_map, options)
+
+    @property
+    def size(self) -> int:
+        return self.members.size
+
+    def submit(self, batch: Mapping[str, Any]) -> Any:
+        """Ask all teachers; gives a handle at once."""
+        return self.members.submit(batch)
+
+    def gather(self, handle: Any) -> Tensor:
+        """The answers to a handle. ``-> [M, B, ..., C]``, fp32."""
+        return self.members.gather(handle)
+
+    def logits(self, batch: Mapping[str, Any]) -> Tensor:
+        """What each teacher says. ``-> [M, B, ..., C]``, fp32, order of the teachers kept."""
+        return self.gather(self.submit(batch))
+
+    def soft_targets(
+        self, batch: Mapping[str, Any], weighting: str = "correctness", **rule: Any
+    ) -> Tensor:
+        """The teachers' weighted logits. ``-> [B, ..., C]``, fp32. ``rule``: options such as
+        ``wrong``.
+        """
+        weigh = rules.resolve(weighting, **rule)
+        logits = self.logits(batch)
+        return rules.combine(logits, weigh(logits, local.targets_of(batch).to(logits.device)))
+
+    def annotate(
+        self,
+        batches: Iterable[Mapping[str, Any]],
+        lookahead: int = 2,
+        weighting: str = "correctness",
+        **rule: Any,
+    ) -> Iterator[Mapping[str, Any]]:
+        """Each batch with ``soft_logits``, ``kd_keep`` and ``stats``; see
+        ``distillation.ensemble.annotate``.
+        """
+        return local.annotate(batches, self, rules.resolve(weighting, **rule), lookahead)
+
+    def close(self) -> None:
+        """End the actors, and the cluster if it was started for them."""
+        if isinstance(self.members, local.LocalEnsemble):
+            return
+        self.members.close()
+        if self._shutdown:
+            import ray
+
+            ray.shutdown()
+            self._shutdown = False
+
+    def __enter__(self) -> Ensemble:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _start(
+        self,
+        directories: Sequence[str | Path],
+        label_map: Mapping[str, str] | None,
+        options: Mapping[str, Any],
+    ) -> ActorEnsemble:
+        import ray
+
+        from road_ray.distributed import teachers
+
+        if not ray.is_initialized():
+            # Named, because a bare init joins whatever cluster last ran on this machine.
+            address = os.environ.get("RAY_ADDRESS", "local")
+            ray.init(address=address, include_dashboard=False if address == "local" else None)
+            self._shutdown = True
+        try:
+            return teachers.start(directories, self.task, label_map=label_map, **options)
+        except BaseException:
+            if self._shutdown:
+                ray.shutdown()
+            raise

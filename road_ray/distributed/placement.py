@@ -1,0 +1,45 @@
+"""Whether a cluster has room for what is asked, told at once: Ray itself waits for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import ray
+
+from road_ray.errors import ClusterError
+
+
+def check_placement(what: str, count: int, asked: Mapping[str, float], *, remedy: str = "") -> None:
+    """Raises ``ClusterError`` with a table of asked and available unless ``count`` actors fit.
+
+    Each asks for all of ``asked`` and needs it on one node. What others occupy counts as room.
+    """
+    asked = {name: amount for name, amount in asked.items() if amount > 0}
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    places = sum(_fitting(node, asked, count) for node in nodes)
+    if places >= count:
+        return
+    total = ray.cluster_resources()
+    rows = (
+        f"  {name:<12}{f'{count} x {amount:g}':>14}{total.get(name, 0.0):>12g}"
+        for name, amount in asked.items()
+    )
+    raise ClusterError(
+        f"{count} {what} find no place in the cluster; {places} would, on {len(nodes)} nodes\n"
+        f"  {'resource':<12}{'asked':>14}{'available':>12}\n"
+        + "\n".join(rows)
+        + f"\n  fix: ask for less for each, or add nodes{remedy}\n  kept: nothing was started"
+    )
+
+
+def free_resources() -> str:
+    """What nobody occupies now, for a message."""
+    free, total = ray.available_resources(), ray.cluster_resources()
+    names = [name for name in ("CPU", "GPU") if name in total]
+    return ", ".join(f"{name} {free.get(name, 0.0):g} of {total[name]:g}" for name in names)
+
+
+def _fitting(node: Mapping[str, float], asked: Mapping[str, float], most: int) -> int:
+    # The margin is for shares such as 0.1, of which ten must fit into one.
+    fits = (int(node.get(name, 0.0) / amount + 1e-9) for name, amount in asked.items())
+    return min(fits, default=most)
