@@ -1,7 +1,7 @@
-"""Rows to batches: which rows make batch ``k`` is a pure function of the seed, so nothing has to be stored.
+"""Rows to batches: which rows make batch ``k`` is a pure function of the seed.
 
-Rows of like length share a batch, a batch is padded to its own longest row, and every worker takes its share of
-the rows of the same global batch.
+So nothing has to be stored. Rows of like length share a batch, a batch is padded to its own
+longest row, and every worker takes its share of the rows of the same global batch.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from road_ray.data.features import Features, Ints, Longs
 from road_ray.errors import ConfigError, DataError
 
 Batch = dict[str, Any]
-"""Tensors by name (``input_ids``, ``attention_mask``, ``token_type_ids`` ``[B, L]``, the gold ``[B]``), ``task`` and
-``dataset``; label -100 is not counted. Knows no device."""
+"""Tensors by name (``input_ids``, ``attention_mask``, ``token_type_ids`` ``[B, L]``, the gold
+``[B]``), ``task`` and ``dataset``; label -100 is not counted. Knows no device.
+"""
 
 NOISE_CHANNELS = 3  # which positions are chosen, which of them are masked, what is sampled there
 _BATCHES_SORTED_TOGETHER = 32  # more saves padding but makes neighbouring batches more alike
@@ -42,7 +43,8 @@ def epoch_order(
     lengths: Longs, batch_size: int, *, seed: int, epoch: int
 ) -> list[NDArray[np.int64]]:
     """Row numbers of each batch of one epoch; every row once, batch sizes differ by at most one."""
-    rng = np.random.default_rng((seed, epoch))
+    # The second word tells the uses of one seed apart: 0 order, 1 noise, 2 draws, 3 dropout.
+    rng = np.random.default_rng((seed, 0, epoch))
     rows = rng.permutation(len(lengths))
     count = max(1, -(-len(rows) // batch_size))
     together = max(1, min(count, _BATCHES_SORTED_TOGETHER))
@@ -60,7 +62,10 @@ def epoch_order(
 
 
 def pad(rows: Rows, numbers: NDArray[np.int64], *, pad_id: int, width: int | None = None) -> Batch:
-    """``input_ids``, ``attention_mask``, ``token_type_ids`` ``[B, L]`` of the given rows, padded to the longest."""
+    """The given rows, padded to the longest or to ``width``.
+
+    ``input_ids``, ``attention_mask`` and ``token_type_ids``, ``[B, L]`` each.
+    """
     taken = [rows.row(int(number)) for number in numbers]
     longest = width or padded_width(max(len(row) for row in taken))
     ids = np.full((len(taken), longest), pad_id, dtype=np.int64)
@@ -78,15 +83,16 @@ def pad(rows: Rows, numbers: NDArray[np.int64], *, pad_id: int, width: int | Non
 
 
 def padded_width(longest: int) -> int:
-    """The row length that ``longest`` tokens are padded to (a multiple of 8: matrix kernels like it)."""
+    """What ``longest`` tokens are padded to: a multiple of 8, which matrix kernels like."""
     return -(-longest // _PAD_TO_MULTIPLE) * _PAD_TO_MULTIPLE
 
 
 class BatchStream:
     """All batches of one data set for ever: ``stream[k]`` is this worker's share of batch ``k``.
 
-    ``batch_size`` is global, in examples. With ``noise`` a batch carries uniform numbers ``[3, B, L]`` drawn for the
-    global batch, so that masking is the same on one worker and on many, and after a resume.
+    ``batch_size`` is global, in examples. With ``noise`` a batch carries uniform numbers ``[3, B,
+    L]`` drawn for the global batch, so that masking is the same on one worker and on many, and
+    after a resume.
     """
 
     def __init__(
@@ -106,7 +112,8 @@ class BatchStream:
             raise DataError(f"data set {name or 'without name'}: 0 usable rows")
         if batch_size < size:
             raise ConfigError(
-                f"batch_size = {batch_size} is less than the {size} workers\n  allowed: at least one example a worker"
+                f"batch_size = {batch_size} is less than the {size} workers\n"
+                "  allowed: at least one example a worker"
             )
         self.rows, self.batch_size, self.seed, self.pad_id = rows, batch_size, seed, pad_id
         self.rank, self.size, self.noise, self.name, self.task = rank, size, noise, name, task

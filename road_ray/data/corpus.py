@@ -1,6 +1,7 @@
 """Raw text to two-segment blocks of token ids in memory-mapped Arrow shards.
 
-A directory of shards is committed whole: the manifest is written last, and what has none is not a corpus.
+A directory of shards is committed whole: the manifest is written last, and what has none is not a
+corpus.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,17 +22,15 @@ import numpy as np
 import pyarrow as pa
 
 from road_ray.data.features import Ints, Longs
+from road_ray.data.segments import two_segments
 from road_ray.data.tokenizer import special_ids
-from road_ray.errors import DataError
+from road_ray.errors import DataError, ResourceError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-_SINGLE_SEGMENT_FRACTION = (
-    0.1  # of examples have one segment (google electra, build_pretraining_dataset.py)
-)
-_SHORT_FRACTION = 0.05  # of examples aim at a random shorter length (same file)
 _ROWS_PER_SHARD = 50_000
+_MANIFEST = "MANIFEST.json"
 # A row takes whole sentences and drops what overhangs, so paragraphs are cut up first (our choice).
 _SENTENCE_END = re.compile(r"\n+|(?<=[.!?])\s+")
 _SCHEMA = pa.schema([("tokens", pa.large_list(pa.int32())), ("first_segment", pa.int32())])
@@ -38,7 +38,7 @@ _SCHEMA = pa.schema([("tokens", pa.large_list(pa.int32())), ("first_segment", pa
 
 @dataclass(frozen=True)
 class Corpus:
-    """Unpadded two-segment rows over memory-mapped shards; the rows of all shards are numbered through."""
+    """Unpadded two-segment rows over memory-mapped shards, numbered through."""
 
     directory: Path
     tokens: tuple[Ints, ...]
@@ -50,12 +50,12 @@ class Corpus:
     def __len__(self) -> int:
         return int(self.starts[-1])
 
-    @property
+    @cached_property
     def lengths(self) -> Longs:
         """Tokens in each row."""
         return np.concatenate([np.diff(bounds) for bounds in self.bounds])
 
-    @property
+    @cached_property
     def first_segment(self) -> Ints:
         """Length of segment 0 in each row, special tokens included."""
         return np.concatenate(self.first_segments)
@@ -68,61 +68,6 @@ class Corpus:
         return self.tokens[shard][bounds[local] : bounds[local + 1]]
 
 
-def two_segments(
-    sentences: Iterable[list[int]],
-    *,
-    max_length_tokens: int,
-    cls_id: int,
-    sep_id: int,
-    rng: np.random.Generator,
-) -> Iterator[tuple[list[int], int]]:
-    """Rows ``([CLS] s1 [SEP] (s2 [SEP]), length of segment 0)`` from the sentences of one document.
-
-    Segments are contiguous text; the tail of the document makes a last, shorter row.
-    Source: google electra, build_pretraining_dataset.py (science: section 2.4).
-    """
-    waiting: list[list[int]] = []
-    length = 0
-    target = max_length_tokens
-    for sentence in sentences:
-        if not sentence:
-            continue
-        waiting.append(sentence)
-        length += len(sentence)
-        if length >= target:
-            yield _row(waiting, target, max_length_tokens, cls_id, sep_id, rng)
-            waiting, length = [], 0
-            short = rng.random() < _SHORT_FRACTION
-            target = int(rng.integers(5, max_length_tokens)) if short else max_length_tokens
-    if waiting:
-        yield _row(waiting, target, max_length_tokens, cls_id, sep_id, rng)
-
-
-def _row(
-    sentences: list[list[int]],
-    target: int,
-    max_length_tokens: int,
-    cls_id: int,
-    sep_id: int,
-    rng: np.random.Generator,
-) -> tuple[list[int], int]:
-    single = rng.random() < _SINGLE_SEGMENT_FRACTION
-    first_target = 100_000 if single else (target - 3) // 2
-    first: list[int] = []
-    second: list[int] = []
-    for sentence in sentences:
-        fits = len(first) + len(sentence) < first_target
-        straddles = not second and len(first) < first_target and rng.random() < 0.5
-        if not first or fits or straddles:
-            first.extend(sentence)
-        else:
-            second.extend(sentence)
-    first = first[: max_length_tokens - 2]
-    second = second[: max(0, max_length_tokens - len(first) - 3)]
-    row = [cls_id, *first, sep_id]
-    return (row + [*second, sep_id] if second else row), len(first) + 2
-
-
 def build_corpus(
     documents: Iterable[str],
     directory: Path,
@@ -132,9 +77,10 @@ def build_corpus(
     seed: int = 0,
     source: str = "",
 ) -> Corpus:
-    """Tokenise, cut into two-segment rows, write shards and the manifest below ``directory``; returns it opened.
+    """The corpus below ``directory``, opened; tokenised, cut into rows and written when needed.
 
-    An existing complete directory of the same recipe is reused. A document never shares a row with another. Raises ``DataError`` when the text gives no row.
+    An existing complete directory of the same recipe is reused. A document never shares a row with
+    another. Raises ``DataError`` when the text gives no row.
     """
     recipe = {
         "tokenizer": tokenizer_digest(tokenizer),
@@ -142,30 +88,50 @@ def build_corpus(
         "seed": seed,
         "source": source,
     }
-    if (directory / "MANIFEST.json").is_file():
-        corpus = open_corpus(directory)
-        if all(corpus.manifest.get(key) == value for key, value in recipe.items()):
-            return corpus
-        raise DataError(
-            f"{directory} holds a corpus of another recipe:\n  there: "
-            f"{ {key: corpus.manifest.get(key) for key in recipe} }\n  asked: {recipe}\n"
-            "  fix: name another directory, or delete that one; it was left as it is"
-        )
+    if (built := _built(directory, recipe)) is not None:
+        return built
     staging = directory.with_name(f".{directory.name}.tmp-{os.getpid()}")
     shutil.rmtree(staging, ignore_errors=True)
-    staging.mkdir(parents=True)
     try:
+        staging.mkdir(parents=True)
         counts = _write_shards(documents, staging, tokenizer, max_length_tokens, seed)
         if counts["rows"] == 0:
             raise DataError(
                 f"{source or 'the corpus'}: 0 rows of text\n"
-                "  fix: name files with text (parquet column `text`, JSONL key `text`, or plain text)"
+                "  fix: name files with text (parquet column `text`, JSONL key `text`, plain text)"
             )
-        (staging / "MANIFEST.json").write_text(json.dumps(recipe | counts, indent=1) + "\n")
+        (staging / _MANIFEST).write_text(json.dumps(recipe | counts, indent=1) + "\n")
         os.rename(staging, directory)
+    except OSError as error:
+        if (built := _built(directory, recipe)) is not None:
+            return built  # another process was faster
+        raise ResourceError(
+            f"{directory}: the corpus cannot be written: {error}\n"
+            "  fix: free space there, make it writable, or name another directory\n"
+            "  kept: nothing of it"
+        ) from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return open_corpus(directory)
+
+
+def _built(directory: Path, recipe: dict[str, Any]) -> Corpus | None:
+    """The corpus that is there, if it is of that recipe; None where there is nothing yet."""
+    if not (directory / _MANIFEST).is_file():
+        if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+            raise DataError(
+                f"{directory} is in the way: no built corpus, and not an empty directory\n"
+                "  fix: name another directory; this one was left as it is"
+            )
+        return None
+    corpus = open_corpus(directory)
+    there = {key: corpus.manifest.get(key) for key in recipe}
+    if there != recipe:
+        raise DataError(
+            f"{directory} holds a corpus of another recipe:\n  there: {there}\n  asked: {recipe}\n"
+            "  fix: name another directory, or delete that one; it was left as it is"
+        )
+    return corpus
 
 
 def _write_shards(
@@ -188,9 +154,9 @@ def _write_shards(
             [pa.array(rows, type=_SCHEMA.field("tokens").type), pa.array(firsts, type=pa.int32())],
             schema=_SCHEMA,
         )
-        with pa.OSFile(str(directory / f"shard-{counts['shards']:05d}.arrow"), "wb") as sink:
-            with pa.ipc.new_file(sink, _SCHEMA) as writer:
-                writer.write_batch(table)
+        path = directory / f"shard-{counts['shards']:05d}.arrow"
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, _SCHEMA) as writer:
+            writer.write_batch(table)
         counts["shards"] += 1
         rows.clear()
         firsts.clear()
@@ -219,6 +185,9 @@ def _tokenised(
 ) -> Iterator[list[list[int]]]:
     """Token ids of each sentence of each document, many documents to one call of the tokenizer."""
     backend = tokenizer.backend_tokenizer
+    # An earlier call of the tokenizer may have left its limits behind.
+    backend.no_truncation()
+    backend.no_padding()
     source = iter(documents)
     while chunk := list(islice(source, documents_at_once)):
         documents_split = [
@@ -231,21 +200,20 @@ def _tokenised(
 
 
 def open_corpus(directory: Path) -> Corpus:
-    """The shards of a built corpus, memory-mapped. Raises ``DataError`` when there is none, or rows are missing."""
-    manifest_file = directory / "MANIFEST.json"
-    if not manifest_file.is_file():
-        raise DataError(
-            f"{directory} is not a built corpus (no MANIFEST.json)\n  fix: run `road data corpus`"
-        )
-    manifest = json.loads(manifest_file.read_text())
+    """The shards of a built corpus, memory-mapped.
+
+    Raises ``DataError`` when there is none, or a shard is damaged or missing.
+    """
+    manifest = _manifest(directory)
     tokens, bounds, firsts = [], [], []
-    for number in range(int(manifest["shards"])):
+    for number in range(manifest["shards"]):
         path = directory / f"shard-{number:05d}.arrow"
         try:
             batch = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
         except (OSError, pa.ArrowInvalid) as error:
             raise DataError(
-                f"{path}: damaged or missing shard ({error})\n  fix: delete {directory} and build the corpus again"
+                f"{path}: damaged or missing shard ({error})\n"
+                f"  fix: delete {directory} and build the corpus again"
             ) from error
         column = batch.column(0)
         tokens.append(column.values.to_numpy())
@@ -254,13 +222,32 @@ def open_corpus(directory: Path) -> Corpus:
     starts = np.cumsum([0] + [len(shard) - 1 for shard in bounds])
     if int(starts[-1]) != manifest["rows"]:
         raise DataError(
-            f"{directory}: {int(starts[-1])} rows, the manifest says {manifest['rows']}; build it again"
+            f"{directory}: {int(starts[-1])} rows, the manifest says {manifest['rows']}\n"
+            "  fix: delete it and build the corpus again"
         )
     return Corpus(directory, tuple(tokens), tuple(bounds), tuple(firsts), starts, manifest)
 
 
+def _manifest(directory: Path) -> dict[str, Any]:
+    path = directory / _MANIFEST
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        manifest |= {name: int(manifest[name]) for name in ("shards", "rows")}
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{directory} is not a built corpus (no {_MANIFEST})\n  fix: run `road data corpus`"
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{path}: damaged ({error!r})\n  fix: delete {directory} and build the corpus again"
+        ) from error
+    return manifest
+
+
 def tokenizer_digest(tokenizer: PreTrainedTokenizerFast) -> str:
-    """sha256 of the vocabulary in order of its ids; equal digests read text alike (with equal normalisation)."""
+    """sha256 of the vocabulary in order of its ids; equal digests read text alike (with equal
+    normalisation).
+    """
     vocabulary = sorted(tokenizer.get_vocab().items(), key=lambda entry: entry[1])
     lowercase = str(getattr(tokenizer, "do_lower_case", None))
     return hashlib.sha256(json.dumps([vocabulary, lowercase]).encode()).hexdigest()

@@ -1,4 +1,6 @@
-"""A training step as a list of passes: the same data set again (accumulation), or drawn data sets (ROaD)."""
+"""A training step as a list of passes: the same data set again (accumulation), or drawn data sets
+(ROaD).
+"""
 
 from __future__ import annotations
 
@@ -40,9 +42,11 @@ def mixed(
     start: int = 0,
     probabilities: Sequence[float] | None = None,
 ) -> Iterator[list[Batch]]:
-    """Steps of ``passes`` batches, each the next batch of a data set drawn for that pass, from step ``start`` on.
+    """Steps of ``passes`` batches, each the next batch of a data set drawn for that pass, from step
+    ``start`` on.
 
-    How far each data set has come is recounted from the draws, so nothing has to be stored to resume.
+    How far each data set has come is recounted from the draws, so nothing has to be stored to
+    resume.
     """
     names = list(streams)
     used: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""WordPiece tokenizers: read from a vocabulary file or a model directory, or trained on a corpus."""
+"""WordPiece tokenizers: read from a file or a model directory, or trained on a corpus."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 def train_wordpiece(
     documents: Iterable[str], *, vocab_size: int, lowercase: bool = True
 ) -> PreTrainedTokenizerFast:
-    """A WordPiece tokenizer of at most ``vocab_size`` entries, learnt from ``documents``; special tokens first."""
+    """A tokenizer of at most ``vocab_size`` entries, special tokens first, learnt from text.
+
+    Characters are kept first: a small ``vocab_size`` may leave no room for longer pieces.
+    """
     from tokenizers import BertWordPieceTokenizer
 
     learner = BertWordPieceTokenizer(lowercase=lowercase)
@@ -53,12 +56,15 @@ def load_tokenizer(path: Path | str) -> PreTrainedTokenizerFast:
 
 
 def special_ids(tokenizer: PreTrainedTokenizerFast) -> tuple[int, ...]:
-    """Ids that are never chosen for prediction: [PAD], [CLS], [SEP], [MASK] (science: ELECTRA, section 3)."""
+    """Ids that are never chosen for prediction: [PAD], [CLS], [SEP], [MASK].
+
+    Source: google electra, pretrain_helpers.py.
+    """
     names = ("pad_token", "cls_token", "sep_token", "mask_token")
     missing = [name for name in names if getattr(tokenizer, name, None) is None]
     if missing:
         raise DataError(
-            f"the tokenizer has no {', '.join(missing)}; ELECTRA needs [PAD], [CLS], [SEP] and [MASK]\n"
+            f"the tokenizer has no {', '.join(missing)}\n  needed: [PAD], [CLS], [SEP], [MASK]\n"
             "  fix: use a WordPiece vocabulary with these entries, or `road data tokenizer`"
         )
     return tuple(int(getattr(tokenizer, f"{name}_id")) for name in names)
@@ -71,12 +77,16 @@ def _read_vocabulary(path: Path) -> dict[str, int]:
             entry = line.rstrip("\n").rstrip("\r")
             if entry in vocabulary:
                 raise DataError(
-                    f"{path}:{number}  {entry!r} stands twice (first in line {vocabulary[entry] + 1})"
+                    f"{path}:{number}  {entry!r} stands twice, first in line "
+                    f"{vocabulary[entry] + 1}\n  fix: delete one; every line is one id"
                 )
             vocabulary[entry] = number - 1
     lacking = [token for token in SPECIAL_TOKENS if token not in vocabulary]
     if lacking:
-        raise DataError(f"{path}: not a WordPiece vocabulary: {', '.join(lacking)} missing")
+        raise DataError(
+            f"{path}: not a WordPiece vocabulary: {', '.join(lacking)} missing\n"
+            "  fix: name a vocab.txt with one entry a line, or a model directory"
+        )
     return vocabulary
 
 

@@ -1,4 +1,4 @@
-"""The encoder: Hugging Face's ELECTRA at a declared size, made new or loaded from any stage's directory."""
+"""The encoder: Hugging Face's ELECTRA, made new or loaded from any stage's directory."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from pydantic import Field
+from safetensors import SafetensorError
 from torch import nn
 from transformers import ElectraConfig, ElectraModel
 
@@ -26,16 +27,20 @@ class EncoderConfig(Config):
     max_length_tokens: int = Field(512, ge=8)  # rows of the position table
     dropout: float = Field(0.1, ge=0, lt=1)
     attention_dropout: float = Field(0.1, ge=0, lt=1)
-    # Truncated normal. 0.02 is BERT's for width 768; narrow models leave the unigram plateau sooner with about
-    # 1 / sqrt(hidden_size).
+    # Truncated normal. 0.02 is BERT's for width 768; narrow models leave the unigram plateau
+    # sooner with about 1 / sqrt(hidden_size).
     initializer_std: float = Field(0.02, gt=0, le=1)
 
 
 def hugging_face_config(size: EncoderConfig, vocab_size: int, **more: Any) -> ElectraConfig:
-    """The ``ElectraConfig`` of that size. Raises ``ConfigError`` when the heads do not divide the width."""
+    """The ``ElectraConfig`` of that size.
+
+    Raises ``ConfigError`` when the heads do not divide the width.
+    """
     if size.hidden_size % size.heads:
         raise ConfigError(
-            f"encoder.hidden_size = {size.hidden_size} is not a multiple of encoder.heads = {size.heads}"
+            f"encoder.hidden_size = {size.hidden_size} is no multiple of "
+            f"encoder.heads = {size.heads}\n  fix: change one; heads of size 64 are usual"
         )
     return ElectraConfig(
         vocab_size=vocab_size,
@@ -53,7 +58,7 @@ def hugging_face_config(size: EncoderConfig, vocab_size: int, **more: Any) -> El
 
 
 def scaled(size: EncoderConfig, fraction: float) -> EncoderConfig:
-    """The generator's size: width, inner width and heads times ``fraction``; depth and embeddings are kept.
+    """The generator's size: width, inner width and heads times ``fraction``, the same depth.
 
     Source: google electra, configure_pretraining.py and run_pretraining.py (science: section 2.2).
     """
@@ -73,7 +78,10 @@ def build_encoder(config: ElectraConfig) -> ElectraModel:
 
 
 def initialize(module: nn.Module, std: float) -> None:
-    """Truncated normal at two deviations for every matrix, zero for every bias (science: section 2.2)."""
+    """Truncated normal at two deviations for every matrix, zero for every bias.
+
+    Source: google electra, modeling.py.
+    """
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Embedding):
             nn.init.trunc_normal_(part.weight, std=std, a=-2 * std, b=2 * std)
@@ -92,14 +100,14 @@ def initialize_output(linear: nn.Linear) -> None:
 
 
 def model_directory(init: str) -> str:
-    """What ``init=`` names: ``hf/`` of a run directory, a model directory, or a hub name as it is."""
+    """What ``init=`` names: ``hf/`` of a run, a model directory, or a hub name as it is."""
     place = Path(init).expanduser()
     for candidate in (place / "hf", place):
         if (candidate / "config.json").is_file():
             return str(candidate)
     if place.exists():
         raise CheckpointError(
-            f"init = {init}: neither a run directory with hf/ nor a model directory (no config.json)\n"
+            f"init = {init}: no config.json there or in hf/; no run and no model directory\n"
             "  fix: name a finished run, its hf/ folder, or a checkpoint of it"
         )
     return init
@@ -108,22 +116,23 @@ def model_directory(init: str) -> str:
 def load_encoder(directory: str) -> ElectraModel:
     """The encoder stored in a Hugging Face directory, heads left aside.
 
-    Raises ``CheckpointError`` when any encoder weight is missing or of another shape: a model with some random
-    layers trains without complaint and is worth nothing.
+    Raises ``CheckpointError`` when any encoder weight is missing or of another shape: a model with
+    some random layers trains without complaint and is worth nothing.
     """
     try:
         encoder, report = ElectraModel.from_pretrained(
             directory, output_loading_info=True, use_safetensors=True, dtype=torch.float32
         )
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise CheckpointError(
             f"{directory}: cannot be loaded as an ELECTRA encoder: {error}"
         ) from error
     lacking = sorted(report["missing_keys"])
     if lacking:
         raise CheckpointError(
-            f"{directory}: {len(lacking)} encoder weights are missing, the first: {', '.join(lacking[:3])}\n"
-            "  allowed: only heads may be missing\n  fix: name a directory that holds an ELECTRA encoder"
+            f"{directory}: {len(lacking)} encoder weights are missing, "
+            f"the first: {', '.join(lacking[:3])}\n  allowed: only heads may be missing\n"
+            "  fix: name a directory that holds an ELECTRA encoder"
         )
     loaded: ElectraModel = encoder
     return loaded
@@ -133,6 +142,7 @@ def check_vocabulary(vocab_size: int, tokenizer_size: int, where: str) -> None:
     """Raises ``CheckpointError`` when token ids would fall outside the embedding table."""
     if tokenizer_size > vocab_size:
         raise CheckpointError(
-            f"{where}: the tokenizer has {tokenizer_size} entries, the embedding table {vocab_size}\n"
+            f"{where}: the tokenizer has {tokenizer_size} entries, "
+            f"the embedding table {vocab_size}\n"
             "  fix: use the tokenizer that the model was trained with"
         )

@@ -1,6 +1,7 @@
-"""Heads: what a task adds to the encoder. One head a task, shared by its data sets (ROaD part 1, section 3.4).
+"""Heads: what a task adds to the encoder.
 
-They are Hugging Face's own heads, so that a trained one loads with plain ``transformers``.
+One head a task, shared by its data sets (ROaD part 1, section 3.4). They are Hugging Face's own
+heads, so that a trained one loads with plain ``transformers``.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ class SentenceHead(nn.Module):
 
 
 class SpanHead(nn.Module):
-    """Start and end logits, independent of each other: ``[B, L, D] -> [B, 2, L]``; position 0 means no answer.
+    """Start and end logits, independent of each other: ``[B, L, D] -> [B, 2, L]``.
 
+    Position 0 means no answer.
     Source: ROaD part 1, section 2.
     """
 

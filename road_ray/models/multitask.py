@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import (
     AutoConfig,
@@ -23,7 +24,10 @@ from road_ray.models.heads import build_head
 
 
 class MultitaskModel(nn.Module):
-    """``forward(batch) -> logits`` of the head of ``batch["task"]``: ``[B, C]``, ``[B, 1]`` or ``[B, 2, L]``."""
+    """``forward(batch)`` gives the logits of the head of ``batch["task"]``.
+
+    ``[B, C]`` for classes, ``[B, 1]`` for a regression, ``[B, 2, L]`` for spans.
+    """
 
     def __init__(self, encoder: ElectraModel, tasks: Sequence[Task]) -> None:
         super().__init__()
@@ -43,7 +47,7 @@ class MultitaskModel(nn.Module):
         return logits
 
     def export(self, directory: Path, task: str, metadata: Mapping[str, Any] | None = None) -> None:
-        """Write encoder and head of ``task`` as ``AutoModelFor...`` loads them, weights in safetensors."""
+        """Write encoder and head of ``task`` as plain ``transformers`` loads them."""
         exported = _hugging_face_class(self.tasks[task]).from_multitask(self, task)
         exported.config.update({"road_ray": dict(metadata or {})})
         exported.save_pretrained(directory)
@@ -71,7 +75,13 @@ def _hugging_face_class(task: Task) -> _Exporter:
         return _Exporter(
             ElectraForQuestionAnswering,
             "qa_outputs",
-            {"architectures": ["ElectraForQuestionAnswering"]},
+            # Said here because an encoder that comes from another task brings that one's labels.
+            {
+                "architectures": ["ElectraForQuestionAnswering"],
+                "id2label": {0: "start", 1: "end"},
+                "label2id": {"start": 0, "end": 1},
+                "problem_type": None,
+            },
         )
     labels: dict[str, Any] = {"architectures": ["ElectraForSequenceClassification"]}
     if isinstance(kind, Classify):
@@ -96,7 +106,7 @@ def load_trained(directory: str, task: Task) -> MultitaskModel:
         trained, report = exporter.kind.from_pretrained(
             directory, output_loading_info=True, use_safetensors=True, dtype=torch.float32
         )
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise CheckpointError(
             f"{directory}: cannot be loaded for task {task.name}: {error}"
         ) from error
@@ -108,6 +118,11 @@ def load_trained(directory: str, task: Task) -> MultitaskModel:
             f"  fix: fine-tune it first, or name a model of task {task.name}"
         )
     head = getattr(trained, exporter.head).state_dict()
+    if trained.config.num_labels != task.kind.width:
+        raise CheckpointError(
+            f"{directory}: its head gives {trained.config.num_labels} numbers, "
+            f"task {task.name} wants {task.kind.width}\n  fix: name a model of task {task.name}"
+        )
     model.heads[task.name].load_state_dict(
         {f"{exporter.head}.{name}": value for name, value in head.items()}
     )

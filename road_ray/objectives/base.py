@@ -1,4 +1,4 @@
-"""What every objective is, and the table of them. Adding one is a file with a class of this shape."""
+"""What every objective is. Adding one is a file with a class of this shape."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from road_ray.models.terms import Term
 
 
 class Objective(nn.Module, ABC):
-    """``forward(batch) -> dict[str, Term]``. Never divides by a count, never logs, never knows its worker.
+    """``forward(batch) -> dict[str, Term]``; never divides by a count, logs or knows its worker.
 
-    ``sparse`` tells that a step may leave some parameters without gradient (different heads per pass).
-    ``gauges`` of the last forward pass are sums and counts ``(sum, count)`` for the journal, without gradient.
+    ``sparse`` tells that a step may leave some parameters without gradient (different heads per
+    pass). ``gauges`` of the last forward pass are sums and counts ``(sum, count)`` for the journal,
+    without gradient.
     """
 
     sparse: bool = False

@@ -1,4 +1,4 @@
-"""Replaced-token detection: a small generator corrupts, the discriminator tells what was replaced."""
+"""Replaced-token detection: a small generator corrupts, the discriminator tells where."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from road_ray.objectives.prediction import predict
 
 
 class Electra(Objective):
-    """Generator by masked language modelling, discriminator by detection at every real token; joint loss.
+    """Generator by masked language modelling and discriminator by detection, trained together.
 
-    The two share all embeddings. No gradient passes through the sampling. Source: Clark et al. 2020, section 2
-    and 3.2; the loss is mean MLM over chosen positions + ``discriminator_weight`` * mean detection over real tokens.
+    The loss is the mean of the generator over chosen positions + ``discriminator_weight`` * the
+    mean of the detection over real tokens. The two share all embeddings; no gradient passes
+    through the sampling. Source: Clark et al. 2020, sections 2 and 3.2.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class Electra(Objective):
 
 @torch.no_grad()
 def _gauges(scores: Tensor, replaced: Tensor, real: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
-    """Health of the detection: accuracy over all, recall and precision over replaced tokens, their share."""
+    """Health of the detection: accuracy, recall and precision on replaced tokens, their share."""
     said = (scores > 0) & real
     hits = (said & replaced).sum()
     return {

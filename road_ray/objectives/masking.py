@@ -1,6 +1,7 @@
-"""Choose, mask, sample, corrupt: the subtle parts of generator-and-discriminator training as pure functions.
+"""Choose, mask, sample, corrupt: the subtle parts of ELECTRA as pure functions.
 
-All randomness comes in as uniform numbers, so one worker and many, and a resumed run, mask and sample alike.
+All randomness comes in as uniform numbers, so one worker and many, and a resumed run, mask and
+sample alike.
 """
 
 from __future__ import annotations
@@ -19,21 +20,23 @@ def choose(
     special_ids: Sequence[int],
     fraction: float = 0.15,
 ) -> Tensor:
-    """Positions to predict, ``[B, L]`` bool: ``max(1, round(fraction * real tokens))`` of each row, never special.
+    """Positions to predict, ``[B, L]`` bool: ``max(1, round(fraction * real tokens))`` a row.
 
-    Drawn uniformly without replacement: those with the smallest ``noise`` ``[B, L]``. Padding and the ids in
-    ``special_ids`` are never chosen; a row with fewer candidates gives what it has.
-    Source: Clark et al. 2020, section 3.1; google electra, pretrain_helpers.py (which draws with replacement).
+    Drawn uniformly without replacement: those with the smallest ``noise`` ``[B, L]``. Padding and
+    the ids in ``special_ids`` are never chosen; a row with fewer candidates gives what it has.
+    Source: Clark et al. 2020, section 3.1; google electra, pretrain_helpers.py (which draws with
+    replacement).
     """
     if noise is None:
         noise = torch.rand(tokens.shape, device=tokens.device)
-    special = torch.tensor(list(special_ids), device=tokens.device)
+    special = torch.tensor(list(special_ids), dtype=tokens.dtype, device=tokens.device)
     candidates = attention_mask.bool() & ~torch.isin(tokens, special)
     wanted = (attention_mask.sum(1).double() * fraction).round().long().clamp(min=1)
     wanted = torch.minimum(wanted, candidates.sum(1))
     # Rank among candidates: noise beyond 1 puts the others last.
-    rank = noise.masked_fill(~candidates, 2.0).argsort(1).argsort(1)
-    return rank < wanted[:, None]
+    order = noise.masked_fill(~candidates, 2.0).argsort(dim=1, stable=True)
+    chosen: Tensor = order.argsort(1) < wanted[:, None]
+    return chosen
 
 
 def mask(
@@ -44,7 +47,9 @@ def mask(
     mask_id: int,
     mask_fraction: float = 0.85,
 ) -> Tensor:
-    """``[B, L]`` tokens with [MASK] at ``mask_fraction`` of the chosen positions; the rest stay as they are.
+    """``[B, L]`` tokens with [MASK] at ``mask_fraction`` of the chosen positions.
+
+    The others stay as they are, chosen or not.
 
     Source: google electra, pretrain_helpers.py (85 / 15, never a random token).
     """
@@ -54,10 +59,11 @@ def mask(
 
 
 def sample(logits: Tensor, noise: Tensor | None = None, *, temperature: float = 1.0) -> Tensor:
-    """One id a row from ``softmax(logits / temperature)``: ``[..., V] -> [...]``, in fp32, without gradient.
+    """One id a row from ``softmax(logits / temperature)``: ``[..., V] -> [...]``.
 
-    By inversion of the distribution function at one uniform number ``noise`` ``[...]`` a row: exact like Gumbel
-    noise on every logit, but with one number instead of V (Clark et al. 2020, section 2, only need a sample).
+    In fp32 and without gradient. By inversion of the distribution function at one uniform number
+    ``noise`` ``[...]`` a row: exact like Gumbel noise on every logit, but with one number instead
+    of V (Clark et al. 2020, section 2, only need a sample).
     """
     probabilities = torch.softmax(logits.detach().float() / temperature, -1)
     if noise is None:
@@ -68,32 +74,36 @@ def sample(logits: Tensor, noise: Tensor | None = None, *, temperature: float = 
 def invert(probabilities: Tensor, noise: Tensor) -> Tensor:
     """The first id whose cumulated probability exceeds ``noise``: ``[..., V], [...] -> [...]``.
 
-    Found in two steps, a block of about sqrt(V) ids and then the id, so the probabilities are read once.
+    Found in two steps, a block of about sqrt(V) ids and then the id, so the probabilities are read
+    once.
     """
     size = probabilities.shape[-1]
     block = max(1, round(size**0.5))
     whole = size // block * block
     flat = probabilities.reshape(-1, size)
-    sums = flat[:, :whole].view(len(flat), -1, block).sum(-1)
+    sums = flat[:, :whole].reshape(len(flat), whole // block, block).sum(-1)
     if whole < size:
         sums = torch.cat([sums, flat[:, whole:].sum(-1, keepdim=True)], -1)
     edges = sums.cumsum(-1)
-    # Scaled by the true total, so rounding cannot push a number past the last id.
+    # Scaled by the true total; rounding may still reach it, hence the last block with probability.
     target = noise.reshape(-1, 1).to(edges.dtype) * edges[:, -1:]
-    at = torch.searchsorted(edges, target, right=True).clamp(max=edges.shape[-1] - 1)
-    rest = target - (edges - sums).gather(1, at)
+    at = torch.searchsorted(edges, target, right=True)
+    at = torch.minimum(at, torch.searchsorted(edges, edges[:, -1:].contiguous()))
+    # Below zero by rounding, it would point to the block's first id even where that has none.
+    rest = (target - (edges - sums).gather(1, at)).clamp(min=0)
     ids = at * block + torch.arange(block, device=flat.device)
     inside = flat.gather(1, ids.clamp(max=size - 1)).masked_fill(ids >= size, 0).cumsum(-1)
     offset = torch.searchsorted(inside, rest, right=True)
-    # Rounding between the two sums may point one past the block: take its last id that has probability.
-    last = torch.searchsorted(inside, inside[:, -1:])
-    return (at * block + torch.minimum(offset, last)).reshape(noise.shape)
+    # Rounding between the two sums may point past the block: take its last id with probability.
+    last = torch.searchsorted(inside, inside[:, -1:].contiguous())
+    found: Tensor = at * block + torch.minimum(offset, last)
+    return found.reshape(noise.shape)
 
 
 def corrupt(tokens: Tensor, chosen: Tensor, sampled: Tensor) -> tuple[Tensor, Tensor]:
-    """Samples at the chosen positions of the *unmasked* tokens; a lucky sample is original. All ``[B, L]``.
+    """The *unmasked* tokens with samples at chosen positions, and which are replaced: ``[B, L]``.
 
-    Returns the corrupted tokens and which of them are replaced. Source: Clark et al. 2020, section 2.
+    A lucky sample, the token itself, is original. Source: Clark et al. 2020, section 2.
     """
     corrupted = torch.where(chosen, sampled, tokens)
     return corrupted, corrupted != tokens

@@ -17,22 +17,24 @@ from road_ray.objectives.masking import choose, mask
 
 
 def vocabulary_logits(model: ElectraForMaskedLM, hidden: Tensor) -> Tensor:
-    """``[N, D] -> [N, V]`` through the head whose matrix is the token embedding; only for positions asked for."""
+    """``[N, D] -> [N, V]`` through the head whose matrix is the token embedding."""
     state = model.generator_predictions(hidden)
     logits: Tensor = model.generator_lm_head(state)
     return logits
 
 
 def tie(model: ElectraForMaskedLM, embeddings: nn.Module | None = None) -> None:
-    """Make the decoding matrix the token embedding, and the embeddings those of another model when given."""
+    """Make the decoding matrix the token embedding; take over ``embeddings`` when given."""
     if embeddings is not None:
         model.electra.embeddings = embeddings
     model.generator_lm_head.weight = model.electra.embeddings.word_embeddings.weight
 
 
 class MaskedLanguageModel(Objective):
-    """Predict the originals at chosen positions, of which 85% are masked. Source: Devlin et al. 2019, with
-    ELECTRA's masking (dynamic, no random tokens) so that the two objectives differ in nothing else.
+    """Predict the originals at chosen positions, of which 85% are masked.
+
+    Source: Devlin et al. 2019, with ELECTRA's masking (dynamic, no random tokens) so that the two
+    objectives differ in nothing else.
     """
 
     def __init__(

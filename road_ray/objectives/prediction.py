@@ -18,14 +18,16 @@ class _PredictAndSample(torch.autograd.Function):
         ctx: Any, logits: Tensor, gold: Tensor, noise: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         probabilities = torch.softmax(logits.float(), -1)
-        at_gold = probabilities.gather(1, gold[:, None]).squeeze(1)
+        top, best = probabilities.max(-1)
+        # From the logits and the largest probability, because that of the gold may be 0 in fp32.
+        lead = logits.gather(1, best[:, None]).float() - logits.gather(1, gold[:, None]).float()
         sampled = invert(probabilities, noise)
-        right = (probabilities.amax(-1) == at_gold).sum()
+        right = (best == gold).sum()
         ctx.probabilities = probabilities
         ctx.dtype = logits.dtype
         ctx.save_for_backward(gold)
         ctx.mark_non_differentiable(sampled, right)
-        return -at_gold.clamp(min=torch.finfo(torch.float32).tiny).log().sum(), sampled, right
+        return (lead.squeeze(1) - top.log()).sum(), sampled, right
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
@@ -36,14 +38,19 @@ class _PredictAndSample(torch.autograd.Function):
         return gradient.mul_(gradients[0]).to(ctx.dtype), None, None
 
 
+_predict_and_sample: Any = _PredictAndSample.apply  # torch leaves it untyped
+
+
 def predict(
     logits: Tensor, gold: Tensor, noise: Tensor, temperature: float = 1.0
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Summed cross-entropy, one sample a row, and how many rows were right: ``[N, V], [N], [N] -> [], [N], []``.
+    """Loss, samples, number right: ``[N, V], [N], [N] -> [], [N], []``.
 
-    In fp32 whatever the dtype of ``logits``; the gradient reaches ``logits`` only through the loss.
+    The summed cross-entropy, one sample a row by inversion at ``noise``, and how many rows have
+    the gold as their most probable id. In fp32 whatever the dtype of ``logits``, which get their
+    gradient only through the loss.
     """
-    loss, sampled, right = _PredictAndSample.apply(logits, gold, noise)
+    loss, sampled, right = _predict_and_sample(logits, gold, noise)
     if temperature != 1.0:
         sampled = invert(torch.softmax(logits.detach().float() / temperature, -1), noise)
     return loss, sampled, right

@@ -20,7 +20,9 @@ NOT_COUNTED = -100  # a label that is not known
 
 
 def allowed_positions(batch: Mapping[str, Any]) -> Tensor:
-    """Where an answer may start or end, ``[B, L]`` bool: the second segment, and position 0 for no answer."""
+    """Where an answer may start or end, ``[B, L]`` bool: the second segment, and position 0 for no
+    answer.
+    """
     allowed: Tensor = batch["attention_mask"].bool()
     if batch.get("token_type_ids") is not None:
         allowed = allowed & (batch["token_type_ids"] == 1)
@@ -32,21 +34,21 @@ def allowed_positions(batch: Mapping[str, Any]) -> Tensor:
 def gold_total(task: Task, logits: Tensor, batch: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
     """Sum of the per-example losses and how many examples are counted: both ``[]``.
 
-    For spans the mean of the start's and the end's cross-entropy over allowed positions (science: section 1.2).
+    For spans the mean of the start's and the end's cross-entropy over allowed positions (science:
+    section 1.2).
     """
     logits = logits.float()
     if isinstance(task.kind, Span):
-        masked = logits.masked_fill(
-            ~allowed_positions(batch)[:, None, :], torch.finfo(logits.dtype).min
-        )
+        # Infinite, so that a gold position which is not allowed stops the run.
+        masked = logits.masked_fill(~allowed_positions(batch)[:, None, :], float("-inf"))
         gold = torch.stack([batch["start_positions"], batch["end_positions"]], 1)
         total = functional.cross_entropy(
             masked.flatten(0, 1), gold.flatten(), reduction="sum", ignore_index=NOT_COUNTED
         )
         return total / 2, (gold[:, 0] != NOT_COUNTED).sum()
     if isinstance(task.kind, Regress):
-        known = batch["labels"].isfinite()
-        error = (logits.squeeze(-1) - batch["labels"].nan_to_num()) ** 2
+        known = batch["labels"] != NOT_COUNTED
+        error = (logits.squeeze(-1) - batch["labels"]) ** 2
         return (error * known).sum(), known.sum()
     total = functional.cross_entropy(
         logits, batch["labels"], reduction="sum", ignore_index=NOT_COUNTED

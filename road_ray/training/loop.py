@@ -32,7 +32,9 @@ from road_ray.training.tensors import (
 from road_ray.training.worker import Worker
 
 Steps = Callable[[int], Iterator[list[Batch]]]
-"""``steps(start)`` gives the passes of step ``start``, ``start + 1``, ...: a pure function of the seed."""
+"""``steps(start)`` gives the passes of step ``start``, ``start + 1``, ...: a pure function of the
+seed.
+"""
 
 
 class TrainingConfig(Config):
@@ -40,9 +42,8 @@ class TrainingConfig(Config):
 
     steps: int | None = Field(None, ge=1)  # updates; None: as many as data.epochs make
     passes: int = Field(1, ge=1)  # batches a step, their gradients averaged
-    precision: Literal["auto", "fp32", "bf16"] = (
-        "auto"  # auto: bf16 autocast where the device gains from it
-    )
+    # "auto": bf16 autocast where the device gains from it.
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
     log_every_steps: int = Field(50, ge=1)
     evaluate_every_steps: int | None = Field(None, ge=1)  # None: at the end only
     save_every_steps: int = Field(1000, ge=1)
@@ -63,11 +64,14 @@ class Training:
     evaluate: Callable[[], Mapping[str, float]] | None = None
 
 
-def train(objective: Objective, steps: Steps, training: Training, worker: Worker) -> None:
-    """Train to the last step, from the newest checkpoint if there is one; commits a checkpoint at the end.
+def train(
+    objective: Objective, steps: Steps, training: Training, worker: Worker
+) -> dict[str, float]:
+    """Train to the last step, from the newest checkpoint if there is one; commits a checkpoint at
+    the end. Gives the last row of the journal.
 
-    Raises ``DivergedError`` before the update that a non-finite loss would make, ``InterruptedRunError`` after
-    SIGTERM or Ctrl-C, with the state saved.
+    Raises ``DivergedError`` before the update that a non-finite loss would make,
+    ``InterruptedRunError`` after SIGTERM or Ctrl-C, with the state saved.
     """
     config, total = training.config, training.total_steps
     objective.to(worker.device).train()
@@ -77,7 +81,7 @@ def train(objective: Objective, steps: Steps, training: Training, worker: Worker
     warmup = round(training.optimizer.warmup_fraction * total) if warmup is None else warmup
     wrapped = worker.wrap(objective, sparse=objective.sparse)
     autocast = autocast_dtype(config.precision, worker.device)
-    source, tally = steps(start), Tally()
+    source, tally, row = steps(start), Tally(), dict[str, float]()
     with StopRequest() as stop:
         for step in range(start, total):
             began = time.perf_counter()
@@ -95,36 +99,37 @@ def train(objective: Objective, steps: Steps, training: Training, worker: Worker
                 autocast=autocast,
             )
             norm = clip(objective, training.optimizer.max_grad_norm)
-            if not torch.isfinite(norm):
+            if not torch.isfinite(norm + result.loss):
                 raise _diverged(result, norm, step, training)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             tally.add(result, passes, data_seconds=waited, step_seconds=time.perf_counter() - began)
-            done = step + 1
-            last = done == total
-            if last or done % config.log_every_steps == 0:
-                row = tally.collect(worker) | {
-                    "train/grad_norm": float(norm),
-                    "train/lr": _rate_of(optimizer),
-                }
-                training.journal.write(done, row)
-            due = (
-                config.evaluate_every_steps is not None and done % config.evaluate_every_steps == 0
-            )
-            if training.evaluate is not None and due and not last:
+            done, last = step + 1, step + 1 == total
+            if last or _due(done, config.log_every_steps):
+                row = {"train/grad_norm": float(norm), "train/lr": _rate_of(optimizer)}
+                training.journal.write(done, tally.collect(worker) | row)
+            if _due(done, config.evaluate_every_steps) and not last:
                 _evaluate(objective, done, training, worker)
             stopped = stop.on_any(worker)
-            if last or stopped or done % config.save_every_steps == 0:
+            if last or stopped or _due(done, config.save_every_steps):
                 _save(done, objective, optimizer, training, worker)
             if stopped and not last:
                 raise InterruptedRunError(
                     f"stopped after step {done} of {total}\n"
-                    f"  kept: {training.checkpoints.root}/step-{done:08d}\n  go on: run the same command again"
+                    f"  kept: {training.checkpoints.root}/step-{done:08d}\n"
+                    "  go on: run the same command again"
                 )
+    return row
+
+
+def _due(done: int, every_steps: int | None) -> bool:
+    return every_steps is not None and done % every_steps == 0
 
 
 def autocast_dtype(precision: str, device: torch.device) -> torch.dtype | None:
-    """The dtype of autocast regions, or None for fp32. On a CPU bf16 has to be asked for: narrow models lose by it."""
+    """The dtype of autocast regions, or None for fp32. On a CPU bf16 has to be asked for: narrow
+    models lose by it.
+    """
     if precision == "fp32":
         return None
     if precision == "bf16" or (device.type == "cuda" and torch.cuda.is_bf16_supported()):
@@ -133,7 +138,8 @@ def autocast_dtype(precision: str, device: torch.device) -> torch.dtype | None:
 
 
 def _evaluate(objective: Objective, step: int, training: Training, worker: Worker) -> None:
-    assert training.evaluate is not None
+    if training.evaluate is None:
+        return
     if worker.leads:
         objective.eval()
         training.journal.write(step, training.evaluate())
@@ -148,7 +154,7 @@ def _save(
 
         def write(directory: Path) -> None:
             tensors, layout = optimizer_tensors(optimizer)
-            tensors_to_file(directory / "model.safetensors", objective.state_dict())
+            tensors_to_file(directory / "model.safetensors", _state(objective))
             tensors_to_file(directory / "optimizer.safetensors", tensors)
             state = {
                 "step": step,
@@ -182,15 +188,40 @@ def _resume(objective: Objective, optimizer: ElectraAdamW, training: Training) -
         )
         raise CheckpointError(
             f"{directory}: was trained with other inputs:{lines}\n"
-            "  fix: restore them, or give another run directory to start afresh\n  kept: the checkpoint, untouched"
+            "  fix: restore them, or give another run directory to start afresh\n"
+            "  kept: the checkpoint, untouched"
         )
-    objective.load_state_dict(tensors_from_file(directory / "model.safetensors"))
+    _load_state(objective, directory / "model.safetensors")
     load_optimizer(
         optimizer, tensors_from_file(directory / "optimizer.safetensors"), state["optimizer"]
     )
     training.journal.truncate_after(int(state["step"]))
     training.journal.event("resumed", step=state["step"], checkpoint=str(directory))
     return int(state["step"])
+
+
+def _state(objective: Objective) -> dict[str, torch.Tensor]:
+    """Every tensor once, under the first of its names; tied ones and shared modules have more."""
+    by_identity: dict[int, str] = {}
+    tensors = objective.state_dict(keep_vars=True)
+    for name, tensor in tensors.items():
+        by_identity.setdefault(id(tensor), name)
+    return {name: tensors[name].detach() for name in by_identity.values()}
+
+
+def _load_state(objective: Objective, path: Path) -> None:
+    saved, wanted = tensors_from_file(path), _state(objective)
+    if odd := sorted(saved.keys() ^ wanted.keys()):
+        raise CheckpointError(
+            f"{path}: of another model: {len(odd)} weights have no counterpart, "
+            f"the first: {', '.join(odd[:3])}\n  fix: resume with the configuration of the run"
+        )
+    try:
+        objective.load_state_dict(saved, strict=False)
+    except RuntimeError as error:
+        raise CheckpointError(
+            f"{path}: {error}\n  fix: resume with the configuration of the run"
+        ) from error
 
 
 def _rate_of(optimizer: ElectraAdamW) -> float:
@@ -205,11 +236,12 @@ def _diverged(
     bad = [
         name for name, (total, _) in result.sums.items() if not bool(torch.isfinite(total).all())
     ]
-    where = ", ".join(bad) or "no loss term, the gradient alone"
+    where = ", ".join(bad) or "no loss term of this worker"
+    rows = [row for part in result.rows for row in part.tolist()][:8]
     return DivergedError(
-        f"step {step}: gradient norm {float(norm)}; not finite: {where}; data: {', '.join(result.datasets)}\n"
-        f"  rows of the step: {result.rows[:8]}\n"
-        "  fix: lower optimizer.peak_lr, lengthen the warm-up, or look at these rows with `road data peek`\n"
+        f"step {step}: gradient norm {float(norm)}, loss {float(result.loss)}\n"
+        f"  not finite: {where}; data: {', '.join(result.datasets)}; rows on this worker: {rows}\n"
+        "  fix: lower optimizer.peak_lr, lengthen the warm-up, or look at these rows\n"
         f"  kept: {kept or 'no checkpoint yet'}; the update was not made"
     )
 

@@ -1,4 +1,6 @@
-"""AdamW with ELECTRA's habits as options: no bias correction, warm-up times decay, layer-wise rates."""
+"""AdamW with ELECTRA's habits as options: no bias correction, warm-up times decay, layer-wise
+rates.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +16,19 @@ from road_ray.objectives.base import Objective
 
 
 class OptimizerConfig(Config):
-    """AdamW and its schedule. Source of the defaults: google electra, model/optimization.py; Clark et al., table 6."""
+    """AdamW and its schedule. Source of the defaults: google electra, model/optimization.py; Clark
+    et al., table 6.
+    """
 
     peak_lr: float = Field(5e-4, gt=0, le=1)  # ELECTRA-Small pre-training; fine-tuning 3e-4
     schedule: Literal["warmup_times_decay", "warmup_then_decay", "constant"] = "warmup_times_decay"
-    warmup_fraction: float = Field(
-        0.1, ge=0, le=1
-    )  # of all steps; unused when warmup_steps is given
+    warmup_fraction: float = Field(0.1, ge=0, le=1)  # of all steps; warmup_steps comes first
     warmup_steps: int | None = Field(None, ge=0)
     weight_decay: float = Field(0.01, ge=0, le=1)  # never on biases and LayerNorm; 0 in fine-tuning
-    layer_decay: float = Field(
-        1.0, gt=0, le=1
-    )  # 0.8 Small and Base, 0.9 Large in fine-tuning; 0.75 in ROaD's MTL
-    # "paper": the top block gets layer_decay; "electra_code": its square, as the released code does (issue 51 there).
+    # In fine-tuning 0.8 for Small and Base, 0.9 for Large; in ROaD's multi-task stage 0.75.
+    layer_decay: float = Field(1.0, gt=0, le=1)
+    # "paper": the top block gets layer_decay; "electra_code": its square, as the released code
+    # does (issue 51 there).
     layer_decay_mode: Literal["paper", "electra_code"] = "paper"
     beta1: float = Field(0.9, ge=0, lt=1)
     beta2: float = Field(0.999, ge=0, lt=1)
@@ -38,8 +40,9 @@ class OptimizerConfig(Config):
 def rate(step: int, total_steps: int, warmup_steps: int, schedule: str) -> float:
     """The multiplier of the peak rate at 0-based ``step``.
 
-    ``warmup_times_decay`` multiplies the two, so the rate at the end of the warm-up is below its peak
-    (google electra, model/optimization.py); ``warmup_then_decay`` runs them one after the other.
+    ``warmup_times_decay`` multiplies the two, so the rate at the end of the warm-up is below its
+    peak (google electra, model/optimization.py); ``warmup_then_decay`` runs them one after the
+    other.
     """
     warm = min(1.0, step / warmup_steps) if warmup_steps else 1.0
     if schedule == "constant":
@@ -72,7 +75,9 @@ def _depth(name: str, layers: int) -> int:
 
 
 def parameter_groups(objective: Objective, config: OptimizerConfig) -> list[dict[str, Any]]:
-    """Groups of one depth, one decay and, for heads, one task: a head without a pass in a step stays as it is."""
+    """Groups of one depth, one decay and, for heads, one task: a head without a pass in a step
+    stays as it is.
+    """
     layers = int(objective.encoder.config.num_hidden_layers)
     groups: dict[tuple[int, bool, str], dict[str, Any]] = {}
     for name, parameter in objective.named_parameters():
@@ -89,16 +94,19 @@ def parameter_groups(objective: Objective, config: OptimizerConfig) -> list[dict
                 "peak_lr": config.peak_lr * share,
                 "peak_weight_decay": config.weight_decay if decays else 0.0,
                 "peak_eps": config.epsilon,
+                "updates": 0,
             }
         groups[key]["params"].append(parameter)
     return list(groups.values())
 
 
 class ElectraAdamW(torch.optim.AdamW):
-    """``torch.optim.AdamW`` (fused where it can be), with the bias correction taken out when it is not wanted.
+    """``torch.optim.AdamW`` (fused where it can be), with the bias correction taken out when it is
+    not wanted.
 
-    PyTorch always corrects: ``lr / c1 * m / (sqrt(v) / sqrt(c2) + eps)`` with ``c = 1 - beta ** t``. Handing it
-    ``lr * c1 / sqrt(c2)``, ``eps / sqrt(c2)`` and the inversely scaled decay is the update without correction.
+    PyTorch always corrects: ``lr / c1 * m / (sqrt(v) / sqrt(c2) + eps)`` with ``c = 1 - beta **
+    t``. Handing it ``lr * c1 / sqrt(c2)``, ``eps / sqrt(c2)`` and the inversely scaled decay is the
+    update without correction.
     """
 
     def __init__(self, groups: Iterable[dict[str, Any]], config: OptimizerConfig) -> None:
@@ -126,13 +134,19 @@ class ElectraAdamW(torch.optim.AdamW):
             if not self.bias_correction:
                 self._cancel_correction(group)
 
+    def step(self, closure: Any = None) -> Any:
+        """One update of every group that has a gradient."""
+        result = super().step(closure)
+        for group in self.param_groups:
+            # Counted here because reading the state's own count would wait for the device.
+            group["updates"] += any(p.grad is not None for p in group["params"])
+        return result
+
     def _cancel_correction(self, group: dict[str, Any]) -> None:
-        done = next(
-            (int(self.state[p]["step"]) for p in group["params"] if "step" in self.state[p]), 0
-        )
+        coming = group["updates"] + 1
         beta1, beta2 = group["betas"]
-        first = 1 - beta1 ** (done + 1)
-        second = (1 - beta2 ** (done + 1)) ** 0.5
+        first = 1 - beta1**coming
+        second = (1 - beta2**coming) ** 0.5
         group["lr"] *= first / second
         group["eps"] /= second
         group["weight_decay"] *= second / first

@@ -13,7 +13,9 @@ from road_ray.training.worker import Worker
 
 
 class StopRequest:
-    """A context in which SIGTERM and SIGINT only set a flag; where signals cannot be caught it does nothing."""
+    """A context in which SIGTERM and SIGINT only set a flag; where signals cannot be caught it does
+    nothing.
+    """
 
     def __init__(self) -> None:
         self.asked = False

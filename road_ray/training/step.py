@@ -1,4 +1,6 @@
-"""One step: the passes' gradients averaged, every loss divided once, by what all workers counted."""
+"""One step: the passes' gradients averaged, every loss divided once, by what all workers
+counted.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +8,29 @@ from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from road_ray.data.batches import Batch
+from road_ray.models.terms import Term
 from road_ray.objectives.base import Objective
 from road_ray.training.worker import Worker
 
 
 @dataclass
 class StepResult:
-    """Sums and counts of one step on this worker, by name, without gradient; and whose rows they were."""
+    """Sums and counts of one step on this worker, by name, without gradient; and its rows.
+
+    ``loss`` is that of all workers, so all of them find it finite or none does.
+    """
 
     sums: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
     datasets: list[str] = field(default_factory=list)
-    rows: list[int] = field(default_factory=list)
+    rows: list[Tensor] = field(default_factory=list)  # on their device: reading them would wait
+    loss: float | Tensor = 0.0
 
     def add(self, name: str, total: Tensor, count: Tensor) -> None:
         """Add to the sum and the count of ``name``."""
@@ -42,7 +49,7 @@ def backward(
     step: int,
     autocast: torch.dtype | None,
 ) -> StepResult:
-    """Leave in ``.grad`` the gradient of ``mean over passes of sum of weight * total / global count``.
+    """Leave the gradient of ``mean over passes of sum of weight * total / global count``.
 
     Averaging per-worker means instead would be wrong as soon as counts differ. Dropout is seeded by
     (seed, step, pass, rank), so no generator state has to be stored.
@@ -50,29 +57,26 @@ def backward(
     result = StepResult()
     for number, batch in enumerate(passes):
         torch.manual_seed(_pass_seed(seed, step, number, worker.rank))
-        # Objectives whose passes use different heads must be reduced pass by pass; the others once a step.
+        # Where passes use different heads every pass must be reduced; elsewhere once a step does.
         silent = worker.size > 1 and number + 1 < len(passes) and not objective.sparse
-        with wrapped.no_sync() if silent else nullcontext():
+        with cast(Any, wrapped).no_sync() if silent else nullcontext():
             with torch.autocast(worker.device.type, dtype=autocast, enabled=autocast is not None):
-                terms = wrapped(batch)
-            counts = torch.stack([term.count for term in terms.values()]).float()
-            counts = worker.total(counts).clamp(min=1)
-            loss = sum(
-                (
-                    term.weight * term.total / count
-                    for term, count in zip(terms.values(), counts, strict=True)
-                ),
-                start=torch.zeros((), device=worker.device),
-            )
+                terms: dict[str, Term] = wrapped(batch)
+            totals = torch.stack([term.total.float() for term in terms.values()])
+            counts = torch.stack([term.count.float() for term in terms.values()])
+            everywhere = worker.total(torch.stack([totals, counts]))
+            weights = torch.tensor([term.weight for term in terms.values()], device=totals.device)
+            shares = weights / everywhere[1].clamp(min=1) / len(passes)
             # Workers average their gradients; the losses are summed: hence the factor.
-            (loss * (worker.size / len(passes))).backward()
+            (totals @ shares * worker.size).backward()  # type: ignore[no-untyped-call]
+        result.loss = result.loss + everywhere[0] @ shares
         for name, term in terms.items():
             result.add(f"train/{name}", term.total.detach(), term.count)
         for name, (total, count) in objective.gauges.items():
             result.add(f"train/{name}", total, count)
         result.datasets.append(str(batch.get("dataset", "")))
         if "rows" in batch:
-            result.rows.extend(batch["rows"].tolist())
+            result.rows.append(batch["rows"])
     return result
 
 
@@ -100,7 +104,9 @@ class Tally:
         data_seconds: float,
         step_seconds: float,
     ) -> None:
-        """Add one step. Batches may bring ``stats``: sums to be journalled (teacher waits, histograms)."""
+        """Add one step. Batches may bring ``stats``: sums to be journalled (teacher waits,
+        histograms).
+        """
         for name, (total, count) in result.sums.items():
             pair = torch.stack([total.float(), count.float()])
             self._sums.setdefault(name, []).append(pair)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 import torch.distributed as dist
@@ -11,11 +11,13 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Worker:
-    """One of ``size`` processes that train the same model on the same steps, each on its share of every batch."""
+    """One of ``size`` processes that train the same model on the same steps, each on its share of
+    every batch.
+    """
 
     rank: int = 0
     size: int = 1
-    device: torch.device = torch.device("cpu")
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     @classmethod
     def alone(cls) -> Worker:
