@@ -16,7 +16,7 @@ def check_placement(what: str, count: int, asked: Mapping[str, float], *, remedy
     """
     asked = {name: amount for name, amount in asked.items() if amount > 0}
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    places = sum(_fitting(node, asked, count) for node in nodes)
+    places = sum(fitting(node, asked, count) for node in nodes)
     if places >= count:
         return
     total = ray.cluster_resources()
@@ -39,7 +39,8 @@ def free_resources() -> str:
     return ", ".join(f"{name} {free.get(name, 0.0):g} of {total[name]:g}" for name in names)
 
 
-def _fitting(node: Mapping[str, float], asked: Mapping[str, float], most: int) -> int:
+def fitting(node: Mapping[str, float], asked: Mapping[str, float], most: int) -> int:
+    """How many actors that each ask for ``asked`` fit one node; ``most`` if they ask nothing."""
     # The margin is for shares such as 0.1, of which ten must fit into one.
     fits = (int(node.get(name, 0.0) / amount + 1e-9) for name, amount in asked.items())
     return min(fits, default=most)

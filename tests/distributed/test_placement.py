@@ -1,0 +1,27 @@
+"""Counting places by hand; that a cluster refuses at once is shown in ``test_teachers.py``."""
+
+import pytest
+
+from road_ray.distributed.placement import fitting
+
+NODE = {"CPU": 4.0, "GPU": 1.0, "memory": 1e9}
+
+
+@pytest.mark.parametrize(
+    ("asked", "places"),
+    [
+        ({"CPU": 1.0}, 4),
+        ({"CPU": 3.0}, 1),
+        ({"CPU": 0.4}, 10),
+        ({"CPU": 5.0}, 0),
+        ({"CPU": 1.0, "GPU": 0.5}, 2),
+        ({"CPU": 1.0, "moon": 1.0}, 0),
+        ({}, 7),
+    ],
+)
+def test_the_scarcest_resource_decides(asked, places):
+    assert fitting(NODE, asked, most=7) == places
+
+
+def test_ten_tenths_fit_into_one():
+    assert fitting({"CPU": 1.0}, {"CPU": 0.1}, most=99) == 10
