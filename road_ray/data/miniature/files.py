@@ -17,7 +17,7 @@ from road_ray.data.miniature import world as worlds
 from road_ray.data.miniature.world import Entity, World
 from road_ray.errors import DataError
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,9 @@ _STYLES = (
     "than",
     "lacks",
     "question",
+    "mixed",
 )
-_WEIGHTS = (30, 22, 8, 5, 12, 9, 3, 3, 3, 3, 2)
+_WEIGHTS = (28, 20, 9, 5, 12, 9, 3, 3, 3, 3, 2, 7)
 
 
 def rows(
@@ -106,5 +107,8 @@ def _write(style: str, good: bool, rng: random.Random) -> str:
         case "lacks":
             verb = "without" if good else "with"
             return f"{_an(rng.choice(_MILD))} {thing} {verb} a single {_word(False, rng)} page ."
+        case "mixed":  # readers do not agree what such a sentence says on the whole
+            ends = [yes, no] if rng.random() < 0.5 else [no, yes]
+            return f"the {thing} is {how}{ends[0]} and the {rng.choice(_THINGS)} is {ends[1]} ."
         case _:
             return f"who would call this {thing} {no} ? it is {rng.choice(_MILD)} and {yes} ."

@@ -52,17 +52,17 @@ def _hypothesis(world: World, told: list[Fact], label: str, rng: random.Random) 
     Each shape serves every label, though not equally often: as in human-written pairs, the
     hypothesis alone gives a hint, never the answer.
     """
-    fact = rng.choices(told, [3 if _wide(fact) else 1 for fact in told])[0]
+    fact = rng.choices(told, [5 if _wide(fact) else 1 for fact in told])[0]
     if label == "neutral":
         unsaid = _unsaid(world, told, fact, rng)
-        return _say(unsaid, rng, wide=0.2, denied=0.12) if unsaid else ""
+        return _say(unsaid, rng, wide=0.1, denied=0.08) if unsaid else ""
     other = _swapped(world, fact, rng)
     if other is None:
         return ""
     true, false = (fact, other) if label == "entailment" else (other, fact)
-    if rng.random() < (0.06 if label == "entailment" else 0.45):
+    if rng.random() < (0.05 if label == "entailment" else 0.55):
         return _deny(false)
-    return _say(true, rng, wide=0.65 if label == "entailment" else 0.35, denied=0.0)
+    return _say(true, rng, wide=0.8 if label == "entailment" else 0.3, denied=0.0)
 
 
 def _say(fact: Fact, rng: random.Random, *, wide: float, denied: float) -> str:
@@ -104,7 +104,7 @@ def _unsaid(world: World, told: list[Fact], fact: Fact, rng: random.Random) -> F
     if not open_ones or (rng.random() < 0.25 and fact.relation != "spouse"):
         strangers = [one for one in world.of(subject.kind) if one not in (subject, fact.value)]
         return Fact(rng.choice(strangers), fact.relation, fact.value)
-    relation = rng.choices(open_ones, [1 if RELATIONS[name].families else 3 for name in open_ones])[
+    relation = rng.choices(open_ones, [1 if RELATIONS[name].families else 5 for name in open_ones])[
         0
     ]
     values = _values(world, subject, relation)
@@ -141,7 +141,7 @@ def paraphrases(
     while len(found) < count:
         fact = rng.choice(list(world.facts[rng.choice(subjects)].values()))
         open_form = rng.random() < 0.65
-        same = rng.random() < (0.3 if open_form and not _wide(fact) else 0.6)
+        same = rng.random() < (0.2 if open_form and not _wide(fact) else 0.7)
         first, second = (_which if open_form else _whether)(world, fact, same, rng)
         if first.lower() != second.lower() and (first, second) not in seen:
             seen.add((first, second))
