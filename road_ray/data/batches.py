@@ -110,17 +110,18 @@ class BatchStream:
     ) -> None:
         if len(rows) == 0:
             raise DataError(f"data set {name or 'without name'}: 0 usable rows")
-        if batch_size < size:
-            raise ConfigError(
-                f"batch_size = {batch_size} is less than the {size} workers\n"
-                "  allowed: at least one example a worker"
-            )
         self.rows, self.batch_size, self.seed, self.pad_id = rows, batch_size, seed, pad_id
         self.rank, self.size, self.noise, self.name, self.task = rank, size, noise, name, task
         self._lengths = rows.lengths
         self.batches_per_epoch = max(1, -(-len(rows) // batch_size))
-        if len(rows) < size:
-            raise DataError(f"data set {name}: {len(rows)} rows are fewer than {size} workers")
+        smallest = len(rows) // self.batches_per_epoch
+        if smallest < size:
+            raise ConfigError(
+                f"batch_size = {batch_size}: the smallest batch of data set {name or 'without name'} "
+                f"({len(rows)} rows) has {smallest}, fewer than the {size} workers\n"
+                "  allowed: at least one example a worker\n"
+                "  fix: raise batch_size, or lower workers"
+            )
         self._order = lru_cache(maxsize=2)(self._epoch)
 
     def _epoch(self, epoch: int) -> list[NDArray[np.int64]]:

@@ -89,6 +89,7 @@ def invert(probabilities: Tensor, noise: Tensor) -> Tensor:
     target = noise.reshape(-1, 1).to(edges.dtype) * edges[:, -1:]
     at = torch.searchsorted(edges, target, right=True)
     at = torch.minimum(at, torch.searchsorted(edges, edges[:, -1:].contiguous()))
+    at = at.clamp(max=edges.shape[-1] - 1)  # NaN lies beyond all edges; the loss will tell of it
     # Below zero by rounding, it would point to the block's first id even where that has none.
     rest = (target - (edges - sums).gather(1, at)).clamp(min=0)
     ids = at * block + torch.arange(block, device=flat.device)
@@ -97,7 +98,7 @@ def invert(probabilities: Tensor, noise: Tensor) -> Tensor:
     # Rounding between the two sums may point past the block: take its last id with probability.
     last = torch.searchsorted(inside, inside[:, -1:].contiguous())
     found: Tensor = at * block + torch.minimum(offset, last)
-    return found.reshape(noise.shape)
+    return found.clamp(max=size - 1).reshape(noise.shape)
 
 
 def corrupt(tokens: Tensor, chosen: Tensor, sampled: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,58 @@
+"""Tiny generators, discriminators and batches."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
+
+VOCAB, PAD, UNK, CLS, SEP, MASK = 97, 0, 1, 2, 3, 4
+SPECIAL = (PAD, CLS, SEP, MASK)
+
+
+def config_of(hidden: int, **options) -> ElectraConfig:
+    sizes = {
+        "vocab_size": VOCAB,
+        "embedding_size": 16,
+        "hidden_size": hidden,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 2 * hidden,
+        "max_position_embeddings": 32,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "initializer_range": 0.2,  # so that predictions differ from position to position
+    }
+    return ElectraConfig(**(sizes | options))
+
+
+@pytest.fixture
+def generator():
+    torch.manual_seed(1)
+    return ElectraForMaskedLM(config_of(16))
+
+
+@pytest.fixture
+def discriminator():
+    torch.manual_seed(2)
+    return ElectraForPreTraining(config_of(32))
+
+
+@pytest.fixture
+def batch():
+    """Five rows of unequal length with their noise, the second segment from the middle on."""
+    chance = torch.Generator().manual_seed(3)
+    tokens = torch.randint(5, VOCAB, (5, 24), generator=chance)
+    lengths = torch.tensor([24, 17, 9, 4, 3])
+    attention = (torch.arange(24) < lengths[:, None]).long()
+    tokens = tokens * attention + PAD * (1 - attention)
+    tokens[:, 0] = CLS
+    tokens[torch.arange(5), lengths - 1] = SEP
+    return {
+        "input_ids": tokens,
+        "attention_mask": attention,
+        "token_type_ids": (torch.arange(24) >= 8).long() * attention,
+        "noise": torch.rand(3, 5, 24, generator=chance),
+        "task": "",
+        "dataset": "corpus",
+    }

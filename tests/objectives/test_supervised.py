@@ -1,0 +1,99 @@
+"""Gold losses by hand: classes, numbers, spans, and what is not counted."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+from transformers import ElectraModel
+
+from road_ray.data.specs import Classify, Regress, Span, Task
+from road_ray.models.multitask import MultitaskModel
+from road_ray.objectives.supervised import Supervised, allowed_positions, gold_total
+
+NLI = Task("nli", Classify(("contradiction", "entailment", "neutral")))
+SIMILARITY = Task("similarity", Regress(0, 5))
+MRC = Task("mrc", Span())
+
+
+def test_classes_are_judged_by_cross_entropy_and_unlabelled_rows_are_left_out():
+    logits = torch.log(torch.tensor([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8], [1.0, 1.0, 1.0]]))
+    total, count = gold_total(NLI, logits, {"labels": torch.tensor([0, 2, -100])})
+    assert_close(total, torch.tensor(-math.log(0.5) - math.log(0.8)))
+    assert count == 2
+
+
+def test_numbers_are_judged_by_the_square_and_unlabelled_rows_are_left_out():
+    logits = torch.tensor([[1.0], [4.5], [7.0]], requires_grad=True)
+    total, count = gold_total(SIMILARITY, logits, {"labels": torch.tensor([3.0, 4.0, -100.0])})
+    assert_close(total, torch.tensor(4.25))
+    assert count == 2
+    total.backward()
+    assert_close(logits.grad, torch.tensor([[-4.0], [1.0], [0.0]]))
+
+
+def span_batch(**more):
+    return {
+        "attention_mask": torch.tensor([[1, 1, 1, 1, 1, 0]] * 2),
+        "token_type_ids": torch.tensor([[0, 0, 0, 1, 1, 0]] * 2),
+    } | more
+
+
+def test_answers_lie_in_the_second_segment_or_at_position_0():
+    batch = span_batch()
+    allowed = allowed_positions(batch)
+    assert allowed.tolist() == [[True, False, False, True, True, False]] * 2
+    assert batch["attention_mask"].tolist() == [[1, 1, 1, 1, 1, 0]] * 2
+    assert allowed_positions({"attention_mask": batch["attention_mask"]})[0].tolist() == [
+        *[True] * 5,
+        False,
+    ]
+
+
+def test_spans_are_judged_by_the_mean_of_start_and_end_over_allowed_positions():
+    logits = torch.zeros(2, 2, 6)
+    logits[:, :, 1] = 100.0  # the question: not allowed
+    logits[:, :, 5] = 100.0  # padding
+    logits[0, 0, 3] = math.log(2)  # start 3 of {0, 3, 4}: 2 / 4
+    gold = {"start_positions": torch.tensor([3, 0]), "end_positions": torch.tensor([4, 0])}
+    total, count = gold_total(MRC, logits, span_batch(**gold))
+    assert_close(total, torch.tensor((math.log(2) + 3 * math.log(3)) / 2))
+    assert count == 2
+    gold["start_positions"][1] = gold["end_positions"][1] = -100
+    total, count = gold_total(MRC, logits, span_batch(**gold))
+    assert_close(total, torch.tensor((math.log(2) + math.log(3)) / 2))
+    assert count == 1
+
+
+def test_a_gold_position_that_is_not_allowed_gives_no_finite_loss():
+    gold = {"start_positions": torch.tensor([1, 0]), "end_positions": torch.tensor([4, 0])}
+    total, _ = gold_total(MRC, torch.zeros(2, 2, 6), span_batch(**gold))
+    assert not total.isfinite()
+
+
+@pytest.fixture
+def model(discriminator):
+    torch.manual_seed(0)
+    return MultitaskModel(ElectraModel(discriminator.config).eval(), [NLI, MRC])
+
+
+def test_a_pass_uses_the_head_of_its_task_and_names_its_data_set(model, batch):
+    objective = Supervised(model)
+    assert objective.sparse
+    assert not Supervised(MultitaskModel(model.encoder, [NLI])).sparse
+    labels = {"labels": torch.tensor([0, 1, 2, -100, 1])}
+    terms = objective(batch | labels | {"task": "nli", "dataset": "mnli"})
+    assert {name: int(term.count) for name, term in terms.items()} == {"mnli": 4}
+    terms["mnli"].total.backward()
+    assert all(p.grad is None for p in model.heads["mrc"].parameters())
+    assert all(p.grad is not None for p in model.heads["nli"].parameters())
+    assert all(p.grad is not None for p in model.encoder.parameters())
+
+
+def test_the_export_is_that_of_the_first_task_unless_another_is_named(model, tmp_path):
+    Supervised(model).export(tmp_path / "a")
+    Supervised(model, export_task="mrc").export(tmp_path / "b")
+    assert "SequenceClassification" in (tmp_path / "a" / "config.json").read_text()
+    assert "QuestionAnswering" in (tmp_path / "b" / "config.json").read_text()
