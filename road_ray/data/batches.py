@@ -117,7 +117,7 @@ class BatchStream:
         smallest = len(rows) // self.batches_per_epoch
         if smallest < size:
             raise ConfigError(
-                f"batch_size = {batch_size}: the smallest batch of data set {name or 'without name'} "
+                f"batch_size = {batch_size}: the smallest batch of {name or 'the data set'} "
                 f"({len(rows)} rows) has {smallest}, fewer than the {size} workers\n"
                 "  allowed: at least one example a worker\n"
                 "  fix: raise batch_size, or lower workers"

@@ -1,0 +1,127 @@
+"""Tiny objectives, rows and runs for the loop."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining, ElectraModel
+
+from road_ray.data.batches import BatchStream
+from road_ray.data.features import Features
+from road_ray.data.specs import Classify, Regress, Span, Task
+from road_ray.models.multitask import MultitaskModel
+from road_ray.objectives.electra import Electra
+from road_ray.objectives.supervised import Supervised
+from road_ray.training.checkpoint import Checkpoints
+from road_ray.training.journal import Journal
+from road_ray.training.loop import Training, TrainingConfig
+from road_ray.training.optimizer import OptimizerConfig
+
+NLI = Task("nli", Classify(("a", "b", "c")))
+SIMILARITY = Task("similarity", Regress(0, 5))
+MRC = Task("mrc", Span())
+
+
+def config_of(hidden, dropout):
+    return ElectraConfig(
+        vocab_size=60,
+        embedding_size=16,
+        hidden_size=hidden,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=24,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+    )
+
+
+def electra(dropout=0.1):
+    torch.manual_seed(0)
+    return Electra(
+        ElectraForMaskedLM(config_of(16, dropout)),
+        ElectraForPreTraining(config_of(32, dropout)),
+        special_ids=(0, 2, 3, 4),
+        mask_id=4,
+    )
+
+
+def supervised(dropout=0.1, tasks=(NLI, SIMILARITY, MRC)):
+    torch.manual_seed(0)
+    return Supervised(MultitaskModel(ElectraModel(config_of(32, dropout)), tasks))
+
+
+def rows(task=NLI, count=23, *, seed=0, length=None, unlabelled=0.0):
+    """Pairs of 6 to 16 tokens, or all of ``length``; a share of the gold is not known."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(6, 17, count) if length is None else np.full(count, length)
+    tokens = rng.integers(5, 60, int(lengths.sum())).astype(np.int32)
+    ends = np.cumsum(lengths)
+    tokens[ends - lengths], tokens[ends - 1] = 2, 3
+    unknown = rng.random(count) < unlabelled
+    if task is NLI:
+        gold = {"labels": np.where(unknown, -100, rng.integers(0, 3, count))}
+    elif task is SIMILARITY:
+        labels = np.where(unknown, -100, rng.random(count) * 5)
+        gold = {"labels": labels.astype(np.float32)}
+    else:
+        starts = np.where(unknown, 0, 4)
+        gold = {"start_positions": starts, "end_positions": np.where(unknown, 0, 5)}
+    return Features(
+        dataset=f"d_{task.name}",
+        task=task.name,
+        tokens=tokens,
+        bounds=np.concatenate([[0], ends]).astype(np.int64),
+        first_segment=np.full(count, 4, np.int32),
+        gold=gold,
+        example=np.arange(count, dtype=np.int32),
+    )
+
+
+def stream(features, **options):
+    settings = {
+        "batch_size": 8,
+        "seed": 5,
+        "pad_id": 0,
+        "noise": True,
+        "name": features.dataset,
+        "task": features.task,
+    }
+    return BatchStream(features, **(settings | options))
+
+
+def training(directory, **options):
+    loop = {"save_every_steps": 1000, "log_every_steps": 1, "keep_checkpoints": 2}
+    rates = {"peak_lr": 1e-3, "warmup_steps": 2}
+    ours = {
+        name: options.pop(name) for name in list(options) if name in TrainingConfig.model_fields
+    }
+    total = ours.pop("steps", 6)
+    settings = {
+        "config": TrainingConfig(**(loop | ours)),
+        "optimizer": OptimizerConfig(**(rates | options.pop("rates", {}))),
+        "total_steps": total,
+        "seed": 7,
+        "checkpoints": Checkpoints(directory / "checkpoints"),
+        "journal": Journal(directory, console="quiet"),
+        "identity": {"data": "abc"},
+    }
+    return Training(**(settings | options))
+
+
+@pytest.fixture
+def tiny():
+    """Everything that is needed to make a small run: functions and the three tasks."""
+    return SimpleNamespace(
+        electra=electra,
+        supervised=supervised,
+        rows=rows,
+        stream=stream,
+        training=training,
+        nli=NLI,
+        similarity=SIMILARITY,
+        mrc=MRC,
+    )

@@ -1,0 +1,233 @@
+"""The loop: resuming, stopping, diverging and refusing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import numpy as np
+import pytest
+import torch
+
+from road_ray.data.mixing import accumulated, mixed
+from road_ray.errors import CheckpointError, DivergedError, InterruptedRunError
+from road_ray.training.journal import read_rows
+from road_ray.training.loop import autocast_dtype, identity_of, train
+from road_ray.training.worker import Worker
+
+ALONE = Worker()
+STEPS = 6
+
+
+def electra_steps(tiny):
+    stream = tiny.stream(tiny.rows())  # 3 batches an epoch: two epochs and a half in six steps
+    return lambda start: accumulated(stream.since(start), 1)
+
+
+def mixed_steps(tiny):
+    tasks = (tiny.nli, tiny.similarity, tiny.mrc)
+    streams = {task.name: tiny.stream(tiny.rows(task)) for task in tasks}
+    return lambda start: mixed(streams, 2, seed=3, start=start)
+
+
+KINDS = {"electra": electra_steps, "supervised": mixed_steps}
+
+
+def run(tiny, kind, directory, *, steps=None, **options):
+    objective = getattr(tiny, kind)()
+    train(objective, steps or KINDS[kind](tiny), tiny.training(directory, **options), ALONE)
+    return objective
+
+
+def interrupting(steps, at):
+    """The same passes, with SIGTERM while those of step ``at`` are drawn."""
+
+    def from_step(start):
+        for number, passes in enumerate(steps(start), start):
+            if number == at:
+                os.kill(os.getpid(), signal.SIGTERM)
+            yield passes
+
+    return from_step
+
+
+def same(one, other):
+    ours, theirs = one.state_dict(), other.state_dict()
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[n], theirs[n]) for n in ours)
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    """The uninterrupted run of each kind, made once."""
+    made = {}
+
+    def of(tiny, kind):
+        if kind not in made:
+            directory = tmp_path_factory.mktemp(kind)
+            made[kind] = run(tiny, kind, directory, steps=None), directory
+        return made[kind]
+
+    return of
+
+
+@pytest.mark.parametrize("kind", ["electra", "supervised"])
+@pytest.mark.parametrize("stop_at", [0, 1, 2, 4])
+def test_a_resumed_run_equals_the_straight_one_bit_for_bit(tiny, tmp_path, straight, kind, stop_at):
+    expected, directory = straight(tiny, kind)
+    with pytest.raises(InterruptedRunError, match=f"after step {stop_at + 1} of {STEPS}"):
+        run(tiny, kind, tmp_path, steps=interrupting(KINDS[kind](tiny), stop_at))
+    torch.manual_seed(12345)
+    resumed = run(tiny, kind, tmp_path)
+    assert same(resumed, expected)
+    ours, theirs = (read_rows(d / "metrics.jsonl") for d in (tmp_path, directory))
+    assert [row["step"] for row in ours] == list(range(1, STEPS + 1))
+    for row, other in zip(ours, theirs, strict=True):
+        keep = {name for name in row if not name.startswith("time/")}
+        assert {n: row[n] for n in keep} == {n: other[n] for n in keep}
+
+
+def test_rows_beyond_the_checkpoint_are_written_once(tiny, tmp_path, straight):
+    expected, _ = straight(tiny, "electra")
+
+    def dying(start):
+        for number, passes in enumerate(electra_steps(tiny)(start), start):
+            if number == 5:
+                raise OSError("killed")
+            yield passes
+
+    with pytest.raises(OSError, match="killed"):
+        run(tiny, "electra", tmp_path, steps=dying, save_every_steps=2)
+    assert (tmp_path / "checkpoints" / "step-00000004").is_dir()
+    assert len(read_rows(tmp_path / "metrics.jsonl")) == 5
+    resumed = run(tiny, "electra", tmp_path, save_every_steps=2)
+    assert same(resumed, expected)
+    assert [row["step"] for row in read_rows(tmp_path / "metrics.jsonl")] == [1, 2, 3, 4, 5, 6]
+    kinds = [event["kind"] for event in read_rows(tmp_path / "events.jsonl")]
+    assert kinds == ["resumed"]
+
+
+def test_a_finished_run_is_left_as_it_is(tiny, tmp_path):
+    finished = run(tiny, "electra", tmp_path, steps=None)
+    again = run(tiny, "electra", tmp_path, steps=lambda start: iter(()))  # no data is needed
+    assert same(finished, again)
+
+
+def test_the_checkpoint_holds_every_tensor_once_and_the_export(tiny, tmp_path):
+    run(tiny, "supervised", tmp_path)
+    directory = tmp_path / "checkpoints" / f"step-{STEPS:08d}"
+    assert (directory / "hf" / "config.json").is_file()
+    state = json.loads((directory / "state.json").read_text())
+    assert (state["step"], state["seed"], state["identity"]) == (STEPS, 7, {"data": "abc"})
+    parameters = sum(p.numel() * 4 for p in tiny.supervised().parameters())
+    assert (directory / "model.safetensors").stat().st_size < 1.2 * parameters
+
+
+def test_a_changed_identity_is_refused_and_nothing_is_lost(tiny, tmp_path):
+    run(tiny, "electra", tmp_path)
+    with pytest.raises(CheckpointError, match=r"data: then abc, now xyz\n    tokenizer: then None"):
+        run(tiny, "electra", tmp_path, identity={"data": "xyz", "tokenizer": "t"})
+    assert run(tiny, "electra", tmp_path) is not None
+
+
+def test_another_model_is_refused_with_its_first_odd_weight(tiny, tmp_path):
+    run(tiny, "electra", tmp_path)
+    with pytest.raises(CheckpointError, match="of another model"):
+        run(tiny, "supervised", tmp_path)
+
+
+def test_a_loss_that_is_not_finite_stops_before_the_update(tiny, tmp_path):
+    objective = tiny.supervised()
+    good = mixed_steps(tiny)
+    bad = tiny.stream(tiny.rows(tiny.similarity))[0]
+    bad["labels"][0] = float("nan")
+
+    def steps(start):
+        source = good(start)
+        yield next(source)
+        before.update({n: p.detach().clone() for n, p in objective.named_parameters()})
+        yield [bad]
+
+    before = {}
+    with pytest.raises(DivergedError) as caught:
+        train(objective, steps, tiny.training(tmp_path, save_every_steps=1), ALONE)
+    assert caught.value.exit_code == 5
+    message = str(caught.value)
+    assert "step 1:" in message
+    assert "train/d_similarity" in message
+    assert str(bad["rows"].tolist()[:8]) in message
+    assert "step-00000001; the update was not made" in message
+    assert len(before) > 0
+    assert all(torch.equal(p, before[n]) for n, p in objective.named_parameters())
+
+
+def test_an_infinite_loss_with_a_finite_gradient_stops_too(tiny, tmp_path):
+    bad = tiny.stream(tiny.rows(tiny.mrc))[0]
+    bad["end_positions"][0] = 2  # in the question, where no answer may end
+    with pytest.raises(DivergedError, match=r"(?s)train/d_mrc.*no checkpoint yet") as caught:
+        train(tiny.supervised(), lambda start: iter([[bad]]), tiny.training(tmp_path), ALONE)
+    assert caught.value.exit_code == 5
+
+
+def test_sigterm_saves_and_tells_the_way_on(tiny, tmp_path):
+    with pytest.raises(InterruptedRunError) as caught:
+        run(tiny, "electra", tmp_path, steps=interrupting(electra_steps(tiny), 2))
+    assert caught.value.exit_code == 6
+    assert "step-00000003" in str(caught.value)
+    assert (tmp_path / "checkpoints" / "step-00000003" / "MANIFEST.json").is_file()
+
+
+def test_sigterm_in_the_last_step_is_a_finished_run(tiny, tmp_path):
+    run(tiny, "electra", tmp_path, steps=interrupting(electra_steps(tiny), STEPS - 1))
+    assert (tmp_path / "checkpoints" / f"step-{STEPS:08d}").is_dir()
+
+
+def test_evaluation_is_without_dropout_and_changes_nothing(tiny, tmp_path, straight):
+    expected, _ = straight(tiny, "electra")
+    objective = tiny.electra()
+    modes = []
+
+    def evaluate():
+        modes.append(objective.training)
+        torch.rand(3)
+        return {"eval/x": len(modes)}
+
+    training = tiny.training(tmp_path, evaluate=evaluate, evaluate_every_steps=2)
+    train(objective, electra_steps(tiny), training, ALONE)
+    assert modes == [False, False]  # after steps 2 and 4; the end is the recipe's
+    assert objective.training
+    assert same(objective, expected)
+    rows = [row for row in read_rows(tmp_path / "metrics.jsonl") if "eval/x" in row]
+    assert [(row["step"], row["eval/x"]) for row in rows] == [(2, 1), (4, 2)]
+
+
+def test_the_journal_tells_rate_norm_and_means(tiny, tmp_path):
+    run(tiny, "electra", tmp_path, log_every_steps=4)
+    rows = read_rows(tmp_path / "metrics.jsonl")
+    assert [row["step"] for row in rows] == [4, STEPS]
+    # The update of step index 3 of 6 after 2 warm-up steps: 1e-3 * (1 - 3 / 6).
+    assert rows[0]["train/lr"] == pytest.approx(5e-4)
+    assert rows[0]["train/generator"] == pytest.approx(4.1, abs=0.3)  # log(60), untrained
+    assert rows[0]["train/discriminator"] < 1
+    assert rows[0]["train/grad_norm"] > 0
+    assert {"time/step_seconds", "time/tokens_per_second"} <= rows[0].keys()
+
+
+def test_bf16_is_a_choice_on_a_cpu():
+    cpu = torch.device("cpu")
+    assert autocast_dtype("auto", cpu) is None
+    assert autocast_dtype("fp32", cpu) is None
+    assert autocast_dtype("bf16", cpu) is torch.bfloat16
+
+
+def test_bf16_trains_and_keeps_weights_in_fp32(tiny, tmp_path):
+    objective = run(tiny, "electra", tmp_path, precision="bf16")
+    assert {p.dtype for p in objective.parameters()} == {torch.float32}
+
+
+def test_identities_tell_contents_apart():
+    one = identity_of(rows=np.arange(3), batch=8)
+    assert one == identity_of(rows=np.arange(3), batch=8)
+    assert one["rows"] != identity_of(rows=np.arange(4), batch=8)["rows"]
+    assert one["batch"] != identity_of(rows=np.arange(3), batch=9)["batch"]
+    assert all(len(value) == 16 for value in one.values())

@@ -1,0 +1,48 @@
+"""Signals that only ask."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+from road_ray.training.signals import StopRequest
+from road_ray.training.worker import Worker
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_asks_to_stop_and_the_handlers_come_back(number):
+    before = signal.getsignal(number)
+    with StopRequest() as stop:
+        assert not stop.on_any(Worker())
+        os.kill(os.getpid(), number)
+        assert stop.on_any(Worker())
+    assert signal.getsignal(number) is before
+
+
+def test_a_second_signal_stops_at_once():
+    def interrupted_twice():
+        with StopRequest() as stop:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert stop.asked
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted_twice()
+
+
+def test_outside_the_main_thread_it_does_nothing():
+    asked = []
+
+    def run():
+        with StopRequest() as stop:
+            asked.append(stop.asked)
+
+    before = signal.getsignal(signal.SIGTERM)
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert asked == [False]
+    assert signal.getsignal(signal.SIGTERM) is before
