@@ -1,1 +1,39 @@
-"""See the module names."""
+"""ROaD-ELECTRA on Ray. Every verb is a function: configuration in, ``Run`` out.
+
+    import road_ray as rr
+    run = rr.finetune(preset="sst2_small", overrides={"init": "runs/pretrain", "data.root": "..."})
+
+Names load on first use, so that ``import road_ray`` is quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from road_ray.distributed.ensemble import Ensemble as Ensemble
+    from road_ray.recipes.run import Run as Run
+
+_VERBS = ("pretrain", "multitask", "finetune", "teachers", "distill", "evaluate", "demo")
+_ELSEWHERE = {"Ensemble": "road_ray.distributed.ensemble", "Run": "road_ray.recipes.run"}
+
+__all__ = ["Ensemble", "Run", *_VERBS]  # noqa: F822
+
+
+def __getattr__(name: str) -> Any:
+    if name in _VERBS:
+        return _verb(name)
+    if name in _ELSEWHERE:
+        from importlib import import_module
+
+        return getattr(import_module(_ELSEWHERE[name]), name)
+    raise AttributeError(f"module 'road_ray' has no attribute {name!r}")
+
+
+def _verb(name: str) -> Callable[..., Any]:
+    from functools import partial
+
+    from road_ray.verbs import perform
+
+    return partial(perform, name)

@@ -1,6 +1,7 @@
 """Typed errors that a user can act on, each with the exit code that the ``road`` command returns.
 
-A message says what is wrong, where (``file:line`` or configuration key), the value seen, what is allowed, how to
+A message says what is wrong, where (``file:line`` or configuration key), the value seen, what is
+allowed, how to
 mend it, and what was kept. Anything else that escapes is our own bug (exit code 1).
 """
 

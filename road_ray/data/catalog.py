@@ -9,7 +9,8 @@ from road_ray.errors import ConfigError
 
 _TASKS = (
     Task("mrc", Span()),
-    # ELECTRA's order of the three labels (google electra, finetune/classification/classification_tasks.py).
+    # ELECTRA's order of the three labels (google electra,
+    # finetune/classification/classification_tasks.py).
     Task("nli", Classify(("contradiction", "entailment", "neutral"))),
     Task("rte", Classify(("entailment", "not_entailment"))),
     Task("paraphrase", Classify(("different", "same"))),

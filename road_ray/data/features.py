@@ -1,6 +1,8 @@
-"""What stands between files and tensors: examples as read, and rows of token ids as the model sees them.
+"""What stands between files and tensors: examples as read, and rows of token ids as the model sees
+them.
 
-Rows are ragged and unpadded; padding is the business of a batch. Nothing here knows a model or a device.
+Rows are ragged and unpadded; padding is the business of a batch. Nothing here knows a model or a
+device.
 """
 
 from __future__ import annotations
@@ -52,10 +54,14 @@ Example = TextExample | SpanExample
 class Features:
     """Encoded rows, unpadded: row ``r`` holds ``tokens[bounds[r]:bounds[r + 1]]``.
 
-    ``first_segment[r]`` is the length of segment 0 with its special tokens; the rest of the row is segment 1.
-    ``gold`` holds one array a name with one entry a row: ``labels``, or ``start_positions`` and ``end_positions``
-    (0 = no answer in this window). ``example[r]`` is the index of the example that the row was cut from.
-    Only span rows have ``offsets`` (``[tokens, 2]`` character start and end in the context, -1 outside it) and
+    ``first_segment[r]`` is the length of segment 0 with its special tokens; the rest of the row is
+    segment 1.
+    ``gold`` holds one array a name with one entry a row: ``labels``, or ``start_positions`` and
+    ``end_positions``
+    (0 = no answer in this window). ``example[r]`` is the index of the example that the row was cut
+    from.
+    Only span rows have ``offsets`` (``[tokens, 2]`` character start and end in the context, -1
+    outside it) and
     ``max_context`` (``[tokens]``: this window sees the token with the most context).
     """
 

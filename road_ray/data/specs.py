@@ -1,6 +1,8 @@
-"""Frozen declarations of what is learnt: a data set points to a task, a task owns a head of some kind.
+"""Frozen declarations of what is learnt: a data set points to a task, a task owns a head of some
+kind.
 
-Whatever can be derived (number of classes, head shape, problem type) is derived here and stored nowhere.
+Whatever can be derived (number of classes, head shape, problem type) is derived here and stored
+nowhere.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ class Regress:
 
 @dataclass(frozen=True)
 class Span:
-    """Start and end of an answer, chosen independently; position 0 means no answer (ROaD part 1, section 2)."""
+    """Start and end of an answer, chosen independently; position 0 means no answer (ROaD part 1,
+    section 2).
+    """
 
     @property
     def width(self) -> int:

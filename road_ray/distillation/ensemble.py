@@ -21,6 +21,7 @@ from road_ray.data.specs import Span, Task
 from road_ray.distillation.identity import check_teacher, locate
 from road_ray.distillation.weighting import UNKNOWN, Weighting, combine, num_right
 from road_ray.errors import CheckpointError, ConfigError, DataError
+from road_ray.models.quiet import hushed
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
@@ -214,9 +215,10 @@ def _load(directory: Path, task: Task) -> Any:
     span = isinstance(task.kind, Span)
     auto = AutoModelForQuestionAnswering if span else AutoModelForSequenceClassification
     try:
-        model, report = auto.from_pretrained(
-            directory, output_loading_info=True, use_safetensors=True, dtype=torch.float32
-        )
+        with hushed():
+            model, report = auto.from_pretrained(
+                directory, output_loading_info=True, use_safetensors=True, dtype=torch.float32
+            )
     except (
         Exception
     ) as error:  # transformers and safetensors raise many types and rarely name the file

@@ -14,6 +14,7 @@ from transformers import ElectraConfig, ElectraModel
 
 from road_ray.config import Config
 from road_ray.errors import CheckpointError, ConfigError
+from road_ray.models.quiet import hushed
 
 
 class EncoderConfig(Config):
@@ -120,9 +121,10 @@ def load_encoder(directory: str) -> ElectraModel:
     some random layers trains without complaint and is worth nothing.
     """
     try:
-        encoder, report = ElectraModel.from_pretrained(
-            directory, output_loading_info=True, use_safetensors=True, dtype=torch.float32
-        )
+        with hushed():
+            encoder, report = ElectraModel.from_pretrained(
+                directory, output_loading_info=True, use_safetensors=True, dtype=torch.float32
+            )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise CheckpointError(
             f"{directory}: cannot be loaded as an ELECTRA encoder: {error}"

@@ -21,6 +21,7 @@ from road_ray.data.specs import Classify, Regress, Span, Task
 from road_ray.errors import CheckpointError
 from road_ray.models.encoder import load_encoder
 from road_ray.models.heads import build_head
+from road_ray.models.quiet import hushed
 
 
 class MultitaskModel(nn.Module):
@@ -50,7 +51,8 @@ class MultitaskModel(nn.Module):
         """Write encoder and head of ``task`` as plain ``transformers`` loads them."""
         exported = _hugging_face_class(self.tasks[task]).from_multitask(self, task)
         exported.config.update({"road_ray": dict(metadata or {})})
-        exported.save_pretrained(directory)
+        with hushed():
+            exported.save_pretrained(directory)
 
 
 class _Exporter:
@@ -103,9 +105,10 @@ def load_trained(directory: str, task: Task) -> MultitaskModel:
     model = load_multitask(directory, [task])
     exporter = _hugging_face_class(task)
     try:
-        trained, report = exporter.kind.from_pretrained(
-            directory, output_loading_info=True, use_safetensors=True, dtype=torch.float32
-        )
+        with hushed():
+            trained, report = exporter.kind.from_pretrained(
+                directory, output_loading_info=True, use_safetensors=True, dtype=torch.float32
+            )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise CheckpointError(
             f"{directory}: cannot be loaded for task {task.name}: {error}"

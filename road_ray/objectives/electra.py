@@ -11,6 +11,7 @@ from torch.nn import functional
 from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
 from road_ray.data.batches import Batch
+from road_ray.models.quiet import hushed
 from road_ray.models.terms import Term
 from road_ray.objectives.base import Objective
 from road_ray.objectives.masking import choose, corrupt, mask
@@ -89,18 +90,38 @@ class Electra(Objective):
 
     def export(self, directory: Path) -> None:
         """The discriminator in ``directory``, the generator in ``directory/generator``."""
-        self.discriminator.save_pretrained(directory)
-        self.generator.save_pretrained(directory / "generator")
+        with hushed():
+            self.discriminator.save_pretrained(directory)
+            self.generator.save_pretrained(directory / "generator")
 
 
 @torch.no_grad()
 def _gauges(scores: Tensor, replaced: Tensor, real: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
-    """Health of the detection: accuracy, recall and precision on replaced tokens, their share."""
-    said = (scores > 0) & real
-    hits = (said & replaced).sum()
+    """Health of the detection over real tokens. The area under the ROC curve is 0.5 at chance and
+    rises long before any score crosses 0, where accuracy, recall and precision are taken.
+    """
+    score, fake = scores[real], replaced[real]
+    said = score > 0
+    hits = (said & fake).sum()
+    num_real = real.sum()
     return {
-        "detection_accuracy": (((said == replaced) & real).sum(), real.sum()),
-        "detection_recall": (hits, (replaced & real).sum()),
+        "detection_auc": (area_under_curve(score, fake) * num_real, num_real),
+        "detection_accuracy": ((said == fake).sum(), num_real),
+        "detection_recall": (hits, fake.sum()),
         "detection_precision": (hits, said.sum()),
-        "replaced_fraction": ((replaced & real).sum(), real.sum()),
+        "replaced_fraction": (fake.sum(), num_real),
     }
+
+
+def area_under_curve(scores: Tensor, positive: Tensor) -> Tensor:
+    """Chance that a positive scores above a negative: ``[N], [N] -> []``; 0.5 when one kind is
+    missing.
+
+    By the rank sum; tied scores are ranked as they come.
+    """
+    ranks = scores.argsort().argsort().double() + 1
+    num_positive = positive.sum().double()
+    num_negative = len(scores) - num_positive
+    above = ranks[positive].sum() - num_positive * (num_positive + 1) / 2
+    pairs = num_positive * num_negative
+    return torch.where(pairs > 0, above / pairs.clamp(min=1), 0.5)

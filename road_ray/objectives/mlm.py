@@ -11,6 +11,7 @@ from torch.nn import functional
 from transformers import ElectraForMaskedLM
 
 from road_ray.data.batches import Batch
+from road_ray.models.quiet import hushed
 from road_ray.models.terms import Term
 from road_ray.objectives.base import Objective
 from road_ray.objectives.masking import choose, mask
@@ -79,4 +80,5 @@ class MaskedLanguageModel(Objective):
         return {"mlm": Term(functional.cross_entropy(logits, gold, reduction="sum"), count)}
 
     def export(self, directory: Path) -> None:
-        self.model.save_pretrained(directory)
+        with hushed():
+            self.model.save_pretrained(directory)

@@ -1,0 +1,48 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Everything lives in .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+export OMP_NUM_THREADS ?= 1
+export TOKENIZERS_PARALLELISM ?= false
+export HF_HUB_OFFLINE ?= 1
+export RAY_USAGE_STATS_ENABLED ?= 0
+export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
+
+.PHONY: demo test fast lint bench install clean
+
+demo: .venv/.installed
+	$(BIN)/road demo
+
+test: .venv/.installed-dev
+	$(BIN)/python -m pytest --cov=road_ray --cov-report=term:skip-covered
+
+fast: .venv/.installed-dev
+	$(BIN)/python -m pytest -m "not ray and not slow"
+
+lint: .venv/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy road_ray
+
+bench: .venv/.installed-bench
+	$(BIN)/python -m tests.benchmarks $(ONLY)
+
+install: .venv/.installed
+
+# torch first and pinned: without it, other packages would draw the newest build with its CUDA packages.
+.venv/.installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install -q -c constraints.txt torch
+	$(BIN)/pip install -q -c constraints.txt -e .
+	touch $@
+
+.venv/.installed-dev: .venv/.installed
+	$(BIN)/pip install -q -c constraints.txt -e '.[dev]'
+	touch $@
+
+.venv/.installed-bench: .venv/.installed
+	$(BIN)/pip install -q -c constraints.txt -e '.[bench]'
+	$(BIN)/pip install -q --no-deps electra-pytorch==0.1.2
+	touch $@
+
+clean:
+	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache

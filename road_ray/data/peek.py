@@ -1,0 +1,36 @@
+"""Rows as the model sees them: tokens, segments, and the gold in words."""
+
+from __future__ import annotations
+
+from road_ray.data.catalog import TASKS
+from road_ray.data.sources import SourceConfig, Split, load_split
+from road_ray.data.specs import Classify, Span
+from road_ray.data.tokenizer import load_tokenizer
+
+
+def shown(dataset: str, split: str, root: str, tokenizer: str, rows: int) -> str:
+    """The first rows of a split as text; the gold answer or label of each below it."""
+    loaded = load_tokenizer(tokenizer)
+    found = load_split(dataset, split, SourceConfig(root=root), loaded)
+    lengths = found.features.lengths
+    head = (
+        f"{dataset} {split}: {len(found.examples)} examples, {len(found.features)} rows, "
+        f"tokens a row: mean {lengths.mean():.0f}, longest {lengths.max()}"
+    )
+    lines = [head]
+    for index in range(min(rows, len(found.features))):
+        tokens = loaded.convert_ids_to_tokens(found.features.row(index).tolist())
+        lines += ["", " ".join(tokens), f"  gold: {_gold(found, index, tokens)}"]
+    return "\n".join(lines)
+
+
+def _gold(split: Split, index: int, tokens: list[str]) -> str:
+    kind = TASKS[split.dataset.task].kind
+    gold = split.features.gold
+    if isinstance(kind, Span):
+        start, end = int(gold["start_positions"][index]), int(gold["end_positions"][index])
+        if start == 0:
+            return "no answer in this window"
+        return f"{' '.join(tokens[start : end + 1])}  (tokens {start} to {end})"
+    label = gold["labels"][index]
+    return kind.labels[int(label)] if isinstance(kind, Classify) and label >= 0 else str(label)

@@ -1,0 +1,224 @@
+"""Where a recipe runs: in this process, in Ray Train workers, or as several runs side by side."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from road_ray.errors import ClusterError, RoadError
+from road_ray.training.worker import Worker
+
+_log = logging.getLogger(__name__)
+_MAX_FAILURES = 3  # restarts of the worker group; Ray's own default is none
+_START_TIMEOUT_SECONDS = "15"  # Ray's 60 s are spent waiting for a node that is gone
+
+Main = Callable[..., dict[str, float]]
+
+
+def launch(
+    main: Main,
+    config: Any,
+    *extra: Any,
+    workers: int = 0,
+    gpus_per_worker: float = 0.0,
+    address: str | None = None,
+    scratch: Path = Path("runs"),
+) -> dict[str, float]:
+    """``main(config, worker, *extra)`` here (``workers = 0``) or in so many Ray Train workers; rank
+    0's result.
+
+    Errors of road_ray that a worker raises come out as they are. A worker that dies is restarted
+    with its group,
+    and ``main`` resumes from its own checkpoints.
+    """
+    if workers == 0:
+        return main(config, Worker.alone(), *extra)
+    with connected(address):
+        return _fit(main, config, extra, workers, gpus_per_worker, scratch)
+
+
+@contextmanager
+def connected(address: str | None = None, *, num_cpus: int | None = None) -> Iterator[None]:
+    """Inside, this process is connected to Ray: the cluster at ``address``, the one already joined,
+    or a new one.
+    """
+    import ray
+
+    if ray.is_initialized():
+        yield
+        return
+    os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", _START_TIMEOUT_SECONDS)
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        if address is None:
+            ray.init(
+                address="local",
+                num_cpus=num_cpus,
+                include_dashboard=False,
+                log_to_driver=True,
+                logging_level=logging.ERROR,
+            )
+        else:
+            ray.init(address=address, logging_level=logging.ERROR)
+    except (ConnectionError, ValueError, TimeoutError) as error:
+        raise ClusterError(
+            f"address = {address}: no Ray cluster could be joined: {error}\n"
+            "  fix: start one, check the address and the token, or leave the address out"
+        ) from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _fit(
+    main: Main,
+    config: Any,
+    extra: Sequence[Any],
+    workers: int,
+    gpus_per_worker: float,
+    scratch: Path,
+) -> dict[str, float]:
+    from ray.train import FailureConfig, RunConfig, ScalingConfig
+    from ray.train.torch import TorchConfig, TorchTrainer
+
+    from road_ray.distributed.placement import check_placement
+
+    resources = {"CPU": 1.0, "GPU": gpus_per_worker}
+    check_placement("workers", workers, resources, remedy=", or lower --workers")
+    marker = Path(scratch).resolve() / f".failure-{uuid.uuid4().hex}"
+    trainer = TorchTrainer(
+        _on_worker,
+        train_loop_config={
+            "main": main,
+            "config": config,
+            "extra": tuple(extra),
+            "marker": str(marker),
+        },
+        torch_config=TorchConfig(backend="nccl" if gpus_per_worker else "gloo"),
+        scaling_config=ScalingConfig(
+            num_workers=workers,
+            use_gpu=gpus_per_worker > 0,
+            resources_per_worker={name: amount for name, amount in resources.items() if amount},
+        ),
+        run_config=RunConfig(
+            # A name of its own: Ray would otherwise resume its own bookkeeping; the checkpoints
+            # are ours.
+            name=f"fit-{uuid.uuid4().hex[:12]}",
+            storage_path=str(Path(scratch).resolve() / ".ray"),
+            failure_config=FailureConfig(max_failures=_MAX_FAILURES),
+        ),
+    )
+    try:
+        result: Any = trainer.fit().return_value
+    except Exception as error:
+        raise _unwrapped(error) or error from error
+    finally:
+        marker.unlink(missing_ok=True)
+    if isinstance(result, RoadError):
+        raise result
+    metrics: dict[str, float] = result
+    return metrics
+
+
+def _on_worker(loop: Mapping[str, Any]) -> Any:
+    """The training function of Ray Train: our own ``main`` with this process's worker.
+
+    A ``RoadError`` will not go away by trying again. The worker leaves a marker and fails; Ray
+    restarts the group,
+    and all return the error instead of training.
+    """
+    import ray.train
+    from ray.train.torch import get_device
+
+    context = ray.train.get_context()
+    marker = Path(loop["marker"])
+    if marker.exists():
+        return _read_marker(marker)
+    device = get_device() if torch.cuda.is_available() else torch.device("cpu")
+    worker = Worker(context.get_world_rank(), context.get_world_size(), device)
+    if device.type == "cpu":
+        torch.set_num_threads(1)
+    try:
+        return loop["main"](loop["config"], worker, *loop["extra"])
+    except RoadError as error:
+        _leave_marker(marker, error)
+        raise
+
+
+def _leave_marker(marker: Path, error: RoadError) -> None:
+    marker.parent.mkdir(parents=True, exist_ok=True)
+    temporary = marker.with_suffix(f".{os.getpid()}")
+    temporary.write_text(f"{type(error).__name__}\n{error}", encoding="utf-8")
+    os.replace(temporary, marker)
+
+
+def _read_marker(marker: Path) -> RoadError:
+    from road_ray import errors
+
+    name, _, message = marker.read_text(encoding="utf-8").partition("\n")
+    kind = getattr(errors, name, ClusterError)
+    error: RoadError = kind(message)
+    return error
+
+
+def _unwrapped(error: BaseException) -> RoadError | None:
+    """The error of ours inside Ray's, if there is one."""
+    seen: list[BaseException] = [error]
+    while seen:
+        inner = seen.pop()
+        if isinstance(inner, RoadError):
+            return inner
+        seen += list(getattr(inner, "worker_failures", {}).values())
+        seen += [
+            cause for cause in (inner.__cause__, getattr(inner, "cause", None)) if cause is not None
+        ]
+    return None
+
+
+def side_by_side(
+    function: Callable[..., Any],
+    configs: Sequence[Any],
+    *extra: Any,
+    num_cpus: float = 1.0,
+    timeout_seconds: float,
+) -> list[Any]:
+    """``function(config, *extra)`` for every config, as many at once as the cluster has room for;
+    results in their order.
+
+    Raises the first error of ours; ``ClusterError`` when ``timeout_seconds`` pass.
+    """
+    import ray
+
+    def one(config: Any) -> Any:
+        torch.set_num_threads(max(1, int(num_cpus)))
+        try:
+            return function(config, *extra)
+        except RoadError as error:
+            return error
+
+    task = ray.remote(num_cpus=num_cpus, max_retries=2)(one)
+    refs = [task.remote(config) for config in configs]
+    deadline = time.monotonic() + timeout_seconds
+    _, waiting = ray.wait(
+        refs, num_returns=len(refs), timeout=max(0.0, deadline - time.monotonic())
+    )
+    if waiting:
+        for ref in waiting:
+            ray.cancel(ref, force=True)
+        raise ClusterError(
+            f"{len(waiting)} of {len(refs)} runs did not end within {timeout_seconds:g} s"
+        )
+    results = [ray.get(ref, timeout=60) for ref in refs]
+    for result in results:
+        if isinstance(result, RoadError):
+            raise result
+    return results

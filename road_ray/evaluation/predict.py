@@ -1,0 +1,122 @@
+"""From a trained model and a split to logits, predictions and figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from road_ray.data.batches import pad, to_device
+from road_ray.data.catalog import TASKS
+from road_ray.data.features import Features, SpanExample, TextExample
+from road_ray.data.sources import Split
+from road_ray.data.specs import Classify, Span
+from road_ray.evaluation import metrics
+from road_ray.evaluation.spans import (
+    SpanPrediction,
+    answerability,
+    best_spans,
+    choose_threshold,
+    score,
+    write_predictions,
+)
+from road_ray.models.multitask import MultitaskModel
+
+_ROWS_AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Figures of one split by name (percentages), the no-answer threshold they were made with,
+    predictions.
+    """
+
+    figures: dict[str, float]
+    threshold: float | None = None
+    spans: Sequence[SpanPrediction] = ()
+    labels: Sequence[str] = field(default=())
+    ids: Sequence[str] = field(default=())
+
+    def write(self, directory: Path) -> None:
+        """Predictions in the official JSON layout of SQuAD, or one label an example."""
+        if self.spans:
+            write_predictions(directory, self.spans, self.threshold or 0.0)
+            return
+        directory.mkdir(parents=True, exist_ok=True)
+        answers = dict(zip(self.ids, self.labels, strict=True))
+        (directory / "predictions.json").write_text(json.dumps(answers, indent=1) + "\n")
+
+
+@torch.inference_mode()
+def logits_of(
+    model: MultitaskModel, features: Features, *, pad_id: int, device: torch.device
+) -> list[NDArray[np.float32]]:
+    """The logits of every row, unpadded: ``[C]``, ``[1]`` or ``[2, length]``; in evaluation mode."""
+    was_training = model.training
+    model.eval()
+    lengths = features.lengths
+    rows: list[NDArray[np.float32] | None] = [None] * len(features)
+    spans = isinstance(model.tasks[features.task].kind, Span)
+    order = np.argsort(lengths, kind="stable")
+    for start in range(0, len(order), _ROWS_AT_ONCE):
+        numbers = order[start : start + _ROWS_AT_ONCE]
+        batch: dict[str, Any] = pad(features, numbers, pad_id=pad_id) | {"task": features.task}
+        logits = model(to_device(batch, device)).float().cpu().numpy()
+        for number, row in zip(numbers, logits, strict=True):
+            rows[number] = row[:, : lengths[number]] if spans else row
+    model.train(was_training)
+    return [row for row in rows if row is not None]
+
+
+def evaluate_split(
+    model: MultitaskModel,
+    split: Split,
+    *,
+    pad_id: int,
+    device: torch.device,
+    threshold: float | None = None,
+) -> Evaluation:
+    """Figures of a model on a split. For spans, ``threshold`` is the stored one; None tunes it on
+    this split.
+    """
+    logits = logits_of(model, split.features, pad_id=pad_id, device=device)
+    kind = TASKS[split.dataset.task].kind
+    if isinstance(kind, Span):
+        return evaluate_spans(split, logits, threshold)
+    values = np.stack(logits)
+    predicted = values.argmax(-1) if isinstance(kind, Classify) else values[:, 0]
+    known = split.features.gold["labels"] != -100
+    figures = {}
+    if known.any():
+        gold = split.features.gold["labels"][known]
+        figures = metrics.score(split.dataset.metrics, predicted[known], gold)
+    names = (
+        [kind.labels[int(p)] for p in predicted]
+        if isinstance(kind, Classify)
+        else [str(p) for p in predicted]
+    )
+    ids = [example.id for example in split.examples if isinstance(example, TextExample)]
+    return Evaluation(figures, labels=names, ids=ids)
+
+
+def evaluate_spans(
+    split: Split, logits: Sequence[NDArray[np.float32]], threshold: float | None
+) -> Evaluation:
+    """Figures of span logits ``[2, length]`` a window: raw, at the stored threshold, and at the
+    best one.
+    """
+    examples = [example for example in split.examples if isinstance(example, SpanExample)]
+    predictions = best_spans(
+        split.features, examples, [row[0] for row in logits], [row[1] for row in logits]
+    )
+    if threshold is None:
+        threshold = choose_threshold(examples, predictions).best_f1_threshold
+    figures = score(examples, predictions, threshold)
+    figures |= answerability(examples, predictions, threshold)
+    return Evaluation(figures, threshold=threshold, spans=predictions)

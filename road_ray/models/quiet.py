@@ -1,0 +1,25 @@
+"""Loading and saving without the progress bars and reports of ``transformers``; we check and say
+what matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from transformers.utils import logging as hugging_face_logging
+
+
+@contextmanager
+def hushed() -> Iterator[None]:
+    """Inside, ``transformers`` shows no bars and logs errors only; afterwards it is as before."""
+    verbosity = hugging_face_logging.get_verbosity()
+    bars = hugging_face_logging.is_progress_bar_enabled()
+    hugging_face_logging.set_verbosity_error()
+    hugging_face_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        hugging_face_logging.set_verbosity(verbosity)
+        if bars:
+            hugging_face_logging.enable_progress_bar()

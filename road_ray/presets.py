@@ -1,0 +1,167 @@
+"""Presets: named whole configurations, each a function that returns one. ``road presets`` lists
+them.
+
+A preset is a base: a YAML file and ``a.b=value`` go on top of it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from road_ray.config import Config
+from road_ray.errors import ConfigError
+from road_ray.models.encoder import EncoderConfig
+from road_ray.recipes.distill import DistillConfig
+from road_ray.recipes.finetune import FinetuneConfig, FinetuneDataConfig
+from road_ray.recipes.multitask import MultitaskConfig
+from road_ray.recipes.pretrain import CorpusConfig, GeneratorConfig, ObjectiveConfig, PretrainConfig
+from road_ray.recipes.teachers import TeachersConfig
+from road_ray.training.loop import TrainingConfig
+from road_ray.training.optimizer import OptimizerConfig
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A named configuration of one verb."""
+
+    name: str
+    verb: str
+    about: str
+    make: Callable[[], Config]
+
+
+PRESETS: dict[str, Preset] = {}
+
+C = TypeVar("C", bound=Config)
+
+
+def preset(verb: str) -> Callable[[Callable[[], C]], Callable[[], C]]:
+    """Enter a function under its own name; its docstring is what ``road presets`` says of it."""
+
+    def enter(make: Callable[[], C]) -> Callable[[], C]:
+        about = (make.__doc__ or "").strip().splitlines()[0]
+        PRESETS[make.__name__] = Preset(make.__name__, verb, about, make)
+        return make
+
+    return enter
+
+
+def named(name: str) -> Preset:
+    """The preset of that name. Raises ``ConfigError`` naming the nearest one."""
+    if name not in PRESETS:
+        near = difflib.get_close_matches(name, PRESETS, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ConfigError(f"unknown preset {name!r}{hint}\n  known: {', '.join(sorted(PRESETS))}")
+    return PRESETS[name]
+
+
+@preset("pretrain")
+def electra_small() -> PretrainConfig:
+    """ELECTRA-Small. Source: Clark et al. 2020, table 6."""
+    return PretrainConfig(
+        data=CorpusConfig(
+            tokenizer="vocab/bert-base-uncased-vocab.txt", max_length_tokens=128, batch_size=128
+        ),
+        encoder=EncoderConfig(),
+        generator=GeneratorConfig(scale=0.25),
+        optimizer=OptimizerConfig(peak_lr=5e-4, warmup_steps=10_000),
+        training=TrainingConfig(steps=1_000_000, save_every_steps=10_000),
+    )
+
+
+@preset("pretrain")
+def electra_base() -> PretrainConfig:
+    """ELECTRA-Base. Source: Clark et al. 2020, table 6."""
+    return PretrainConfig(
+        data=CorpusConfig(
+            tokenizer="vocab/bert-base-uncased-vocab.txt", max_length_tokens=512, batch_size=256
+        ),
+        encoder=EncoderConfig(
+            layers=12, hidden_size=768, heads=12, intermediate_size=3072, embedding_size=768
+        ),
+        generator=GeneratorConfig(scale=1 / 3),
+        optimizer=OptimizerConfig(peak_lr=2e-4, warmup_steps=10_000),
+        training=TrainingConfig(steps=766_000, save_every_steps=10_000),
+    )
+
+
+@preset("pretrain")
+def electra_large() -> PretrainConfig:
+    """ELECTRA-Large, 400K steps. Source: Clark et al. 2020, table 6; a quarter of the tokens
+    chosen.
+    """
+    return PretrainConfig(
+        data=CorpusConfig(
+            tokenizer="vocab/bert-base-uncased-vocab.txt", max_length_tokens=512, batch_size=2048
+        ),
+        encoder=EncoderConfig(
+            layers=24, hidden_size=1024, heads=16, intermediate_size=4096, embedding_size=1024
+        ),
+        generator=GeneratorConfig(scale=0.25),
+        objective=ObjectiveConfig(choose_fraction=0.25),
+        optimizer=OptimizerConfig(peak_lr=2e-4, warmup_steps=10_000),
+        training=TrainingConfig(steps=400_000, save_every_steps=10_000),
+    )
+
+
+@preset("pretrain")
+def bert_small() -> PretrainConfig:
+    """The BERT baseline at ELECTRA-Small's size. Source: Clark et al. 2020, table 6."""
+    return electra_small().model_copy(
+        update={
+            "objective": ObjectiveConfig(name="mlm"),
+            "training": TrainingConfig(steps=1_450_000, save_every_steps=10_000),
+        }
+    )
+
+
+@preset("finetune")
+def sst2_small() -> FinetuneConfig:
+    """SST-2 as for ELECTRA-Small. Source: Clark et al. 2020, table 7."""
+    return FinetuneConfig(data=FinetuneDataConfig(dataset="sst2", max_length_tokens=128, epochs=3))
+
+
+@preset("finetune")
+def squad_v2_small() -> FinetuneConfig:
+    """SQuAD 2.0 as for ELECTRA-Small, judged on NewsQA too. Source: Clark et al. 2020, table 7."""
+    return FinetuneConfig(
+        data=FinetuneDataConfig(
+            dataset="squad_v2", evaluate_on=("squad_v2", "newsqa"), max_length_tokens=512, epochs=2
+        )
+    )
+
+
+@preset("multitask")
+def road_large() -> MultitaskConfig:
+    """ROaD-Large multi-task pre-training, on the data sets at hand. Source: ROaD part 1, section
+    3.5.
+    """
+    return MultitaskConfig()
+
+
+@preset("multitask")
+def road_base() -> MultitaskConfig:
+    """ROaD-Base v1.1: twice the steps. Source: ROaD part 2, section 5.1."""
+    return MultitaskConfig(training=TrainingConfig(steps=40_000))
+
+
+@preset("teachers")
+def three_teachers_squad_v2() -> TeachersConfig:
+    """Three SQuAD 2.0 teachers that differ in their seed. Source: ROaD part 1, section 5."""
+    return TeachersConfig(**_as_fields(squad_v2_small()), num_teachers=3)
+
+
+@preset("distill")
+def weighted_kd_squad_v2() -> DistillConfig:
+    """Weighted KD on SQuAD 2.0, W = 0.75. Source: ROaD part 1, Algorithm 2; temperature and weight
+    our choice.
+    """
+    return DistillConfig(**_as_fields(squad_v2_small()))
+
+
+def _as_fields(config: FinetuneConfig) -> dict[str, object]:
+    """The fields that a fine-tuning shares with teachers and students, but for the directory."""
+    return {name: getattr(config, name) for name in ("data", "optimizer", "training")}

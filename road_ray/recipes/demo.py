@@ -1,0 +1,213 @@
+"""The whole ROaD story at miniature scale: pre-train, multi-task, three teachers, students with and
+without distillation, judged in and out of domain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from road_ray.data.sources import MINIATURE
+from road_ray.distributed.launch import connected, side_by_side
+from road_ray.evaluation.metrics import summary
+from road_ray.models.encoder import EncoderConfig
+from road_ray.recipes.distill import DistillationConfig, DistillConfig, WeightingConfig, distill
+from road_ray.recipes.finetune import FinetuneConfig, FinetuneDataConfig, finetune
+from road_ray.recipes.multitask import (
+    MixingConfig,
+    MultitaskConfig,
+    MultitaskDataConfig,
+    multitask,
+)
+from road_ray.recipes.pretrain import (
+    CorpusConfig,
+    GeneratorConfig,
+    ObjectiveConfig,
+    PretrainConfig,
+    pretrain,
+)
+from road_ray.recipes.run import Run, RunConfig, finished, opened
+from road_ray.training.journal import write_json_atomic
+from road_ray.training.loop import TrainingConfig
+from road_ray.training.optimizer import OptimizerConfig
+
+if TYPE_CHECKING:
+    from road_ray.distributed.teachers import ActorEnsemble
+
+IN_DOMAIN, OUT_OF_DOMAIN = "squad_v2", "newsqa"
+_FIGURES = {
+    "in domain F1": f"eval/{IN_DOMAIN}/best_f1",
+    "in domain EM": f"eval/{IN_DOMAIN}/best_exact",
+    "out of domain F1": f"eval/{OUT_OF_DOMAIN}/f1",
+    "out of domain EM": f"eval/{OUT_OF_DOMAIN}/exact",
+}
+
+
+class DemoConfig(RunConfig):
+    """How much of the story; the sizes are those of the embedded world."""
+
+    run_dir: Path = Path("runs/demo")
+    root: str = MINIATURE
+    num_teachers: int = Field(3, ge=1)
+    num_seeds: int = Field(3, ge=1)  # of each kind of student
+    at_once: int = Field(2, ge=1)  # runs side by side, one core each
+    pretraining_steps: int = Field(1500, ge=1)
+    multitask_steps: int = Field(150, ge=1)
+    finetuning_steps: int = Field(250, ge=1)
+
+
+def demo(config: DemoConfig) -> Run:
+    """Run the story; ``table.json`` and ``report.html`` hold what came out."""
+    return finished(config) or _run(config)
+
+
+def _run(config: DemoConfig) -> Run:
+    with opened(config) as directory:
+        pretrain(pretraining(config))
+        multitask(multitasking(config))
+        with connected(config.address, num_cpus=2 * config.at_once):
+            teachers = [finetuning(config, f"teacher-{n}", n) for n in range(config.num_teachers)]
+            taught = _alongside(finetune, teachers, config)
+            students = _students(config, taught)
+        rows = table(config, taught, students)
+        figures = _flat(rows)
+        write_json_atomic(directory / "table.json", rows)
+        write_json_atomic(directory / "metrics.json", figures)
+        _report(directory, rows)
+    return Run(directory, figures)
+
+
+def _students(config: DemoConfig, taught: Sequence[Run]) -> dict[str, list[Run]]:
+    from road_ray.data import catalog
+    from road_ray.distributed.teachers import start
+
+    seeds = range(100, 100 + config.num_seeds)
+    plain = [finetuning(config, f"student-none-{seed}", seed) for seed in seeds]
+    students = {"no KD": _alongside(finetune, plain, config)}
+    directories = [str(run.hf_dir) for run in taught]
+    with start(directories, catalog.task(IN_DOMAIN)) as ensemble:
+        for name, rule in (("mean KD", "mean"), ("Weighted KD", "correctness")):
+            distilled = [distilling(config, rule, seed, directories) for seed in seeds]
+            students[name] = _alongside(distill, distilled, config, ensemble)
+    return students
+
+
+def _alongside(
+    recipe: Any, configs: Sequence[Any], config: DemoConfig, ensemble: ActorEnsemble | None = None
+) -> list[Run]:
+    extra = () if ensemble is None else (ensemble,)
+    return side_by_side(recipe, configs, *extra, timeout_seconds=3600.0)
+
+
+def table(
+    config: DemoConfig, taught: Sequence[Run], students: Mapping[str, Sequence[Run]]
+) -> list[dict[str, Any]]:
+    """One row a kind of model: mean and deviation over seeds of each figure; each teacher alone."""
+    rows = [_row(name, runs) for name, runs in students.items()]
+    return rows + [_row(f"teacher {number}", [run]) for number, run in enumerate(taught)]
+
+
+def _row(name: str, runs: Sequence[Run]) -> dict[str, Any]:
+    row: dict[str, Any] = {"model": name, "seeds": len(runs)}
+    for title, figure in _FIGURES.items():
+        spread = summary([run.metrics[figure] for run in runs])
+        row[title] = spread.mean
+        row[f"{title} +-"] = spread.deviation
+    return row
+
+
+def _flat(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    return {
+        f"{row['model']}/{title}": float(value)
+        for row in rows
+        for title, value in row.items()
+        if isinstance(value, float)
+    }
+
+
+def _report(directory: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    from road_ray.reporting.page import write_page
+
+    write_page(directory, rows)
+
+
+def pretraining(config: DemoConfig) -> PretrainConfig:
+    """A two-layer ELECTRA on the embedded corpus, rows of 32 tokens."""
+    return PretrainConfig(
+        run_dir=config.run_dir / "pretrain",
+        seed=config.seed,
+        console=config.console,
+        data=CorpusConfig(
+            root=config.root,
+            vocab_size=2000,
+            max_length_tokens=32,
+            batch_size=32,
+            shards=config.run_dir / "corpus",
+        ),
+        encoder=EncoderConfig(
+            layers=2,
+            hidden_size=128,
+            heads=4,
+            intermediate_size=512,
+            embedding_size=128,
+            max_length_tokens=256,
+            dropout=0.0,
+            attention_dropout=0.0,
+            initializer_std=0.06,
+        ),
+        generator=GeneratorConfig(scale=0.5),
+        objective=ObjectiveConfig(unigram_bias=True),
+        optimizer=OptimizerConfig(peak_lr=2e-3, warmup_steps=100, beta2=0.98, bias_correction=True),
+        training=TrainingConfig(
+            steps=config.pretraining_steps, save_every_steps=100_000, log_every_steps=100
+        ),
+    )
+
+
+def multitasking(config: DemoConfig) -> MultitaskConfig:
+    """Four data sets, four passes a step."""
+    return MultitaskConfig(
+        run_dir=config.run_dir / "multitask",
+        seed=config.seed,
+        console=config.console,
+        init=str(config.run_dir / "pretrain"),
+        data=MultitaskDataConfig(root=config.root, batch_size=16, max_length_tokens=128),
+        mixing=MixingConfig(passes=4),
+        optimizer=OptimizerConfig(peak_lr=1e-3, bias_correction=True),
+        training=TrainingConfig(steps=config.multitask_steps, save_every_steps=100_000),
+    )
+
+
+def finetuning(config: DemoConfig, name: str, seed: int) -> FinetuneConfig:
+    """Questions of the embedded world, from the multi-task encoder."""
+    return FinetuneConfig(
+        run_dir=config.run_dir / name,
+        seed=seed,
+        console="quiet",
+        init=str(config.run_dir / "multitask"),
+        data=FinetuneDataConfig(
+            root=config.root,
+            dataset=IN_DOMAIN,
+            evaluate_on=(IN_DOMAIN, OUT_OF_DOMAIN),
+            max_length_tokens=192,
+            batch_size=16,
+        ),
+        optimizer=OptimizerConfig(peak_lr=1e-3, weight_decay=0.0, bias_correction=True),
+        training=TrainingConfig(steps=config.finetuning_steps, save_every_steps=100_000),
+    )
+
+
+def distilling(
+    config: DemoConfig, rule: str, seed: int, directories: Sequence[str]
+) -> DistillConfig:
+    """The same fine-tuning with teachers; ``rule`` weighs them."""
+    plain = finetuning(config, f"student-{rule}-{seed}", seed)
+    shared = {name: getattr(plain, name) for name in FinetuneConfig.model_fields}
+    return DistillConfig(
+        **shared,
+        distillation=DistillationConfig(teachers=tuple(directories), num_teachers=len(directories)),
+        weighting=WeightingConfig(rule=rule),
+    )

@@ -1,0 +1,93 @@
+"""Evaluate: a trained model on one or more data sets, with its stored no-answer threshold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from road_ray.data import catalog
+from road_ray.data.sources import SourceConfig, load_split
+from road_ray.data.specs import Task
+from road_ray.data.tokenizer import load_tokenizer
+from road_ray.errors import ConfigError
+from road_ray.evaluation.predict import evaluate_split
+from road_ray.models.encoder import check_vocabulary, model_directory
+from road_ray.models.multitask import MultitaskModel, load_trained
+from road_ray.recipes.finetune import check_length, require_init, stored_threshold
+from road_ray.recipes.run import Run, RunConfig, finished, opened
+from road_ray.training.journal import write_json_atomic
+from road_ray.training.worker import Worker
+
+
+class EvaluateDataConfig(SourceConfig):
+    """What the model is judged on."""
+
+    datasets: tuple[str, ...] = Field(("sst2",), min_length=1)
+    split: str = "dev"
+
+
+class EvaluateConfig(RunConfig):
+    """One model, any data sets of its task."""
+
+    run_dir: Path = Path("runs/evaluate")
+    init: str = ""  # a run directory, an hf/ directory or a hub name, with a trained head
+    tune_threshold: bool = (
+        False  # find the no-answer threshold on the first set, not the stored one
+    )
+    data: EvaluateDataConfig = EvaluateDataConfig()
+
+
+def evaluate(config: EvaluateConfig) -> Run:
+    """Figures ``eval/<data set>/<metric>``; predictions in the official layouts below
+    ``predictions/``.
+    """
+    return finished(config) or _run(config)
+
+
+def _run(config: EvaluateConfig) -> Run:
+    directory = model_directory(require_init(config.init))
+    task = _task_of(config.data.datasets)
+    with opened(config) as run_dir:
+        tokenizer = load_tokenizer(directory)
+        model = load_trained(directory, task)
+        check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), directory)
+        threshold = None if config.tune_threshold else stored_threshold(Path(directory))
+        figures: dict[str, float] = {}
+        for name in config.data.datasets:
+            scored, threshold = _judge(config, model, name, tokenizer, threshold)
+            figures |= scored
+        write_json_atomic(run_dir / "metrics.json", figures)
+    return Run(run_dir, figures)
+
+
+def _judge(
+    config: EvaluateConfig,
+    model: MultitaskModel,
+    name: str,
+    tokenizer: Any,
+    threshold: float | None,
+) -> tuple[dict[str, float], float | None]:
+    device = Worker.alone().device
+    split = load_split(name, config.data.split, config.data, tokenizer)
+    check_length(split, model.encoder.config.max_position_embeddings)
+    pad_id = int(tokenizer.pad_token_id)
+    result = evaluate_split(
+        model.to(device), split, pad_id=pad_id, device=device, threshold=threshold
+    )
+    result.write(config.run_dir / "predictions" / name)
+    figures = {f"eval/{name}/{metric}": value for metric, value in result.figures.items()}
+    return figures, result.threshold
+
+
+def _task_of(names: tuple[str, ...]) -> Task:
+    tasks = {catalog.dataset(name).task for name in names}
+    if len(tasks) > 1:
+        raise ConfigError(
+            f"data.datasets = {', '.join(names)} are of {len(tasks)} tasks: "
+            f"{', '.join(sorted(tasks))}\n"
+            "  allowed: data sets of one task, for a model has one head\n"
+            "  fix: evaluate them in several runs"
+        )
+    return catalog.task(tasks.pop())

@@ -1,0 +1,255 @@
+"""Fine-tune: one data set, one head, from any stage's checkpoint."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import Field
+
+from road_ray.data import catalog
+from road_ray.data.batches import Batch, BatchStream
+from road_ray.data.encode import overlap
+from road_ray.data.mixing import accumulated
+from road_ray.data.sources import SourceConfig, Split, load_split
+from road_ray.data.specs import Task
+from road_ray.data.tokenizer import load_tokenizer
+from road_ray.distributed.launch import launch
+from road_ray.errors import ConfigError
+from road_ray.evaluation.predict import evaluate_split
+from road_ray.models.encoder import (
+    build_encoder,
+    check_vocabulary,
+    load_encoder,
+    model_directory,
+)
+from road_ray.models.multitask import MultitaskModel
+from road_ray.objectives.base import Objective
+from road_ray.objectives.supervised import Supervised
+from road_ray.recipes.run import Run, RunConfig, finished, journal, opened
+from road_ray.training.checkpoint import Checkpoints
+from road_ray.training.journal import write_json_atomic
+from road_ray.training.loop import Training, TrainingConfig, identity_of, train
+from road_ray.training.optimizer import OptimizerConfig
+from road_ray.training.worker import Worker
+
+
+class FinetuneDataConfig(SourceConfig):
+    """The data set to learn, those to be judged on, and how it is served."""
+
+    dataset: str = "sst2"
+    # Judged at the end, in this order; None: the data set itself. Span sets reuse the first one's
+    # threshold.
+    evaluate_on: tuple[str, ...] | None = None
+    batch_size: int = Field(32, ge=1)  # global, in examples
+    epochs: float = Field(3.0, gt=0)  # unused when training.steps is given
+
+
+class FinetuneConfig(RunConfig):
+    """Source of the defaults: Clark et al. 2020, table 7 (ELECTRA-Small)."""
+
+    run_dir: Path = Path("runs/finetune")
+    init: str = ""  # a run directory, an hf/ directory or a hub name
+    from_scratch: bool = (
+        False  # shape and tokenizer of ``init`` with new weights: what pre-training is worth
+    )
+    data: FinetuneDataConfig = FinetuneDataConfig()
+    optimizer: OptimizerConfig = OptimizerConfig(peak_lr=3e-4, layer_decay=0.8, weight_decay=0.0)
+    training: TrainingConfig = TrainingConfig()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What fine-tuning and distillation share: the model, the tokenizer, the training rows."""
+
+    task: Task
+    tokenizer: Any
+    model: MultitaskModel
+    split: Split
+    stream: BatchStream
+    total_steps: int
+    identity: dict[str, str]
+
+
+def finetune(config: FinetuneConfig) -> Run:
+    """Train and evaluate; the model is in ``run.hf_dir``, the figures are ``eval/<data
+    set>/<metric>``.
+    """
+    return finished(config) or _run(config)
+
+
+def _run(config: FinetuneConfig) -> Run:
+    with opened(config) as directory:
+        metrics = launch(
+            main,
+            config,
+            workers=config.workers,
+            gpus_per_worker=config.gpus_per_worker,
+            address=config.address,
+            scratch=directory,
+        )
+    return Run(directory, metrics)
+
+
+def main(config: FinetuneConfig, worker: Worker) -> dict[str, float]:
+    """What every worker does."""
+    prepared = prepare(config, worker)
+    objective = Supervised(prepared.model)
+
+    def steps(start: int) -> Iterator[list[Batch]]:
+        passes = config.training.passes
+        return accumulated(prepared.stream.since(start * passes), passes)
+
+    return fit(config, worker, prepared, objective, steps)
+
+
+def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
+    """Tokenizer, model and training rows. Raises before anything is trained."""
+    directory = model_directory(require_init(config.init))
+    tokenizer = load_tokenizer(directory)
+    entry = catalog.dataset(config.data.dataset)
+    task = catalog.TASKS[entry.task]
+    split = load_split(config.data.dataset, "train", config.data, tokenizer, seed=0)
+    torch.manual_seed(config.seed)  # the new head, and the encoder when from_scratch
+    encoder = load_encoder(directory)
+    check_vocabulary(encoder.config.vocab_size, len(tokenizer), directory)
+    check_length(split, encoder.config.max_position_embeddings)
+    if config.from_scratch:
+        encoder = build_encoder(encoder.config)
+    stream = BatchStream(
+        split.features,
+        batch_size=config.data.batch_size,
+        seed=config.seed,
+        pad_id=int(tokenizer.pad_token_id),
+        rank=worker.rank,
+        size=worker.size,
+        name=entry.name,
+        task=task.name,
+    )
+    updates = stream.batches_per_epoch * config.data.epochs / config.training.passes
+    total = config.training.steps or max(1, math.ceil(updates))
+    identity = identity_of(
+        rows=split.features.tokens, bounds=split.features.bounds, batch=config.data.batch_size
+    )
+    return Prepared(
+        task, tokenizer, MultitaskModel(encoder, [task]), split, stream, total, identity
+    )
+
+
+def require_init(init: str) -> str:
+    """``init`` itself. Raises ``ConfigError`` when none was given."""
+    if not init:
+        raise ConfigError(
+            "init is not given\n"
+            "  allowed: a run directory (say runs/pretrain), an hf/ directory or a hub name\n"
+            "  fix: add init=..."
+        )
+    return init
+
+
+def check_length(split: Split, positions: int) -> None:
+    """Raises ``ConfigError`` when a row is longer than the model's position table."""
+    longest = int(split.features.lengths.max())
+    if longest > positions:
+        raise ConfigError(
+            f"data.max_length_tokens: {split.dataset.name} has rows of {longest} tokens, "
+            f"the model knows {positions} positions\n  fix: data.max_length_tokens={positions}"
+        )
+
+
+def fit(
+    config: FinetuneConfig, worker: Worker, prepared: Prepared, objective: Objective, steps: Any
+) -> dict[str, float]:
+    """Train ``objective``, then judge and export it on the leading worker; all workers return the
+    figures.
+    """
+    figures: dict[str, float] = {}
+    with journal(config, leads=worker.leads, total_steps=prepared.total_steps) as log:
+        training = Training(
+            config=config.training,
+            optimizer=config.optimizer,
+            total_steps=prepared.total_steps,
+            seed=config.seed,
+            checkpoints=Checkpoints(
+                config.run_dir / "checkpoints", keep=config.training.keep_checkpoints
+            ),
+            journal=log,
+            identity=prepared.identity,
+            evaluate=lambda: _quick(config, worker, prepared),
+        )
+        train(objective, steps, training, worker)
+        if worker.leads:
+            figures = judge(config, worker, prepared)
+            log.write(prepared.total_steps, figures)
+            log.finish(figures)
+    worker.barrier()
+    return figures
+
+
+def _quick(config: FinetuneConfig, worker: Worker, prepared: Prepared) -> dict[str, float]:
+    """Figures during training: the data set's own dev split."""
+    split = load_split(config.data.dataset, "dev", config.data, prepared.tokenizer)
+    result = evaluate_split(
+        prepared.model, split, pad_id=int(prepared.tokenizer.pad_token_id), device=worker.device
+    )
+    return {f"eval/{config.data.dataset}/{name}": value for name, value in result.figures.items()}
+
+
+def judge(config: FinetuneConfig, worker: Worker, prepared: Prepared) -> dict[str, float]:
+    """Figures on every data set of ``evaluate_on``; predictions and ``hf/`` are written.
+
+    The no-answer threshold is tuned on the first span set and reused, as it is, on the others.
+    """
+    figures: dict[str, float] = {}
+    threshold: float | None = None
+    for name in config.data.evaluate_on or (config.data.dataset,):
+        split = load_split(name, "dev", config.data, prepared.tokenizer)
+        shared = overlap(prepared.split.examples, split.examples)
+        if shared:
+            figures[f"data/{name}/overlap_with_train"] = float(shared)
+        result = evaluate_split(
+            prepared.model,
+            split,
+            pad_id=int(prepared.tokenizer.pad_token_id),
+            device=worker.device,
+            threshold=threshold,
+        )
+        threshold = result.threshold if threshold is None else threshold
+        result.write(config.run_dir / "predictions" / name)
+        figures |= {f"eval/{name}/{metric}": value for metric, value in result.figures.items()}
+    export(config, prepared, figures, threshold)
+    return figures
+
+
+def export(
+    config: FinetuneConfig, prepared: Prepared, figures: dict[str, float], threshold: float | None
+) -> None:
+    """The final model as plain ``transformers`` loads it, with tokenizer, threshold and where it
+    comes from.
+    """
+    directory = config.run_dir / "hf"
+    prepared.model.export(directory, prepared.task.name)
+    prepared.tokenizer.save_pretrained(directory)
+    lineage = {
+        "task": prepared.task.name,
+        "dataset": config.data.dataset,
+        "init": config.init,
+        "seed": config.seed,
+        "no_answer_threshold": threshold,
+        "metrics": figures,
+    }
+    write_json_atomic(directory / "road_ray.json", lineage)
+
+
+def stored_threshold(directory: Path) -> float | None:
+    """The no-answer threshold that was tuned when the model was made, if it has one."""
+    path = directory / "road_ray.json"
+    if not path.is_file():
+        return None
+    value = json.loads(path.read_text(encoding="utf-8")).get("no_answer_threshold")
+    return None if value is None else float(value)

@@ -1,0 +1,187 @@
+"""Multi-task pre-training: the gradient averaged over randomly drawn data sets, one head a task
+(ROaD).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+
+from road_ray.config import Config
+from road_ray.data import catalog
+from road_ray.data.batches import Batch, BatchStream
+from road_ray.data.mixing import mixed
+from road_ray.data.sources import SourceConfig, Split, load_split
+from road_ray.data.tokenizer import load_tokenizer
+from road_ray.distributed.launch import launch
+from road_ray.errors import ConfigError
+from road_ray.evaluation.predict import evaluate_split
+from road_ray.models.encoder import check_vocabulary, load_encoder, model_directory
+from road_ray.models.multitask import MultitaskModel
+from road_ray.objectives.supervised import Supervised
+from road_ray.recipes.finetune import check_length, require_init
+from road_ray.recipes.run import Run, RunConfig, finished, journal, opened
+from road_ray.training.checkpoint import Checkpoints
+from road_ray.training.journal import write_json_atomic
+from road_ray.training.loop import Training, TrainingConfig, identity_of, train
+from road_ray.training.optimizer import OptimizerConfig
+from road_ray.training.worker import Worker
+
+
+class MultitaskDataConfig(SourceConfig):
+    """The data sets that are mixed."""
+
+    datasets: tuple[str, ...] = ("squad_v2", "mnli", "qqp", "sst2")
+    batch_size: int = Field(
+        128, ge=1
+    )  # of one pass, global, in examples: 512 / 4 (ROaD part 1, section 3.5)
+
+
+class MixingConfig(Config):
+    """How a step is put together. Source: ROaD part 1, Algorithm 1; part 2, section 5.1 (4 is best
+    of 1 to 8).
+    """
+
+    passes: int = Field(4, ge=1)  # data sets drawn a step, their gradients averaged
+    sampler: Literal["uniform_dataset", "proportional"] = "uniform_dataset"
+
+
+class MultitaskConfig(RunConfig):
+    """Source of the defaults: ROaD part 1, section 3.5 (steps for Large)."""
+
+    run_dir: Path = Path("runs/multitask")
+    init: str = ""  # a run directory, an hf/ directory or a hub name
+    data: MultitaskDataConfig = MultitaskDataConfig()
+    mixing: MixingConfig = MixingConfig()
+    optimizer: OptimizerConfig = OptimizerConfig(peak_lr=3e-4, layer_decay=0.75, warmup_steps=500)
+    training: TrainingConfig = TrainingConfig(steps=20_000)
+
+
+def multitask(config: MultitaskConfig) -> Run:
+    """Train on the mix; ``hf/`` holds the encoder with the head of the first data set,
+    ``hf/heads/<task>`` each.
+    """
+    return finished(config) or _run(config)
+
+
+def _run(config: MultitaskConfig) -> Run:
+    if config.training.steps is None:
+        raise ConfigError("training.steps is not given\n  allowed: a number of updates, at least 1")
+    with opened(config) as directory:
+        metrics = launch(
+            main,
+            config,
+            workers=config.workers,
+            gpus_per_worker=config.gpus_per_worker,
+            address=config.address,
+            scratch=directory,
+        )
+    return Run(directory, metrics)
+
+
+def main(config: MultitaskConfig, worker: Worker) -> dict[str, float]:
+    """What every worker does."""
+    directory = model_directory(require_init(config.init))
+    tokenizer: Any = load_tokenizer(directory)
+    encoder = load_encoder(directory)
+    check_vocabulary(encoder.config.vocab_size, len(tokenizer), directory)
+    splits = {
+        name: load_split(name, "train", config.data, tokenizer) for name in config.data.datasets
+    }
+    for split in splits.values():
+        check_length(split, encoder.config.max_position_embeddings)
+    tasks = {split.features.task: catalog.TASKS[split.features.task] for split in splits.values()}
+    torch.manual_seed(config.seed)
+    model = MultitaskModel(encoder, list(tasks.values()))
+    streams = {name: _stream(split, config, worker, tokenizer) for name, split in splits.items()}
+    total = config.training.steps or 1
+
+    def steps(start: int) -> Iterator[list[Batch]]:
+        return mixed(
+            streams,
+            config.mixing.passes,
+            seed=config.seed,
+            start=start,
+            probabilities=probabilities(config.mixing, splits),
+        )
+
+    figures: dict[str, float] = {}
+    with journal(config, leads=worker.leads, total_steps=total) as log:
+        training = Training(
+            config=config.training,
+            optimizer=config.optimizer,
+            total_steps=total,
+            seed=config.seed,
+            checkpoints=Checkpoints(
+                config.run_dir / "checkpoints", keep=config.training.keep_checkpoints
+            ),
+            journal=log,
+            identity=identity_of(
+                batch=config.data.batch_size,
+                **{name: split.features.tokens for name, split in splits.items()},
+            ),
+        )
+        train(Supervised(model), steps, training, worker)
+        if worker.leads:
+            figures = _judge(config, model, tokenizer, worker)
+            _export(config, model, tokenizer, figures)
+            log.write(total, figures)
+            log.finish(figures)
+    worker.barrier()
+    return figures
+
+
+def _stream(split: Split, config: MultitaskConfig, worker: Worker, tokenizer: Any) -> BatchStream:
+    return BatchStream(
+        split.features,
+        batch_size=config.data.batch_size,
+        seed=config.seed,
+        pad_id=int(tokenizer.pad_token_id),
+        rank=worker.rank,
+        size=worker.size,
+        name=split.dataset.name,
+        task=split.features.task,
+    )
+
+
+def probabilities(mixing: MixingConfig, splits: dict[str, Split]) -> list[float] | None:
+    """The chance of each data set to be drawn; None means that all are equal."""
+    if mixing.sampler == "uniform_dataset":
+        return None
+    rows = [len(split.features) for split in splits.values()]
+    return [count / sum(rows) for count in rows]
+
+
+def _judge(
+    config: MultitaskConfig, model: MultitaskModel, tokenizer: Any, worker: Worker
+) -> dict[str, float]:
+    figures: dict[str, float] = {}
+    for name in config.data.datasets:
+        split = load_split(name, "dev", config.data, tokenizer)
+        result = evaluate_split(
+            model, split, pad_id=int(tokenizer.pad_token_id), device=worker.device
+        )
+        figures |= {f"eval/{name}/{metric}": value for metric, value in result.figures.items()}
+    return figures
+
+
+def _export(
+    config: MultitaskConfig, model: MultitaskModel, tokenizer: Any, figures: dict[str, float]
+) -> None:
+    directory = config.run_dir / "hf"
+    model.export(directory, next(iter(model.tasks)))
+    tokenizer.save_pretrained(directory)
+    for task in model.tasks:
+        model.export(directory / "heads" / task, task)
+        tokenizer.save_pretrained(directory / "heads" / task)
+    lineage = {
+        "datasets": list(config.data.datasets),
+        "init": config.init,
+        "seed": config.seed,
+        "metrics": figures,
+    }
+    write_json_atomic(directory / "road_ray.json", lineage)

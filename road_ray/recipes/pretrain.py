@@ -1,0 +1,303 @@
+"""Pre-train: a corpus to shards, shards to batches, and an encoder out of a generator and a
+discriminator.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from transformers import ElectraForMaskedLM, ElectraForPreTraining
+
+from road_ray.config import Config
+from road_ray.data.batches import Batch, BatchStream
+from road_ray.data.corpus import Corpus, build_corpus, tokenizer_digest
+from road_ray.data.documents import read_corpus
+from road_ray.data.mixing import accumulated
+from road_ray.data.sources import resolve_root
+from road_ray.data.tokenizer import load_tokenizer, special_ids, train_wordpiece
+from road_ray.distributed.launch import launch
+from road_ray.errors import ConfigError
+from road_ray.models.encoder import (
+    EncoderConfig,
+    check_vocabulary,
+    hugging_face_config,
+    initialize,
+    initialize_output,
+    load_encoder,
+    model_directory,
+    scaled,
+)
+from road_ray.objectives.base import Objective
+from road_ray.objectives.electra import Electra
+from road_ray.objectives.mlm import MaskedLanguageModel
+from road_ray.recipes.run import Run, RunConfig, finished, journal, opened
+from road_ray.training.checkpoint import Checkpoints
+from road_ray.training.journal import read_rows, write_json_atomic
+from road_ray.training.loop import Training, TrainingConfig, identity_of, train
+from road_ray.training.optimizer import OptimizerConfig
+from road_ray.training.worker import Worker
+
+
+class CorpusConfig(Config):
+    """The text, how it is cut into rows, and how rows make batches."""
+
+    root: str | None = None  # as for data sets; None: $ROAD_DATA
+    # file or directory below root, or a path of its own
+    corpus: str = "wikipedia/train-00000-of-00001.parquet"
+    tokenizer: str | None = (
+        None  # vocab.txt or model directory; None: WordPiece learnt from the corpus
+    )
+    vocab_size: int = Field(8192, ge=8)  # of a tokenizer that is learnt
+    max_length_tokens: int = Field(128, ge=8)
+    batch_size: int = Field(128, ge=1)  # global, in rows
+    shards: Path = Path("cache/corpus")  # built once a text, tokenizer and length
+
+
+class GeneratorConfig(Config):
+    """The generator's size relative to the discriminator. Source: Clark et al. 2020, section 3.2."""
+
+    scale: float = Field(
+        0.25, gt=0, le=1
+    )  # of width, inner width and heads; 1/4 to 1/2 works best (figure 3)
+
+
+class ObjectiveConfig(Config):
+    """What is learnt. Source: Clark et al. 2020, section 2 and table 6."""
+
+    name: Literal["electra", "mlm"] = "electra"
+    choose_fraction: float = Field(0.15, gt=0, lt=1)  # of real tokens; 0.25 for Large
+    mask_fraction: float = Field(0.85, ge=0, le=1)  # of the chosen; the rest stay as they are
+    discriminator_weight: float = Field(
+        50.0, ge=0
+    )  # lambda: a two-way loss is far smaller than a V-way one
+    temperature: float = Field(1.0, gt=0)  # of the sampling
+    # Start the generator's output bias at the log frequencies of the corpus and the detector at
+    # the usual share of
+    # fakes: small models otherwise spend their first thousand updates on that (our choice;
+    # measured).
+    unigram_bias: bool = False
+
+
+class PretrainConfig(RunConfig):
+    """Source of the defaults: ELECTRA-Small, Clark et al. 2020, table 6."""
+
+    run_dir: Path = Path("runs/pretrain")
+    init: str = ""  # go on from this encoder; empty: new weights
+    data: CorpusConfig = CorpusConfig()
+    encoder: EncoderConfig = EncoderConfig()
+    generator: GeneratorConfig = GeneratorConfig()
+    objective: ObjectiveConfig = ObjectiveConfig()
+    optimizer: OptimizerConfig = OptimizerConfig(peak_lr=5e-4, warmup_steps=10_000)
+    training: TrainingConfig = TrainingConfig(steps=1_000_000)
+
+
+def pretrain(config: PretrainConfig) -> Run:
+    """Train to ``training.steps``; the encoder is in ``run.hf_dir``, a generator in
+    ``hf/generator``.
+    """
+    return finished(config) or _run(config)
+
+
+def _run(config: PretrainConfig) -> Run:
+    if config.training.steps is None:
+        raise ConfigError("training.steps is not given\n  allowed: a number of updates, at least 1")
+    with opened(config) as directory:
+        prepare_corpus(config)  # once, before there are several workers
+        metrics = launch(
+            main,
+            config,
+            workers=config.workers,
+            gpus_per_worker=config.gpus_per_worker,
+            address=config.address,
+            scratch=directory,
+        )
+    return Run(directory, metrics)
+
+
+def prepare_corpus(config: PretrainConfig) -> tuple[Corpus, Any]:
+    """The shards and the tokenizer of a configuration, made if they are not there yet."""
+    place = corpus_path(config.data)
+    tokenizer = corpus_tokenizer(config.data, place)
+    source = f"{place.name}, {_total_bytes(place)} bytes"
+    recipe = f"{source}|{tokenizer_digest(tokenizer)}|{config.data.max_length_tokens}"
+    directory = config.data.shards / hashlib.sha256(recipe.encode()).hexdigest()[:16]
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    documents = read_corpus(place)
+    corpus = build_corpus(
+        documents,
+        directory,
+        tokenizer,
+        max_length_tokens=config.data.max_length_tokens,
+        source=source,
+    )
+    return corpus, tokenizer
+
+
+def corpus_path(data: CorpusConfig) -> Path:
+    """Where the text lies: below the root, or a path of its own."""
+    own = Path(data.corpus).expanduser()
+    if own.exists():
+        return own
+    root = resolve_root(data.root)
+    if root is None:
+        raise ConfigError(
+            f"data.corpus = {data.corpus}: no such file, and no data.root is given\n"
+            "  fix: add data.root=... (a directory, or `miniature`), or name a file"
+        )
+    return root / data.corpus
+
+
+def corpus_tokenizer(data: CorpusConfig, place: Path) -> Any:
+    """The named tokenizer, or a WordPiece learnt from the corpus and kept beside its shards."""
+    if data.tokenizer is not None:
+        below = Path(data.root or "") / data.tokenizer
+        return load_tokenizer(below if data.root and below.exists() else Path(data.tokenizer))
+    name = hashlib.sha256(
+        f"{place.name}|{_total_bytes(place)}|{data.vocab_size}".encode()
+    ).hexdigest()[:16]
+    directory = data.shards / f"tokenizer-{name}"
+    if not (directory / "tokenizer.json").is_file():
+        train_wordpiece(read_corpus(place), vocab_size=data.vocab_size).save_pretrained(directory)
+    return load_tokenizer(directory)
+
+
+def _total_bytes(place: Path) -> int:
+    if place.is_file():
+        return place.stat().st_size
+    return sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
+
+
+def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
+    """What every worker does."""
+    corpus, tokenizer = prepare_corpus(config)
+    if config.data.max_length_tokens > config.encoder.max_length_tokens:
+        raise ConfigError(
+            f"data.max_length_tokens = {config.data.max_length_tokens} exceeds the position table, "
+            f"encoder.max_length_tokens = {config.encoder.max_length_tokens}"
+        )
+    torch.manual_seed(config.seed)
+    objective = build_objective(config, corpus, tokenizer)
+    stream = BatchStream(
+        corpus,
+        batch_size=config.data.batch_size,
+        seed=config.seed,
+        pad_id=int(tokenizer.pad_token_id),
+        rank=worker.rank,
+        size=worker.size,
+        noise=True,
+        name="corpus",
+    )
+    total = config.training.steps or 1
+    passes = config.training.passes
+
+    def steps(start: int) -> Iterator[list[Batch]]:
+        return accumulated(stream.since(start * passes), passes)
+
+    with journal(config, leads=worker.leads, total_steps=total) as log:
+        training = Training(
+            config=config.training,
+            optimizer=config.optimizer,
+            total_steps=total,
+            seed=config.seed,
+            checkpoints=Checkpoints(
+                config.run_dir / "checkpoints", keep=config.training.keep_checkpoints
+            ),
+            journal=log,
+            identity=identity_of(corpus=corpus.manifest, batch=config.data.batch_size),
+        )
+        last = train(objective, steps, training, worker) or _last_row(config)
+        if worker.leads:
+            objective.export(config.run_dir / "hf")
+            tokenizer.save_pretrained(config.run_dir / "hf")
+            lineage = {
+                "corpus": corpus.manifest,
+                "init": config.init,
+                "seed": config.seed,
+                "metrics": last,
+            }
+            write_json_atomic(config.run_dir / "hf" / "road_ray.json", lineage)
+            log.finish(last)
+    worker.barrier()
+    return last
+
+
+def _last_row(config: PretrainConfig) -> dict[str, float]:
+    """The last row of the journal, for a run that was stopped after its last step."""
+    rows = read_rows(config.run_dir / "metrics.jsonl")
+    return (
+        {name: float(value) for name, value in rows[-1].items() if name != "step"} if rows else {}
+    )
+
+
+def build_objective(config: PretrainConfig, corpus: Corpus, tokenizer: Any) -> Objective:
+    """The objective with its models, new or from ``init``: the only place that sees the
+    configuration.
+    """
+    size, vocab_size = config.encoder, len(tokenizer)
+    settings = config.objective
+    shared: dict[str, Any] = {
+        "special_ids": special_ids(tokenizer),
+        "mask_id": int(tokenizer.mask_token_id),
+        "choose_fraction": settings.choose_fraction,
+        "mask_fraction": settings.mask_fraction,
+    }
+    generator_size = size if settings.name == "mlm" else scaled(size, config.generator.scale)
+    generator = ElectraForMaskedLM(hugging_face_config(generator_size, vocab_size))
+    initialize(generator, size.initializer_std)
+    if settings.unigram_bias:
+        with torch.no_grad():
+            generator.generator_lm_head.bias.copy_(
+                log_frequencies(corpus, vocab_size, shared["special_ids"])
+            )
+    if settings.name == "mlm":
+        _load_into(generator.electra, config.init, vocab_size)
+        return MaskedLanguageModel(generator, **shared)
+    discriminator = ElectraForPreTraining(hugging_face_config(size, vocab_size))
+    initialize(discriminator, size.initializer_std)
+    output = discriminator.discriminator_predictions.dense_prediction
+    initialize_output(output)
+    if settings.unigram_bias:
+        # About this share of tokens is replaced while the generator knows little.
+        share = settings.choose_fraction * 0.9
+        torch.nn.init.constant_(output.bias, float(np.log(share / (1 - share))))
+    _load_into(discriminator.electra, config.init, vocab_size)
+    return Electra(
+        generator,
+        discriminator,
+        **shared,
+        discriminator_weight=settings.discriminator_weight,
+        temperature=settings.temperature,
+    )
+
+
+def _load_into(encoder: Any, init: str, tokenizer_size: int) -> None:
+    if not init:
+        return
+    directory = model_directory(init)
+    loaded = load_encoder(directory)
+    check_vocabulary(loaded.config.vocab_size, tokenizer_size, directory)
+    try:
+        encoder.load_state_dict(loaded.state_dict())
+    except RuntimeError as error:
+        raise ConfigError(
+            f"init = {init}: its shape is not that of `encoder`:\n"
+            f"  {str(error).splitlines()[1].strip()}\n"
+            "  fix: give the encoder the size of that model"
+        ) from error
+
+
+def log_frequencies(corpus: Corpus, vocab_size: int, special_ids: tuple[int, ...]) -> torch.Tensor:
+    """Log relative frequency of every token of the corpus, ``[V]``; add-half, special tokens as if
+    unseen.
+    """
+    counts = np.full(vocab_size, 0.5)
+    for tokens in corpus.tokens:
+        counts += np.bincount(tokens, minlength=vocab_size)
+    counts[list(special_ids)] = 0.5
+    return torch.from_numpy(np.log(counts / counts.sum())).float()

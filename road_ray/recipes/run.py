@@ -1,0 +1,202 @@
+"""A run directory: opened once by one process, recorded, resumed by the same command, finished.
+
+Holds what every recipe shares: where a run lies, on how many workers, and what is written about it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from road_ray.config import Config, load, to_dict, to_yaml
+from road_ray.errors import ConfigError, ResourceError
+from road_ray.training.journal import Journal, write_json_atomic
+from road_ray.training.trackers import wandb_tracker
+
+_PACKAGES = ("road-ray", "torch", "transformers", "tokenizers", "ray", "numpy", "pyarrow")
+# Keys that may differ when a run goes on: they change where and how it runs, not what comes out.
+_FREE_ON_RESUME = ("workers", "gpus_per_worker", "address", "tracking", "console", "run_dir")
+
+
+class TrackingConfig(Config):
+    """Where figures go besides the run directory."""
+
+    wandb_project: str | None = None  # None: nowhere; needs road-ray[wandb]
+    wandb_mode: Literal["online", "offline"] = "offline"
+
+
+class RunConfig(Config):
+    """What every training verb has in common."""
+
+    run_dir: Path = Path("runs/run")
+    seed: int = Field(0, ge=0)
+    workers: int = Field(0, ge=0)  # 0: this process; N: Ray Train workers
+    gpus_per_worker: float = Field(0.0, ge=0)
+    address: str | None = None  # of a running Ray cluster; None: one of our own on this machine
+    console: Literal["rich", "plain", "quiet"] | None = None  # None: rich on a terminal, else plain
+    tracking: TrackingConfig = TrackingConfig()
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its directory and final figures."""
+
+    directory: Path
+    metrics: Mapping[str, float]
+
+    @property
+    def hf_dir(self) -> Path:
+        """The final model in Hugging Face layout."""
+        return self.directory / "hf"
+
+
+def finished(config: RunConfig) -> Run | None:
+    """The run of this directory if it is complete and of this very configuration, else None."""
+    directory = config.run_dir
+    if (
+        not (directory / "metrics.json").is_file()
+        or not (directory / "config.resolved.yaml").is_file()
+    ):
+        return None
+    _same_as_recorded(config)
+    return Run(directory, json.loads((directory / "metrics.json").read_text(encoding="utf-8")))
+
+
+@contextmanager
+def opened(config: RunConfig) -> Iterator[Path]:
+    """The run directory, locked for this process, with its configuration and environment recorded.
+
+    Raises ``ConfigError`` when it belongs to another configuration, ``ResourceError`` when another
+    process has it.
+    """
+    directory = config.run_dir
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = (directory / "run.lock").open("a+", encoding="utf-8")
+    except OSError as error:
+        raise ResourceError(
+            f"run_dir = {directory}: cannot be written ({error.strerror})\n"
+            "  fix: choose another directory"
+        ) from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            raise ResourceError(
+                f"run_dir = {directory} is in use by {lock.read().strip() or 'another process'}\n"
+                "  fix: wait for it, stop it, or choose another directory; nothing was changed"
+            ) from None
+        lock.truncate(0)
+        lock.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+        lock.flush()
+        if (directory / "config.resolved.yaml").is_file():
+            _same_as_recorded(config)
+        else:
+            header = f"# road_ray {_version('road-ray')}, revision {_revision()}\n"
+            (directory / "config.resolved.yaml").write_text(
+                header + to_yaml(config), encoding="utf-8"
+            )
+        write_json_atomic(directory / "environment.json", environment())
+        yield directory
+
+
+def _same_as_recorded(config: RunConfig) -> None:
+    path = config.run_dir / "config.resolved.yaml"
+    recorded = _flat(to_dict(load(type(config), path=path)))
+    now = _flat(to_dict(config))
+    changed = [
+        key
+        for key in sorted({*recorded, *now})
+        if recorded.get(key) != now.get(key) and key.split(".")[0] not in _FREE_ON_RESUME
+    ]
+    if changed:
+        lines = "".join(
+            f"\n    {key}: there {recorded.get(key)!r}, asked {now.get(key)!r}" for key in changed
+        )
+        raise ConfigError(
+            f"run_dir = {config.run_dir} holds a run of another configuration:{lines}\n"
+            "  fix: name another run_dir, or repeat the command that began this one\n"
+            "  kept: that run, as it is"
+        )
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def journal(config: RunConfig, *, leads: bool, total_steps: int | None) -> Journal:
+    """The journal of a run, with the trackers that were asked for; silent on workers that do not
+    lead.
+    """
+    trackers = []
+    if leads and config.tracking.wandb_project is not None:
+        trackers.append(
+            wandb_tracker(
+                config.tracking.wandb_project,
+                config.run_dir.name,
+                to_dict(config),
+                config.run_dir,
+                config.tracking.wandb_mode,
+            )
+        )
+    return Journal(
+        config.run_dir,
+        console=config.console,
+        trackers=trackers,
+        enabled=leads,
+        total_steps=total_steps,
+    )
+
+
+def environment() -> dict[str, Any]:
+    """Versions and devices, without importing what is not loaded yet."""
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpus": os.cpu_count(),
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "revision": _revision(),
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:2]],  # no arguments: they may hold secrets
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _revision() -> str:
+    """The git revision of the source tree that this code runs from, or "unknown"."""
+    try:
+        return subprocess.run(
+            ["git", "describe", "--always", "--dirty"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=5,
+        ).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"

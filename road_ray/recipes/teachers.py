@@ -1,0 +1,64 @@
+"""Teachers: N seeds of one fine-tuning, side by side, listed in ``teachers.json``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from road_ray.distributed.launch import connected, side_by_side
+from road_ray.evaluation.metrics import summary
+from road_ray.recipes.finetune import FinetuneConfig, finetune
+from road_ray.recipes.run import Run, finished, opened
+from road_ray.training.journal import write_json_atomic
+
+
+class TeachersConfig(FinetuneConfig):
+    """Fine-tuning, repeated with seeds ``seed``, ``seed + 1``, ..."""
+
+    run_dir: Path = Path("runs/teachers")
+    num_teachers: int = Field(3, ge=1)  # ROaD distils from three
+    at_once: int = Field(
+        0, ge=0
+    )  # Ray tasks of one core each; 0: one after the other in this process
+    timeout_seconds: float = Field(7 * 86400.0, gt=0)  # for all of them
+
+
+def teachers(config: TeachersConfig) -> Run:
+    """Train all of them; ``teachers.json`` lists directory, seed and figures of each."""
+    return finished(config) or _run(config)
+
+
+def _run(config: TeachersConfig) -> Run:
+    single = [_single(config, number) for number in range(config.num_teachers)]
+    with opened(config) as directory:
+        if config.at_once:
+            with connected(
+                config.address, num_cpus=config.at_once if config.address is None else None
+            ):
+                runs = side_by_side(finetune, single, timeout_seconds=config.timeout_seconds)
+        else:
+            runs = [finetune(one) for one in single]
+        listing = [
+            {"directory": str(run.hf_dir), "seed": one.seed, "metrics": dict(run.metrics)}
+            for run, one in zip(runs, single, strict=True)
+        ]
+        write_json_atomic(directory / "teachers.json", {"teachers": listing})
+        figures: dict[str, float] = {}
+        for name in runs[0].metrics:
+            spread = summary([run.metrics[name] for run in runs])
+            figures[name] = spread.mean
+            if spread.deviation is not None:
+                figures[f"{name}_deviation"] = spread.deviation
+        write_json_atomic(directory / "metrics.json", figures)
+    return Run(directory, figures)
+
+
+def _single(config: TeachersConfig, number: int) -> FinetuneConfig:
+    shared = {name: getattr(config, name) for name in FinetuneConfig.model_fields}
+    shared |= {
+        "run_dir": config.run_dir / f"teacher-{number}",
+        "seed": config.seed + number,
+        "workers": 0,
+    }
+    return FinetuneConfig(**shared)

@@ -1,0 +1,53 @@
+"""Plain-text tables for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_PRINCIPAL = {
+    "f1",
+    "exact",
+    "accuracy",
+    "matthews",
+    "pearson",
+    "spearman",
+    "at_threshold_f1",
+    "at_threshold_exact",
+}
+
+
+def aligned(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows of equal keys as a table with a header; numbers to the right."""
+    if not rows:
+        return "(none)"
+    names = list(rows[0])
+    cells = [[_cell(row[name]) for name in names] for row in rows]
+    widths = [max(len(name), *(len(line[i]) for line in cells)) for i, name in enumerate(names)]
+    right = [all(isinstance(row[name], int | float) for row in rows) for name in names]
+    lines = [names, ["-" * width for width in widths], *cells]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if flush else cell.ljust(width)
+            for cell, width, flush in zip(line, widths, right, strict=True)
+        ).rstrip()
+        for line in lines
+    )
+
+
+def figures(verb: str, metrics: Mapping[str, float]) -> str:
+    """The figures that a verb ends with: evaluations first, the principal ones only."""
+    judged = {name: value for name, value in metrics.items() if name.startswith("eval/")}
+    chosen = {
+        name: value for name, value in judged.items() if name.rsplit("/", 1)[-1] in _PRINCIPAL
+    }
+    shown = chosen or judged or metrics
+    if not shown:
+        return f"{verb}: nothing to show"
+    return aligned([{"figure": name, "value": value} for name, value in shown.items()])
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.2f}" if abs(value) >= 0.01 or value == 0 else f"{value:.2e}"
+    return str(value)

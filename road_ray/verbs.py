@@ -1,0 +1,111 @@
+"""The verbs that run something: which configuration each takes, and how preset, file and overrides
+become one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from road_ray.config import Config, load, preset_named_in, to_dict
+from road_ray.errors import ConfigError
+
+if TYPE_CHECKING:
+    from road_ray.recipes.run import Run
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A recipe by name: where its configuration class and its function are."""
+
+    name: str
+    about: str
+    config_name: str
+
+    @property
+    def _module(self) -> Any:
+        return import_module(f"road_ray.recipes.{self.name}")
+
+    @property
+    def config(self) -> type[Config]:
+        """The configuration class of the verb."""
+        return cast("type[Config]", getattr(self._module, self.config_name))
+
+    @property
+    def run(self) -> Callable[[Any], Run]:
+        """The recipe itself: configuration in, run out."""
+        return cast("Callable[[Any], Run]", getattr(self._module, self.name))
+
+
+VERBS: dict[str, Verb] = {
+    verb.name: verb
+    for verb in (
+        Verb(
+            "pretrain",
+            "pre-train an encoder on a text corpus (ELECTRA or plain MLM)",
+            "PretrainConfig",
+        ),
+        Verb(
+            "multitask",
+            "multi-task pre-training with the gradient averaged over data sets",
+            "MultitaskConfig",
+        ),
+        Verb("finetune", "one data set, one head, from any checkpoint", "FinetuneConfig"),
+        Verb("teachers", "N seeds of finetune; writes teachers.json", "TeachersConfig"),
+        Verb("distill", "a student from an ensemble of teachers in Ray actors", "DistillConfig"),
+        Verb("evaluate", "a trained model on one or more data sets", "EvaluateConfig"),
+        Verb("demo", "the whole story at miniature scale, in a few minutes", "DemoConfig"),
+    )
+}
+
+
+def configure(
+    verb: str,
+    *,
+    preset: str | None = None,
+    path: Path | None = None,
+    overrides: Sequence[str] | Mapping[str, Any] = (),
+) -> Config:
+    """The configuration of a verb: its defaults or a preset, over it a YAML file, over that the
+    overrides.
+
+    Raises ``ConfigError`` with every mistake; nothing has started then.
+    """
+    named = preset or (preset_named_in(path) if path else None)
+    base: dict[str, Any] = {}
+    kind = VERBS[verb].config
+    if named is not None:
+        from road_ray.presets import named as preset_named
+
+        found = preset_named(named)
+        if found.verb != verb:
+            raise ConfigError(
+                f"preset {named!r} is of `road {found.verb}`, not of `road {verb}`\n"
+                f"  fix: road {found.verb} --preset {named}"
+            )
+        base = to_dict(found.make())
+    return load(kind, base=base, path=path, overrides=overrides)
+
+
+def perform(
+    verb: str,
+    config: Config | Path | str | None = None,
+    *,
+    preset: str | None = None,
+    overrides: Sequence[str] | Mapping[str, Any] = (),
+) -> Run:
+    """Run a verb from Python: a configuration, a YAML file or a preset, and overrides by dotted
+    key.
+    """
+    if isinstance(config, Config):
+        from road_ray.config import override
+
+        changes = dict(overrides) if isinstance(overrides, Mapping) else None
+        if changes is None:
+            raise ConfigError("overrides of a configuration object must be a mapping: {'seed': 1}")
+        return VERBS[verb].run(override(config, changes) if changes else config)
+    path = None if config is None else Path(config)
+    return VERBS[verb].run(configure(verb, preset=preset, path=path, overrides=overrides))
