@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from road_ray.errors import DataError
 
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_ALPHABET_SIZE = 1000  # characters; rarer ones are read as [UNK]
 
 
 def train_wordpiece(
@@ -19,22 +22,61 @@ def train_wordpiece(
 ) -> PreTrainedTokenizerFast:
     """A tokenizer of at most ``vocab_size`` entries, special tokens first, learnt from text.
 
-    Characters are kept first: a small ``vocab_size`` may leave no room for longer pieces.
+    The same text gives the same vocabulary. Characters are kept first: with a small
+    ``vocab_size`` they may be all, and more than asked for.
     """
-    from tokenizers import BertWordPieceTokenizer
-
-    learner = BertWordPieceTokenizer(lowercase=lowercase)
-    learner.train_from_iterator(
-        documents, vocab_size=vocab_size, special_tokens=list(SPECIAL_TOKENS), show_progress=False
-    )
-    # Ids by rank: the learner's map is not ordered.
-    entries = sorted(learner.get_vocab().items(), key=lambda entry: entry[1])
-    if len(entries) <= len(SPECIAL_TOKENS):
+    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as spool:
+        alphabet = _alphabet(documents, spool, lowercase)
+        # The trainer numbers characters inside words in the order of a hash map and breaks ties by
+        # these numbers (huggingface/tokenizers issue 1794): they are found first and fixed.
+        inner = sorted(set(_learnt(spool, alphabet, [], 0, lowercase)) - set(alphabet))
+        vocabulary = _learnt(spool, alphabet, inner, vocab_size, lowercase)
+    if not alphabet:
         raise DataError(
             "no WordPiece vocabulary can be learnt: the corpus has no words\n"
             "  fix: check data.corpus; nothing was written"
         )
-    return _bert_tokenizer({word: index for index, (word, _) in enumerate(entries)}, lowercase)
+    words = [*SPECIAL_TOKENS, *vocabulary]
+    return _bert_tokenizer({word: index for index, word in enumerate(words)}, lowercase)
+
+
+def _alphabet(documents: Iterable[str], spool: TextIO, lowercase: bool) -> list[str]:
+    """The most frequent characters of the documents, which are written to ``spool``."""
+    counts: Counter[str] = Counter()
+    for document in documents:
+        counts.update(document)
+        spool.write(document + "\n")
+    normalizer = _learner(lowercase).normalizer
+    read: Counter[str] = Counter()
+    for character, count in counts.items():
+        for part in normalizer.normalize_str(character).split():
+            read.update(dict.fromkeys(part, count))
+    ranked = sorted(read, key=lambda character: (-read[character], character))
+    return sorted(ranked[:_ALPHABET_SIZE])
+
+
+def _learnt(
+    spool: TextIO, alphabet: list[str], inner: list[str], vocab_size: int, lowercase: bool
+) -> list[str]:
+    """The entries learnt from the lines of ``spool`` by id, without the special tokens."""
+    learner = _learner(lowercase)
+    spool.seek(0)
+    learner.train_from_iterator(
+        spool,
+        vocab_size=vocab_size,
+        initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet),
+        special_tokens=[*SPECIAL_TOKENS, *inner],
+        show_progress=False,
+    )
+    ids = learner.get_vocab()
+    return sorted(ids.keys() - set(SPECIAL_TOKENS), key=lambda entry: int(ids[entry]))
+
+
+def _learner(lowercase: bool) -> Any:
+    from tokenizers import BertWordPieceTokenizer
+
+    return BertWordPieceTokenizer(lowercase=lowercase)
 
 
 def load_tokenizer(path: Path | str) -> PreTrainedTokenizerFast:
@@ -51,7 +93,13 @@ def load_tokenizer(path: Path | str) -> PreTrainedTokenizerFast:
         )
     from transformers import AutoTokenizer
 
-    tokenizer: Any = AutoTokenizer.from_pretrained(str(path), trust_remote_code=False)
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(str(path), trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{path}: no tokenizer can be loaded from there: {error}\n"
+            "  fix: name a vocabulary file, a model directory or a model of the hub"
+        ) from error
     return tokenizer
 
 
@@ -72,7 +120,7 @@ def special_ids(tokenizer: PreTrainedTokenizerFast) -> tuple[int, ...]:
 
 def _read_vocabulary(path: Path) -> dict[str, int]:
     vocabulary: dict[str, int] = {}
-    with path.open(encoding="utf-8") as lines:
+    with path.open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, 1):
             entry = line.rstrip("\n").rstrip("\r")
             if entry in vocabulary:

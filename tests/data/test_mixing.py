@@ -1,0 +1,85 @@
+"""Steps as lists of passes: consecutive batches, or drawn data sets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice, product
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from road_ray.data.mixing import accumulated, draws, mixed
+
+NAMES = ["mnli", "qqp", "squad"]
+
+
+class _Numbers:
+    """A stream whose batch ``k`` says who it is."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __getitem__(self, number):
+        return {"dataset": self.name, "number": number}
+
+
+def streams():
+    return {name: _Numbers(name) for name in NAMES}
+
+
+def test_accumulation_groups_consecutive_batches_and_drops_the_rest():
+    assert list(accumulated(range(7), 3)) == [[0, 1, 2], [3, 4, 5]]
+    assert list(accumulated(range(3), 1)) == [[0], [1], [2]]
+
+
+def test_data_sets_are_drawn_uniformly_and_independently_with_replacement():
+    drawn = [tuple(draws(NAMES, 2, seed=0, step=step)) for step in range(9000)]
+    counts = Counter(drawn)
+    observed = [counts[pair] for pair in product(NAMES, NAMES)]
+    assert sum(observed) == 9000
+    assert stats.chisquare(observed).pvalue > 1e-3
+
+
+def test_given_probabilities_are_kept():
+    drawn = Counter(
+        name
+        for step in range(5000)
+        for name in draws(NAMES, 2, seed=0, step=step, probabilities=[0.7, 0.3, 0.0])
+    )
+    assert drawn["squad"] == 0
+    assert drawn["mnli"] / 10_000 == pytest.approx(0.7, abs=0.02)
+
+
+def test_draws_depend_on_seed_and_step_alone():
+    assert draws(NAMES, 8, seed=1, step=5) == draws(NAMES, 8, seed=1, step=5)
+    assert draws(NAMES, 8, seed=1, step=5) != draws(NAMES, 8, seed=1, step=6)
+    assert draws(NAMES, 8, seed=2, step=5) != draws(NAMES, 8, seed=1, step=5)
+
+
+def test_every_data_set_goes_through_its_batches_in_order():
+    seen = {name: [] for name in NAMES}
+    for passes in islice(mixed(streams(), 4, seed=0), 50):
+        assert len(passes) == 4
+        for batch in passes:
+            seen[batch["dataset"]].append(batch["number"])
+    assert sum(map(len, seen.values())) == 200
+    for numbers in seen.values():
+        assert numbers == list(range(len(numbers)))
+
+
+@pytest.mark.parametrize("start", [0, 1, 17, 40])
+@pytest.mark.parametrize("probabilities", [None, [0.5, 0.25, 0.25]])
+def test_resuming_in_the_middle_equals_going_straight(start, probabilities):
+    options = {"seed": 3, "probabilities": probabilities}
+    straight = list(islice(mixed(streams(), 3, **options), 45))
+    resumed = list(islice(mixed(streams(), 3, start=start, **options), 45 - start))
+    assert resumed == straight[start:]
+
+
+def test_the_order_of_draws_is_not_that_of_rows_or_noise():
+    firsts = {
+        float(np.random.default_rng(key).random())
+        for key in [(1, 0, 7), (1, 1, 7), (1, 2, 7), (1, 3, 7)]
+    }
+    assert len(firsts) == 4
