@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _VERBS = ("pretrain", "multitask", "finetune", "teachers", "distill", "evaluate", "demo")
 _ELSEWHERE = {"Ensemble": "road_ray.distributed.ensemble", "Run": "road_ray.recipes.run"}
 
-__all__ = ["Ensemble", "Run", *_VERBS]  # noqa: F822
+__all__ = ["Ensemble", "Run", *_VERBS]
 
 
 def __getattr__(name: str) -> Any:
