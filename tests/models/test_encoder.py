@@ -1,0 +1,202 @@
+"""Sizes, weights new and loaded, and directories that hold no encoder."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+from transformers import BertConfig, BertModel, ElectraForPreTraining
+
+from road_ray.errors import CheckpointError, ConfigError
+from road_ray.models.encoder import (
+    EncoderConfig,
+    build_encoder,
+    check_vocabulary,
+    hugging_face_config,
+    initialize,
+    initialize_output,
+    load_encoder,
+    model_directory,
+    scaled,
+)
+
+TINY = EncoderConfig(
+    layers=2,
+    hidden_size=32,
+    heads=2,
+    intermediate_size=64,
+    embedding_size=16,
+    max_length_tokens=16,
+)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A discriminator as it is exported, and its directory."""
+    torch.manual_seed(0)
+    model = ElectraForPreTraining(hugging_face_config(TINY, 100))
+    directory = tmp_path_factory.mktemp("model")
+    model.save_pretrained(directory)
+    return model.eval(), directory
+
+
+def test_the_size_is_said_in_words_of_hugging_face():
+    config = hugging_face_config(TINY, 100, num_labels=3)
+    assert (config.vocab_size, config.num_hidden_layers, config.hidden_size) == (100, 2, 32)
+    assert (config.embedding_size, config.max_position_embeddings) == (16, 16)
+    assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.1, 0.1)
+    assert config.num_labels == 3
+    encoder = build_encoder(config)
+    tokens = torch.randint(0, 100, (2, 7))
+    assert encoder(input_ids=tokens).last_hidden_state.shape == (2, 7, 32)
+    assert encoder.embeddings_project.weight.shape == (32, 16)
+
+
+def test_heads_that_do_not_divide_the_width_are_refused():
+    with pytest.raises(ConfigError, match=r"hidden_size = 32 .*\.heads = 5"):
+        hugging_face_config(TINY.model_copy(update={"heads": 5}), 100)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "heads", "fraction", "expected"),
+    [
+        (256, 4, 1 / 4, (64, 1, 256)),  # ELECTRA-Small
+        (768, 12, 1 / 3, (256, 4, 1024)),  # Base
+        (1024, 16, 1 / 4, (256, 4, 1024)),  # Large
+        (256, 4, 1.0, (256, 4, 1024)),
+        (32, 2, 1 / 4, (8, 1, 32)),
+        (100, 10, 1 / 3, (33, 3, 132)),
+    ],
+)
+def test_generators_have_the_published_sizes(hidden, heads, fraction, expected):
+    size = EncoderConfig(hidden_size=hidden, heads=heads, layers=7, embedding_size=64)
+    small = scaled(size, fraction)
+    assert (small.hidden_size, small.heads, small.intermediate_size) == expected
+    assert (small.layers, small.embedding_size) == (7, 64)
+    hugging_face_config(small, 100)
+
+
+def test_new_weights_are_truncated_at_two_deviations():
+    torch.manual_seed(0)
+    encoder = build_encoder(hugging_face_config(TINY, 2000))
+    words = encoder.embeddings.word_embeddings.weight
+    assert words.abs().max() <= 0.04 + 1e-6
+    # A normal cut at two deviations has 0.88 of its deviation.
+    assert words[1:].std().item() == pytest.approx(0.88 * 0.02, rel=0.02)
+    assert (words[0] == 0).all()
+    dense = encoder.encoder.layer[0].intermediate.dense
+    assert dense.weight.abs().max() <= 0.04 + 1e-6
+    assert (dense.bias == 0).all()
+    norm = encoder.embeddings.LayerNorm
+    assert (norm.weight == 1).all()
+    wide = build_encoder(hugging_face_config(TINY.model_copy(update={"initializer_std": 0.2}), 99))
+    assert wide.embeddings.word_embeddings.weight.abs().max() > 0.2
+
+
+def test_modules_without_bias_or_padding_are_initialised_too():
+    part = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Embedding(5, 4))
+    initialize(part, 0.01)
+    assert all(p.abs().max() <= 0.02 for p in part.parameters())
+
+
+def test_output_layers_are_glorot_uniform():
+    torch.manual_seed(0)
+    layer = nn.Linear(300, 100)
+    initialize_output(layer)
+    bound = math.sqrt(6 / 400)
+    assert layer.weight.abs().max() <= bound
+    assert layer.weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.02)
+    assert (layer.bias == 0).all()
+
+
+def test_the_encoder_comes_back_without_its_head(saved):
+    model, directory = saved
+    encoder = load_encoder(str(directory)).eval()
+    tokens = torch.randint(0, 100, (2, 9))
+    ours, theirs = (m(input_ids=tokens).last_hidden_state for m in (encoder, model.electra))
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_half_precision_on_disk_is_trained_in_fp32(saved, tmp_path):
+    model, _ = saved
+    ElectraForPreTraining(model.config).to(torch.bfloat16).save_pretrained(tmp_path)
+    assert {p.dtype for p in load_encoder(str(tmp_path)).parameters()} == {torch.float32}
+
+
+def changed(saved, directory, change):
+    """The saved model with its tensors changed by ``change``."""
+    saved[0].save_pretrained(directory)
+    tensors = load_file(directory / "model.safetensors")
+    change(tensors)
+    save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
+    return str(directory)
+
+
+def test_missing_encoder_weights_are_refused(saved, tmp_path):
+    name = "electra.encoder.layer.1.output.dense.weight"
+    place = changed(saved, tmp_path, lambda tensors: tensors.pop(name))
+    with pytest.raises(CheckpointError, match=r"1 encoder weights are missing.*layer\.1\.output"):
+        load_encoder(place)
+
+
+def test_weights_of_another_shape_are_refused(saved, tmp_path):
+    name = "electra.encoder.layer.1.output.dense.bias"
+    place = changed(saved, tmp_path, lambda tensors: tensors.update({name: torch.zeros(7)}))
+    with pytest.raises(CheckpointError, match=r"cannot be loaded|missing"):
+        load_encoder(place)
+
+
+def test_another_kind_of_model_is_refused(tmp_path):
+    config = BertConfig(
+        vocab_size=50,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+    )
+    BertModel(config).save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError):
+        load_encoder(str(tmp_path))
+
+
+def test_damaged_and_absent_weights_are_refused(saved, tmp_path):
+    saved[0].save_pretrained(tmp_path)
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(CheckpointError, match="cannot be loaded"):
+        load_encoder(str(tmp_path))
+    weights.unlink()
+    with pytest.raises(CheckpointError, match="cannot be loaded"):
+        load_encoder(str(tmp_path))
+    with pytest.raises(CheckpointError, match="cannot be loaded"):
+        load_encoder(str(tmp_path / "nowhere"))
+
+
+def test_a_pickle_is_not_read(saved, tmp_path):
+    saved[0].save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    torch.save(saved[0].state_dict(), tmp_path / "pytorch_model.bin")
+    with pytest.raises(CheckpointError, match="cannot be loaded"):
+        load_encoder(str(tmp_path))
+
+
+def test_init_names_a_run_a_model_directory_or_the_hub(saved, tmp_path, monkeypatch):
+    _, directory = saved
+    assert model_directory(str(directory)) == str(directory)
+    saved[0].config.save_pretrained(tmp_path / "run" / "hf")
+    assert model_directory(str(tmp_path / "run")) == str(tmp_path / "run" / "hf")
+    assert model_directory("google/electra-small") == "google/electra-small"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert model_directory("~/run") == str(tmp_path / "run" / "hf")
+    with pytest.raises(CheckpointError, match=r"init = .*no config\.json"):
+        model_directory(str(tmp_path))
+
+
+def test_a_tokenizer_larger_than_the_table_is_refused():
+    check_vocabulary(100, 100, "here")
+    check_vocabulary(104, 100, "here")
+    with pytest.raises(CheckpointError, match=r"here: .* 101 entries, the embedding table 100"):
+        check_vocabulary(100, 101, "here")

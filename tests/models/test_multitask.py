@@ -1,0 +1,143 @@
+"""Heads by task, and the way out to plain transformers and back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from torch.testing import assert_close
+from transformers import (
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    ElectraConfig,
+    ElectraForPreTraining,
+)
+
+from road_ray.data.specs import Classify, Regress, Span, Task
+from road_ray.errors import CheckpointError
+from road_ray.models.encoder import build_encoder
+from road_ray.models.multitask import MultitaskModel, load_multitask, load_trained
+
+NLI = Task("nli", Classify(("contradiction", "entailment", "neutral")))
+PARAPHRASE = Task("paraphrase", Classify(("different", "same")))
+SIMILARITY = Task("similarity", Regress(0, 5))
+MRC = Task("mrc", Span())
+TASKS = [NLI, PARAPHRASE, SIMILARITY, MRC]
+
+CONFIG = ElectraConfig(
+    vocab_size=60,
+    embedding_size=16,
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=16,
+    initializer_range=0.2,
+)
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    return MultitaskModel(build_encoder(CONFIG), TASKS).eval()
+
+
+@pytest.fixture
+def batch():
+    torch.manual_seed(1)
+    attention = (torch.arange(10) < torch.tensor([10, 7, 4])[:, None]).long()
+    return {
+        "input_ids": torch.randint(5, 60, (3, 10)) * attention,
+        "attention_mask": attention,
+        "token_type_ids": (torch.arange(10) > 3).long() * attention,
+    }
+
+
+def test_the_task_of_the_batch_chooses_the_head(model, batch):
+    shapes = {t.name: tuple(model(batch | {"task": t.name}).shape) for t in TASKS}
+    assert shapes == {
+        "nli": (3, 3),
+        "paraphrase": (3, 2),
+        "similarity": (3, 1),
+        "mrc": (3, 2, 10),
+    }
+
+
+@pytest.mark.parametrize("task", [NLI, PARAPHRASE, SIMILARITY])
+def test_sentence_models_load_with_plain_transformers(model, batch, tmp_path, task):
+    model.export(tmp_path, task.name)
+    loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
+    assert_close(loaded(**batch).logits, model(batch | {"task": task.name}))
+    if isinstance(task.kind, Classify):
+        assert tuple(loaded.config.id2label.values()) == task.kind.labels
+        assert loaded.config.label2id == {name: i for i, name in enumerate(task.kind.labels)}
+        assert loaded.config.problem_type == "single_label_classification"
+    else:
+        assert loaded.config.num_labels == 1
+        assert loaded.config.problem_type == "regression"
+    # Hugging Face's own loss accepts the labels as we have them.
+    labels = torch.tensor([0, 1, 1]) if isinstance(task.kind, Classify) else torch.rand(3)
+    assert loaded(**batch, labels=labels).loss.isfinite()
+
+
+def test_span_models_load_with_plain_transformers(model, batch, tmp_path):
+    model.export(tmp_path, "mrc")
+    loaded = AutoModelForQuestionAnswering.from_pretrained(tmp_path).eval()
+    outputs = loaded(**batch)
+    expected = model(batch | {"task": "mrc"})
+    assert_close(torch.stack([outputs.start_logits, outputs.end_logits], 1), expected)
+
+
+def test_the_export_says_what_it_is_and_holds_no_pickle(model, tmp_path):
+    model.export(tmp_path, "nli", {"run": "abc", "steps": 3})
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["architectures"] == ["ElectraForSequenceClassification"]
+    assert config["road_ray"] == {"run": "abc", "steps": 3}
+    assert {path.name for path in tmp_path.iterdir()} == {"config.json", "model.safetensors"}
+    assert not hasattr(model.encoder.config, "road_ray")
+
+
+@pytest.mark.parametrize("first", [NLI, SIMILARITY, MRC])
+@pytest.mark.parametrize("second", [PARAPHRASE, SIMILARITY, MRC])
+def test_any_task_starts_from_the_model_of_any_other(model, batch, tmp_path, first, second):
+    model.export(tmp_path / "first", first.name)
+    again = load_multitask(str(tmp_path / "first"), [second]).eval()
+    again.export(tmp_path / "second", second.name)
+    loaded = load_trained(str(tmp_path / "second"), second).eval()
+    assert_close(loaded(batch | {"task": second.name}), again(batch | {"task": second.name}))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_trained_model_comes_back_with_its_head(model, batch, tmp_path, task):
+    model.export(tmp_path, task.name)
+    torch.manual_seed(99)
+    again = load_trained(str(tmp_path), task).eval()
+    assert_close(again(batch | {"task": task.name}), model(batch | {"task": task.name}))
+
+
+def test_an_encoder_without_a_head_is_not_a_trained_model(tmp_path):
+    ElectraForPreTraining(CONFIG).save_pretrained(tmp_path)
+    assert load_multitask(str(tmp_path), [NLI]) is not None
+    for task in (NLI, MRC):
+        with pytest.raises(CheckpointError, match=rf"holds no head for task {task.name}"):
+            load_trained(str(tmp_path), task)
+
+
+@pytest.mark.parametrize(
+    ("stored", "wanted"),
+    [(PARAPHRASE, NLI), (NLI, PARAPHRASE), (NLI, SIMILARITY), (NLI, MRC), (MRC, NLI)],
+)
+def test_the_head_of_another_task_is_refused(model, tmp_path, stored, wanted):
+    model.export(tmp_path, stored.name)
+    with pytest.raises(CheckpointError, match=f"task {wanted.name}"):
+        load_trained(str(tmp_path), wanted)
+
+
+def test_training_a_loaded_model_does_not_touch_the_exported_one(model, batch, tmp_path):
+    model.export(tmp_path, "nli")
+    before = (tmp_path / "model.safetensors").read_bytes()
+    again = load_trained(str(tmp_path), NLI)
+    again(batch | {"task": "nli"}).sum().backward()
+    torch.optim.SGD(again.parameters(), lr=1.0).step()
+    assert (tmp_path / "model.safetensors").read_bytes() == before
