@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from sklearn.metrics import roc_auc_score
 from torch.testing import assert_close
 from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
-from road_ray.objectives.electra import Electra
+from road_ray.objectives.electra import Electra, area_under_curve
 from road_ray.objectives.masking import choose, mask, sample
 
 SPECIAL, MASK = (0, 2, 3, 4), 4
@@ -100,6 +101,23 @@ def test_gauges_count_hits_of_the_convention_that_1_is_fake(electra, batch):
     assert gauges["detection_precision"] == (int((said & fake).sum()), int(said.sum()))
     assert gauges["replaced_fraction"] == (int(fake.sum()), 57)
     assert gauges["generator_accuracy"][1] == 10
+
+
+def test_the_area_under_the_curve_is_that_of_scikit_learn(electra, batch):
+    torch.manual_seed(0)
+    scores = torch.randn(200)
+    fake = torch.rand(200) < torch.sigmoid(scores - 2)
+    expected = roc_auc_score(fake.numpy(), scores.numpy())
+    assert float(area_under_curve(scores, fake)) == pytest.approx(expected)
+    assert float(area_under_curve(scores, torch.ones(200, dtype=torch.bool))) == 0.5
+    assert float(area_under_curve(scores[:0], fake[:0])) == 0.5
+    electra(batch)
+    total, count = electra.gauges["detection_auc"]
+    _, corrupted, detection = reference(electra, batch)
+    real = batch["attention_mask"].bool()
+    fake = (corrupted != batch["input_ids"])[real]
+    expected = roc_auc_score(fake.numpy(), detection.logits.detach()[real].numpy())
+    assert float(total / count) == pytest.approx(expected)
 
 
 def test_a_perfect_generator_leaves_nothing_to_detect(electra, batch):
