@@ -126,7 +126,21 @@ def load_trained(directory: str, task: Task) -> MultitaskModel:
             f"{directory}: its head gives {trained.config.num_labels} numbers, "
             f"task {task.name} wants {task.kind.width}\n  fix: name a model of task {task.name}"
         )
+    _check_order(directory, trained.config.id2label, task)
     model.heads[task.name].load_state_dict(
         {f"{exporter.head}.{name}": value for name, value in head.items()}
     )
     return model
+
+
+def _check_order(directory: str, id2label: Mapping[int, str], task: Task) -> None:
+    """Raises ``CheckpointError`` when the head has the task's labels, but in another order."""
+    if not isinstance(task.kind, Classify):
+        return
+    there = [str(id2label[index]).lower() for index in sorted(id2label)]
+    wanted = [label.lower() for label in task.kind.labels]
+    if there != wanted and sorted(there) == sorted(wanted):
+        raise CheckpointError(
+            f"{directory}: its labels are in the order {there}, those of task {task.name} in the "
+            f"order {wanted}\n  fix: fine-tune it here, or use it as a teacher, which is reordered"
+        )

@@ -141,3 +141,15 @@ def test_training_a_loaded_model_does_not_touch_the_exported_one(model, batch, t
     again(batch | {"task": "nli"}).sum().backward()
     torch.optim.SGD(again.parameters(), lr=1.0).step()
     assert (tmp_path / "model.safetensors").read_bytes() == before
+
+
+def test_labels_in_another_order_are_refused(model, tmp_path):
+    model.export(tmp_path, "nli")
+    other = Task("nli", Classify(("entailment", "neutral", "contradiction")))
+    with pytest.raises(CheckpointError, match=r"\['contradiction', .*order \['entailment'"):
+        load_trained(str(tmp_path), other)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["id2label"] = {str(i): f"LABEL_{i}" for i in range(3)}
+    config["label2id"] = {f"LABEL_{i}": i for i in range(3)}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert load_trained(str(tmp_path), other) is not None  # it does not say which is which
