@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
 from safetensors import SafetensorError
 from torch import nn
-from transformers import ElectraConfig, ElectraModel
+from transformers import ElectraConfig, ElectraForMaskedLM, ElectraModel
 
 from road_ray.config import Config
 from road_ray.errors import CheckpointError, ConfigError
@@ -31,6 +31,10 @@ class EncoderConfig(Config):
     # Truncated normal. 0.02 is BERT's for width 768; narrow models leave the unigram plateau
     # sooner with about 1 / sqrt(hidden_size).
     initializer_std: float = Field(0.02, gt=0, le=1)
+    # "sinusoidal": the learnt position table starts as sines and cosines of the same size as the
+    # other embeddings, so that neighbours are alike from the first step on, also at positions that
+    # short rows never train (our choice, for small budgets).
+    position_start: Literal["random", "sinusoidal"] = "random"
 
 
 def hugging_face_config(size: EncoderConfig, vocab_size: int, **more: Any) -> ElectraConfig:
@@ -93,6 +97,18 @@ def initialize(module: nn.Module, std: float) -> None:
                 part.weight[part.padding_idx].zero_()
 
 
+def start_positions(encoder: ElectraModel, start: str, std: float) -> None:
+    """Give the position table the start of that name; "random" leaves it as it is."""
+    if start == "random":
+        return
+    table = encoder.embeddings.position_embeddings.weight
+    positions, width = table.shape
+    angles = torch.arange(positions)[:, None] / 10_000 ** (torch.arange(0, width, 2) / width)
+    waves = torch.cat([angles.sin(), angles.cos()], 1)[:, :width]
+    with torch.no_grad():
+        table.copy_(waves * std * math.sqrt(2))  # a sine of amplitude sqrt(2) has deviation 1
+
+
 def initialize_output(linear: nn.Linear) -> None:
     """Glorot-uniform weights and zero bias for the last layer of a head (science: section 2.2)."""
     bound = math.sqrt(6 / (linear.in_features + linear.out_features))
@@ -138,6 +154,33 @@ def load_encoder(directory: str) -> ElectraModel:
         )
     loaded: ElectraModel = encoder
     return loaded
+
+
+def load_language_model(model: ElectraForMaskedLM, init: str, tokenizer_size: int) -> None:
+    """Fill ``model`` with a stored masked language model: of ``hf/generator`` if ``init`` has one.
+
+    Raises ``CheckpointError`` when any weight is missing or of another shape.
+    """
+    directory = Path(model_directory(init))
+    if (directory / "generator" / "config.json").is_file():
+        directory = directory / "generator"
+    try:
+        with hushed():
+            stored, report = ElectraForMaskedLM.from_pretrained(
+                directory, output_loading_info=True, use_safetensors=True, dtype=torch.float32
+            )
+        check_vocabulary(stored.config.vocab_size, tokenizer_size, str(directory))
+        model.load_state_dict(stored.state_dict())
+    except (OSError, ValueError, RuntimeError) as error:
+        raise CheckpointError(
+            f"generator.init = {directory}: cannot be loaded into this generator: {error}\n"
+            "  fix: give encoder.* and generator.scale the size of that model"
+        ) from error
+    if report["missing_keys"]:
+        raise CheckpointError(
+            f"generator.init = {directory}: holds no masked language model; missing "
+            f"{', '.join(sorted(report['missing_keys'])[:3])}"
+        )
 
 
 def check_vocabulary(vocab_size: int, tokenizer_size: int, where: str) -> None:

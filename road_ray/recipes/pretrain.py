@@ -29,9 +29,11 @@ from road_ray.models.encoder import (
     hugging_face_config,
     initialize,
     initialize_output,
+    load_language_model,
     load_encoder,
     model_directory,
     scaled,
+    start_positions,
 )
 from road_ray.objectives.base import Objective
 from road_ray.objectives.electra import Electra
@@ -62,9 +64,11 @@ class CorpusConfig(Config):
 class GeneratorConfig(Config):
     """The generator's size relative to the discriminator. Source: Clark et al. 2020, section 3.2."""
 
-    scale: float = Field(
-        0.25, gt=0, le=1
-    )  # of width, inner width and heads; 1/4 to 1/2 works best (figure 3)
+    # Of width, inner width and heads; 1/4 to 1/2 works best (figure 3).
+    scale: float = Field(0.25, gt=0, le=1)
+    # Go on from this masked language model of the generator's size (hf/ of an `mlm` run): it and
+    # all embeddings. A generator that already knows words gives the discriminator work at once.
+    init: str = ""
 
 
 class ObjectiveConfig(Config):
@@ -239,33 +243,24 @@ def build_objective(config: PretrainConfig, corpus: Corpus, tokenizer: Any) -> O
     """The objective with its models, new or from ``init``: the only place that sees the
     configuration.
     """
-    size, vocab_size = config.encoder, len(tokenizer)
-    settings = config.objective
+    settings, vocab_size = config.objective, len(tokenizer)
     shared: dict[str, Any] = {
         "special_ids": special_ids(tokenizer),
         "mask_id": int(tokenizer.mask_token_id),
         "choose_fraction": settings.choose_fraction,
         "mask_fraction": settings.mask_fraction,
     }
-    generator_size = size if settings.name == "mlm" else scaled(size, config.generator.scale)
-    generator = ElectraForMaskedLM(hugging_face_config(generator_size, vocab_size))
-    initialize(generator, size.initializer_std)
-    if settings.unigram_bias:
-        with torch.no_grad():
-            generator.generator_lm_head.bias.copy_(
-                log_frequencies(corpus, vocab_size, shared["special_ids"])
-            )
     if settings.name == "mlm":
-        _load_into(generator.electra, config.init, vocab_size)
-        return MaskedLanguageModel(generator, **shared)
-    discriminator = ElectraForPreTraining(hugging_face_config(size, vocab_size))
-    initialize(discriminator, size.initializer_std)
-    output = discriminator.discriminator_predictions.dense_prediction
-    initialize_output(output)
-    if settings.unigram_bias:
-        # About this share of tokens is replaced while the generator knows little.
-        share = settings.choose_fraction * 0.9
-        torch.nn.init.constant_(output.bias, float(np.log(share / (1 - share))))
+        model = _language_model(config, config.encoder, corpus, vocab_size, shared["special_ids"])
+        _load_into(model.electra, config.init, vocab_size)
+        return MaskedLanguageModel(model, **shared)
+    size = scaled(config.encoder, config.generator.scale)
+    generator = _language_model(config, size, corpus, vocab_size, shared["special_ids"])
+    discriminator = _detector(config, vocab_size)
+    if config.generator.init:
+        load_language_model(generator, config.generator.init, vocab_size)
+        embeddings = generator.electra.embeddings.state_dict()
+        discriminator.electra.embeddings.load_state_dict(embeddings)
     _load_into(discriminator.electra, config.init, vocab_size)
     return Electra(
         generator,
@@ -274,6 +269,36 @@ def build_objective(config: PretrainConfig, corpus: Corpus, tokenizer: Any) -> O
         discriminator_weight=settings.discriminator_weight,
         temperature=settings.temperature,
     )
+
+
+def _language_model(
+    config: PretrainConfig,
+    size: EncoderConfig,
+    corpus: Corpus,
+    vocab_size: int,
+    special: tuple[int, ...],
+) -> ElectraForMaskedLM:
+    model = ElectraForMaskedLM(hugging_face_config(size, vocab_size))
+    initialize(model, size.initializer_std)
+    start_positions(model.electra, size.position_start, size.initializer_std)
+    if config.objective.unigram_bias:
+        with torch.no_grad():
+            model.generator_lm_head.bias.copy_(log_frequencies(corpus, vocab_size, special))
+    return model
+
+
+def _detector(config: PretrainConfig, vocab_size: int) -> ElectraForPreTraining:
+    size = config.encoder
+    model = ElectraForPreTraining(hugging_face_config(size, vocab_size))
+    initialize(model, size.initializer_std)
+    start_positions(model.electra, size.position_start, size.initializer_std)
+    output = model.discriminator_predictions.dense_prediction
+    initialize_output(output)
+    if config.objective.unigram_bias:
+        # About this share of tokens is replaced while the generator knows little.
+        share = config.objective.choose_fraction * 0.9
+        torch.nn.init.constant_(output.bias, float(np.log(share / (1 - share))))
+    return model
 
 
 def _load_into(encoder: Any, init: str, tokenizer_size: int) -> None:
