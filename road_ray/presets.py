@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from road_ray.config import Config
+from road_ray.data.corpus_source import CorpusConfig
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import EncoderConfig
 from road_ray.recipes.distill import DistillConfig
 from road_ray.recipes.finetune import FinetuneConfig, FinetuneDataConfig
 from road_ray.recipes.multitask import MultitaskConfig
-from road_ray.recipes.pretrain import CorpusConfig, GeneratorConfig, ObjectiveConfig, PretrainConfig
+from road_ray.recipes.pretrain import GeneratorConfig, ObjectiveConfig, PretrainConfig
 from road_ray.recipes.teachers import TeachersConfig
 from road_ray.training.loop import TrainingConfig
 from road_ray.training.optimizer import OptimizerConfig

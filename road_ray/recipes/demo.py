@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from road_ray.data.corpus_source import CorpusConfig
 from road_ray.data.sources import MINIATURE
 from road_ray.distributed.launch import connected, side_by_side
 from road_ray.evaluation.metrics import summary
@@ -23,7 +24,6 @@ from road_ray.recipes.multitask import (
     multitask,
 )
 from road_ray.recipes.pretrain import (
-    CorpusConfig,
     GeneratorConfig,
     ObjectiveConfig,
     PretrainConfig,

@@ -4,7 +4,6 @@ discriminator.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -16,11 +15,10 @@ from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
 from road_ray.config import Config
 from road_ray.data.batches import Batch, BatchStream
-from road_ray.data.corpus import Corpus, build_corpus, tokenizer_digest
-from road_ray.data.documents import read_corpus
+from road_ray.data.corpus import Corpus
+from road_ray.data.corpus_source import CorpusConfig, prepare_corpus
 from road_ray.data.mixing import accumulated
-from road_ray.data.sources import resolve_root
-from road_ray.data.tokenizer import load_tokenizer, special_ids, train_wordpiece
+from road_ray.data.tokenizer import special_ids
 from road_ray.distributed.launch import launch
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import (
@@ -29,8 +27,8 @@ from road_ray.models.encoder import (
     hugging_face_config,
     initialize,
     initialize_output,
-    load_language_model,
     load_encoder,
+    load_language_model,
     model_directory,
     scaled,
     start_positions,
@@ -38,27 +36,11 @@ from road_ray.models.encoder import (
 from road_ray.objectives.base import Objective
 from road_ray.objectives.electra import Electra
 from road_ray.objectives.mlm import MaskedLanguageModel
-from road_ray.recipes.run import Run, RunConfig, finished, journal, opened
-from road_ray.training.checkpoint import Checkpoints
+from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
 from road_ray.training.journal import read_rows, write_json_atomic
 from road_ray.training.loop import Training, TrainingConfig, identity_of, train
 from road_ray.training.optimizer import OptimizerConfig
 from road_ray.training.worker import Worker
-
-
-class CorpusConfig(Config):
-    """The text, how it is cut into rows, and how rows make batches."""
-
-    root: str | None = None  # as for data sets; None: $ROAD_DATA
-    # file or directory below root, or a path of its own
-    corpus: str = "wikipedia/train-00000-of-00001.parquet"
-    tokenizer: str | None = (
-        None  # vocab.txt or model directory; None: WordPiece learnt from the corpus
-    )
-    vocab_size: int = Field(8192, ge=8)  # of a tokenizer that is learnt
-    max_length_tokens: int = Field(128, ge=8)
-    batch_size: int = Field(128, ge=1)  # global, in rows
-    shards: Path = Path("cache/corpus")  # built once a text, tokenizer and length
 
 
 class GeneratorConfig(Config):
@@ -112,7 +94,7 @@ def _run(config: PretrainConfig) -> Run:
     if config.training.steps is None:
         raise ConfigError("training.steps is not given\n  allowed: a number of updates, at least 1")
     with opened(config) as directory:
-        prepare_corpus(config)  # once, before there are several workers
+        prepare_corpus(config.data)  # once, before there are several workers
         metrics = launch(
             main,
             config,
@@ -124,62 +106,9 @@ def _run(config: PretrainConfig) -> Run:
     return Run(directory, metrics)
 
 
-def prepare_corpus(config: PretrainConfig) -> tuple[Corpus, Any]:
-    """The shards and the tokenizer of a configuration, made if they are not there yet."""
-    place = corpus_path(config.data)
-    tokenizer = corpus_tokenizer(config.data, place)
-    source = f"{place.name}, {_total_bytes(place)} bytes"
-    recipe = f"{source}|{tokenizer_digest(tokenizer)}|{config.data.max_length_tokens}"
-    directory = config.data.shards / hashlib.sha256(recipe.encode()).hexdigest()[:16]
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    documents = read_corpus(place)
-    corpus = build_corpus(
-        documents,
-        directory,
-        tokenizer,
-        max_length_tokens=config.data.max_length_tokens,
-        source=source,
-    )
-    return corpus, tokenizer
-
-
-def corpus_path(data: CorpusConfig) -> Path:
-    """Where the text lies: below the root, or a path of its own."""
-    own = Path(data.corpus).expanduser()
-    if own.exists():
-        return own
-    root = resolve_root(data.root)
-    if root is None:
-        raise ConfigError(
-            f"data.corpus = {data.corpus}: no such file, and no data.root is given\n"
-            "  fix: add data.root=... (a directory, or `miniature`), or name a file"
-        )
-    return root / data.corpus
-
-
-def corpus_tokenizer(data: CorpusConfig, place: Path) -> Any:
-    """The named tokenizer, or a WordPiece learnt from the corpus and kept beside its shards."""
-    if data.tokenizer is not None:
-        below = Path(data.root or "") / data.tokenizer
-        return load_tokenizer(below if data.root and below.exists() else Path(data.tokenizer))
-    name = hashlib.sha256(
-        f"{place.name}|{_total_bytes(place)}|{data.vocab_size}".encode()
-    ).hexdigest()[:16]
-    directory = data.shards / f"tokenizer-{name}"
-    if not (directory / "tokenizer.json").is_file():
-        train_wordpiece(read_corpus(place), vocab_size=data.vocab_size).save_pretrained(directory)
-    return load_tokenizer(directory)
-
-
-def _total_bytes(place: Path) -> int:
-    if place.is_file():
-        return place.stat().st_size
-    return sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
-
-
 def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
     """What every worker does."""
-    corpus, tokenizer = prepare_corpus(config)
+    corpus, tokenizer = prepare_corpus(config.data)
     if config.data.max_length_tokens > config.encoder.max_length_tokens:
         raise ConfigError(
             f"data.max_length_tokens = {config.data.max_length_tokens} exceeds the position table, "
@@ -209,9 +138,7 @@ def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
             optimizer=config.optimizer,
             total_steps=total,
             seed=config.seed,
-            checkpoints=Checkpoints(
-                config.run_dir / "checkpoints", keep=config.training.keep_checkpoints
-            ),
+            checkpoints=checkpoints(config, log, keep=config.training.keep_checkpoints),
             journal=log,
             identity=identity_of(corpus=corpus.manifest, batch=config.data.batch_size),
         )
@@ -234,9 +161,8 @@ def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
 def _last_row(config: PretrainConfig) -> dict[str, float]:
     """The last row of the journal, for a run that was stopped after its last step."""
     rows = read_rows(config.run_dir / "metrics.jsonl")
-    return (
-        {name: float(value) for name, value in rows[-1].items() if name != "step"} if rows else {}
-    )
+    last = rows[-1] if rows else {}
+    return {name: value for name, value in last.items() if name != "step" and value is not None}
 
 
 def build_objective(config: PretrainConfig, corpus: Corpus, tokenizer: Any) -> Objective:
