@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from road_ray.errors import RoadError
+from road_ray.errors import InterruptedRunError, RoadError
 from road_ray.verbs import VERBS
 
 app = typer.Typer(
@@ -31,6 +33,24 @@ _Arguments = Annotated[
 ]
 _PresetOption = Annotated[str | None, typer.Option("--preset", help="start from a named preset")]
 _JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(version("road-ray"))
+        raise typer.Exit
+
+
+_VersionOption = Annotated[
+    bool, typer.Option("--version", callback=_say_version, is_eager=True, help="show the version")
+]
+
+
+@app.callback()
+def _root(version: _VersionOption = False) -> None:
+    """ROaD-ELECTRA on Ray: pre-train, multi-task, distil from weighted teachers, evaluate."""
 
 
 def _register(name: str, about: str) -> None:
@@ -80,14 +100,37 @@ def _run(
     from road_ray.verbs import configure
 
     config = configure(verb, preset=preset, path=path, overrides=overrides)
-    run = VERBS[verb].run(config)
+    run = _uninterrupted(VERBS[verb].run, config)
     if as_json:
         typer.echo(json.dumps({"directory": str(run.directory), "metrics": dict(run.metrics)}))
         return
     from road_ray.reporting.tables import figures
 
-    typer.echo(figures(verb, run.metrics))
-    typer.echo(f"run: {run.directory}" + (f"   model: {run.hf_dir}" if run.hf_dir.is_dir() else ""))
+    typer.echo(figures(run.metrics))
+    made = {"model": run.hf_dir, "predictions": run.directory / "predictions"}
+    made["report"] = run.directory / "report.html"
+    parts = [f"{what}: {place}" for what, place in made.items() if place.exists()]
+    typer.echo("   ".join([f"run: {run.directory}", *parts]))
+
+
+def _uninterrupted(recipe: Callable[..., Any], config: Any) -> Any:
+    """What the recipe gives. SIGTERM and Ctrl-C outside the loop, which has its own way to stop,
+    end it too.
+    """
+
+    def stop(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        return recipe(config)
+    except KeyboardInterrupt:
+        raise InterruptedRunError(
+            f"stopped between steps\n  kept: what {config.run_dir} holds by now\n"
+            "  go on: run the same command again"
+        ) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @app.command()
@@ -127,7 +170,7 @@ def schema(verb: Annotated[str, typer.Argument(help="pretrain, finetune, ...")])
     from road_ray.config import json_schema
 
     if verb not in VERBS:
-        raise typer.BadParameter(f"{verb!r} is no verb; known: {', '.join(VERBS)}")
+        raise typer.BadParameter(f"{verb!r} has no configuration; known: {', '.join(VERBS)}")
     typer.echo(json.dumps(json_schema(VERBS[verb].config), indent=1))
 
 
@@ -160,7 +203,7 @@ def data_peek(
     """Rows as the model sees them, with their gold."""
     from road_ray.data.peek import shown
 
-    typer.echo(shown(dataset, split, root, tokenizer, rows))
+    typer.echo(shown(dataset, split, root, _model_of(tokenizer), rows))
 
 
 @data_app.command("tokenizer")
@@ -193,11 +236,16 @@ def data_corpus(
     built = build_corpus(
         read_corpus(corpus),
         out,
-        load_tokenizer(tokenizer),
+        load_tokenizer(_model_of(tokenizer)),
         max_length_tokens=max_length_tokens,
         source=corpus.name,
     )
     typer.echo(f"{built.manifest['rows']:,} rows, {built.manifest['tokens']:,} tokens: {out}")
+
+
+def _model_of(name: str) -> str:
+    """``hf/`` of a run directory; anything else as it is."""
+    return str(Path(name) / "hf") if (Path(name) / "hf").is_dir() else name
 
 
 def _list(rows: list[dict[str, Any]], as_json: bool) -> None:
@@ -220,9 +268,6 @@ def main() -> None:
         text = str(error)
         typer.echo(text if text.startswith("error[") else f"error[{error.kind}] {text}", err=True)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        typer.echo("stopped; the last checkpoint is kept, the same command goes on", err=True)
-        sys.exit(6)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from road_ray.config import Config, load, preset_named_in, to_dict
+from road_ray.config import Config, load, override, preset_named_in, to_dict
 from road_ray.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ class Verb:
         return cast("type[Config]", getattr(self._module, self.config_name))
 
     @property
-    def run(self) -> Callable[[Any], Run]:
+    def run(self) -> Callable[..., Run]:
         """The recipe itself: configuration in, run out."""
-        return cast("Callable[[Any], Run]", getattr(self._module, self.name))
+        return cast("Callable[..., Run]", getattr(self._module, self.name))
 
 
 VERBS: dict[str, Verb] = {
@@ -90,22 +90,57 @@ def configure(
     return load(kind, base=base, path=path, overrides=overrides)
 
 
+# What a distillation calls its keys where there is no section to put them in.
+_FLAT_NAMES = {
+    "student": "init",
+    "task": "data.dataset",
+    "teachers": "distillation.teachers",
+    **{name: f"distillation.{name}" for name in ("temperature", "kd_weight", "host", "lookahead")},
+    **{name: f"weighting.{name}" for name in ("rule", "wrong", "all_wrong", "span_correctness")},
+}
+
+
 def perform(
     verb: str,
     config: Config | Path | str | None = None,
     *,
     preset: str | None = None,
     overrides: Sequence[str] | Mapping[str, Any] = (),
+    **named: Any,
 ) -> Run:
-    """Run a verb from Python: a configuration, a YAML file or a preset, and overrides by dotted
-    key.
+    """Run a verb from Python: a configuration, a YAML file or a preset, then overrides by dotted
+    key, then keys of the top level by name (``init="runs/pretrain"``).
+
+    ``distill`` also takes ``student``, ``task``, ``teachers`` (an ``Ensemble``, which stays its
+    owner's, or directories), ``temperature``, ``kd_weight``, ``wrong`` and the other flat names.
     """
     if isinstance(config, Config):
-        from road_ray.config import override
-
-        changes = dict(overrides) if isinstance(overrides, Mapping) else None
-        if changes is None:
+        if not isinstance(overrides, Mapping):
             raise ConfigError("overrides of a configuration object must be a mapping: {'seed': 1}")
-        return VERBS[verb].run(override(config, changes) if changes else config)
-    path = None if config is None else Path(config)
-    return VERBS[verb].run(configure(verb, preset=preset, path=path, overrides=overrides))
+        chosen = override(config, overrides) if overrides else config
+    else:
+        path = None if config is None else Path(config)
+        chosen = configure(verb, preset=preset, path=path, overrides=overrides)
+    extra: tuple[Any, ...] = ()
+    if verb == "distill":
+        named, extra = _unflattened(named)
+    return VERBS[verb].run(override(chosen, named) if named else chosen, *extra)
+
+
+def _unflattened(named: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Any, ...]]:
+    """The dotted keys of a distillation's flat names, and the teachers if they are in actors."""
+    changes = {_FLAT_NAMES.get(name, name): value for name, value in named.items()}
+    teachers = named.get("teachers")
+    members: Any = getattr(teachers, "members", teachers)  # an Ensemble has members in one place
+    if hasattr(members, "handles"):
+        del changes["distillation.teachers"]
+        return changes, (members,)
+    if hasattr(members, "teachers"):
+        changes["distillation.host"] = "process"
+        members = [teacher.directory for teacher in members.teachers]
+    if teachers is not None:
+        names = [members] if isinstance(members, str | Path) else list(members)
+        changes["distillation.teachers"] = [str(name) for name in names]
+        if not (len(names) == 1 and str(names[0]).endswith(".json")):
+            changes["distillation.num_teachers"] = len(names)
+    return changes, ()

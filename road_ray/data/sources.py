@@ -52,7 +52,7 @@ class Split:
 
 
 def resolve_root(root: str | None) -> Path | None:
-    """The directory of the data, or None for the hub. Raises ``ConfigError`` when it is not there."""
+    """The directory of the data, or None for the hub. ``ConfigError`` when it is not there."""
     named = root or os.environ.get("ROAD_DATA") or HUB
     if named == HUB:
         return None

@@ -102,6 +102,7 @@ def _fit(
             "config": config,
             "extra": tuple(extra),
             "marker": str(marker),
+            "place": os.getcwd(),
         },
         torch_config=TorchConfig(backend="nccl" if gpus_per_worker else "gloo"),
         scaling_config=ScalingConfig(
@@ -140,6 +141,7 @@ def _on_worker(loop: Mapping[str, Any]) -> Any:
     from ray.train.torch import get_device
 
     context = ray.train.get_context()
+    _enter(loop["place"])
     marker = Path(loop["marker"])
     if marker.exists():
         return _read_marker(marker)
@@ -152,6 +154,14 @@ def _on_worker(loop: Mapping[str, Any]) -> Any:
     except RoadError as error:
         _leave_marker(marker, error)
         raise
+
+
+def _enter(place: str) -> None:
+    """Relative paths of a configuration mean what they meant where it was given, if that is here
+    too.
+    """
+    if Path(place).is_dir():
+        os.chdir(place)
 
 
 def _leave_marker(marker: Path, error: RoadError) -> None:
@@ -198,7 +208,10 @@ def side_by_side(
     """
     import ray
 
+    place = os.getcwd()
+
     def one(config: Any) -> Any:
+        _enter(place)
         torch.set_num_threads(max(1, int(num_cpus)))
         try:
             return function(config, *extra)

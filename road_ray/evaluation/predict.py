@@ -57,7 +57,7 @@ class Evaluation:
 def logits_of(
     model: MultitaskModel, features: Features, *, pad_id: int, device: torch.device
 ) -> list[NDArray[np.float32]]:
-    """The logits of every row, unpadded: ``[C]``, ``[1]`` or ``[2, length]``; in evaluation mode."""
+    """The logits of every row, unpadded: ``[C]``, ``[1]`` or ``[2, length]``; no dropout."""
     was_training = model.training
     model.eval()
     lengths = features.lengths

@@ -1,4 +1,4 @@
-"""Distil: a student learns from gold and from the weighted logits of an ensemble, drawn on the fly."""
+"""Distil: a student learns from gold and from an ensemble's weighted logits, drawn on the fly."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class DistillationConfig(Config):
-    """The teachers and how much they count. Source: Hinton et al. 2015; ROaD part 1, section 3.5."""
+    """The teachers and how they count. Source: Hinton et al. 2015; ROaD part 1, section 3.5."""
 
     # Model or run directories, hub names, or one teachers.json as `road teachers` writes it.
     teachers: tuple[str, ...] = ()
@@ -169,8 +169,7 @@ def teacher_directories(settings: DistillationConfig) -> list[str]:
     """
     named = list(settings.teachers)
     if len(named) == 1 and named[0].endswith(".json"):
-        listing = json.loads(Path(named[0]).expanduser().read_text(encoding="utf-8"))
-        named = [str(teacher["directory"]) for teacher in listing["teachers"]]
+        named = _listed(Path(named[0]).expanduser())
     if len(named) != settings.num_teachers:
         raise ConfigError(
             f"distillation.teachers names {len(named)}: {', '.join(named) or 'none'}\n"
@@ -179,6 +178,18 @@ def teacher_directories(settings: DistillationConfig) -> list[str]:
             "  nothing was started"
         )
     return [model_directory(name) for name in named]
+
+
+def _listed(path: Path) -> list[str]:
+    """The directories in a ``teachers.json``."""
+    try:
+        listing = json.loads(path.read_text(encoding="utf-8"))
+        return [str(teacher["directory"]) for teacher in listing["teachers"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"distillation.teachers = {path}: no list of teachers: {error!r}\n"
+            "  allowed: a teachers.json as `road teachers` writes it, or the directories themselves"
+        ) from error
 
 
 def check(config: DistillConfig, directories: list[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,7 @@ from road_ray.models.encoder import (
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.base import Objective
 from road_ray.objectives.supervised import Supervised
-from road_ray.recipes.run import Run, RunConfig, finished, journal, opened
-from road_ray.training.checkpoint import Checkpoints
+from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
 from road_ray.training.journal import write_json_atomic
 from road_ray.training.loop import Training, TrainingConfig, identity_of, train
 from road_ray.training.optimizer import OptimizerConfig
@@ -65,12 +64,15 @@ class FinetuneConfig(RunConfig):
 
 @dataclass(frozen=True)
 class Prepared:
-    """What fine-tuning and distillation share: the model, the tokenizer, the training rows."""
+    """What fine-tuning and distillation share: model, tokenizer, the rows to learn and to be
+    judged on.
+    """
 
     task: Task
     tokenizer: Any
     model: MultitaskModel
     split: Split
+    judged: Mapping[str, Split]  # on the leading worker
     stream: BatchStream
     total_steps: int
     identity: dict[str, str]
@@ -114,11 +116,15 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
     tokenizer = load_tokenizer(directory)
     entry = catalog.dataset(config.data.dataset)
     task = catalog.TASKS[entry.task]
+    check_judged(config.data)
     split = load_split(config.data.dataset, "train", config.data, tokenizer, seed=0)
     torch.manual_seed(config.seed)  # the new head, and the encoder when from_scratch
     encoder = load_encoder(directory)
     check_vocabulary(encoder.config.vocab_size, len(tokenizer), directory)
-    check_length(split, encoder.config.max_position_embeddings)
+    # Read now, not after hours of training, so that what is missing is told at once.
+    judged = _judged(config, tokenizer) if worker.leads else {}
+    for one in (split, *judged.values()):
+        check_length(one, encoder.config.max_position_embeddings)
     if config.from_scratch:
         encoder = build_encoder(encoder.config)
     stream = BatchStream(
@@ -136,9 +142,27 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
     identity = identity_of(
         rows=split.features.tokens, bounds=split.features.bounds, batch=config.data.batch_size
     )
-    return Prepared(
-        task, tokenizer, MultitaskModel(encoder, [task]), split, stream, total, identity
-    )
+    model = MultitaskModel(encoder, [task])
+    return Prepared(task, tokenizer, model, split, judged, stream, total, identity)
+
+
+def check_judged(data: FinetuneDataConfig) -> None:
+    """Raises ``ConfigError`` when ``evaluate_on`` names a data set of another task."""
+    wanted = catalog.dataset(data.dataset).task
+    for name in data.evaluate_on or ():
+        if (found := catalog.dataset(name).task) != wanted:
+            raise ConfigError(
+                f"data.evaluate_on: {name} is of task {found}, {data.dataset} of task {wanted}\n"
+                "  allowed: data sets of one task, for a model has one head\n"
+                "  fix: leave it out; nothing was started"
+            )
+
+
+def _judged(config: FinetuneConfig, tokenizer: Any) -> dict[str, Split]:
+    names = list(config.data.evaluate_on or (config.data.dataset,))
+    if config.training.evaluate_every_steps is not None:
+        names.append(config.data.dataset)
+    return {name: load_split(name, "dev", config.data, tokenizer) for name in dict.fromkeys(names)}
 
 
 def require_init(init: str) -> str:
@@ -175,9 +199,7 @@ def fit(
             optimizer=config.optimizer,
             total_steps=prepared.total_steps,
             seed=config.seed,
-            checkpoints=Checkpoints(
-                config.run_dir / "checkpoints", keep=config.training.keep_checkpoints
-            ),
+            checkpoints=checkpoints(config, log, keep=config.training.keep_checkpoints),
             journal=log,
             identity=prepared.identity,
             evaluate=lambda: _quick(config, worker, prepared),
@@ -193,10 +215,8 @@ def fit(
 
 def _quick(config: FinetuneConfig, worker: Worker, prepared: Prepared) -> dict[str, float]:
     """Figures during training: the data set's own dev split."""
-    split = load_split(config.data.dataset, "dev", config.data, prepared.tokenizer)
-    result = evaluate_split(
-        prepared.model, split, pad_id=int(prepared.tokenizer.pad_token_id), device=worker.device
-    )
+    split, pad_id = prepared.judged[config.data.dataset], int(prepared.tokenizer.pad_token_id)
+    result = evaluate_split(prepared.model, split, pad_id=pad_id, device=worker.device)
     return {f"eval/{config.data.dataset}/{name}": value for name, value in result.figures.items()}
 
 
@@ -208,7 +228,7 @@ def judge(config: FinetuneConfig, worker: Worker, prepared: Prepared) -> dict[st
     figures: dict[str, float] = {}
     threshold: float | None = None
     for name in config.data.evaluate_on or (config.data.dataset,):
-        split = load_split(name, "dev", config.data, prepared.tokenizer)
+        split = prepared.judged[name]
         shared = overlap(prepared.split.examples, split.examples)
         if shared:
             figures[f"data/{name}/overlap_with_train"] = float(shared)

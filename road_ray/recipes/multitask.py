@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,8 +24,7 @@ from road_ray.models.encoder import check_vocabulary, load_encoder, model_direct
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.finetune import check_length, require_init
-from road_ray.recipes.run import Run, RunConfig, finished, journal, opened
-from road_ray.training.checkpoint import Checkpoints
+from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
 from road_ray.training.journal import write_json_atomic
 from road_ray.training.loop import Training, TrainingConfig, identity_of, train
 from road_ray.training.optimizer import OptimizerConfig
@@ -35,7 +34,7 @@ from road_ray.training.worker import Worker
 class MultitaskDataConfig(SourceConfig):
     """The data sets that are mixed."""
 
-    datasets: tuple[str, ...] = ("squad_v2", "mnli", "qqp", "sst2")
+    datasets: tuple[str, ...] = Field(("squad_v2", "mnli", "qqp", "sst2"), min_length=1)
     batch_size: int = Field(
         128, ge=1
     )  # of one pass, global, in examples: 512 / 4 (ROaD part 1, section 3.5)
@@ -71,6 +70,11 @@ def multitask(config: MultitaskConfig) -> Run:
 def _run(config: MultitaskConfig) -> Run:
     if config.training.steps is None:
         raise ConfigError("training.steps is not given\n  allowed: a number of updates, at least 1")
+    if len(set(config.data.datasets)) < len(config.data.datasets):
+        raise ConfigError(
+            f"data.datasets = {', '.join(config.data.datasets)}: one is named twice\n"
+            "  allowed: each once; mixing.sampler says how often they are drawn"
+        )
     with opened(config) as directory:
         metrics = launch(
             main,
@@ -92,7 +96,12 @@ def main(config: MultitaskConfig, worker: Worker) -> dict[str, float]:
     splits = {
         name: load_split(name, "train", config.data, tokenizer) for name in config.data.datasets
     }
-    for split in splits.values():
+    # Read now, not after hours of training, so that what is missing is told at once.
+    judged = {
+        name: load_split(name, "dev", config.data, tokenizer)
+        for name in (config.data.datasets if worker.leads else ())
+    }
+    for split in (*splits.values(), *judged.values()):
         check_length(split, encoder.config.max_position_embeddings)
     tasks = {split.features.task: catalog.TASKS[split.features.task] for split in splits.values()}
     torch.manual_seed(config.seed)
@@ -116,9 +125,7 @@ def main(config: MultitaskConfig, worker: Worker) -> dict[str, float]:
             optimizer=config.optimizer,
             total_steps=total,
             seed=config.seed,
-            checkpoints=Checkpoints(
-                config.run_dir / "checkpoints", keep=config.training.keep_checkpoints
-            ),
+            checkpoints=checkpoints(config, log, keep=config.training.keep_checkpoints),
             journal=log,
             identity=identity_of(
                 batch=config.data.batch_size,
@@ -127,8 +134,8 @@ def main(config: MultitaskConfig, worker: Worker) -> dict[str, float]:
         )
         train(Supervised(model), steps, training, worker)
         if worker.leads:
-            figures = _judge(config, model, tokenizer, worker)
-            _export(config, model, tokenizer, figures)
+            figures, thresholds = _judge(judged, model, tokenizer, worker)
+            _export(config, model, tokenizer, figures, thresholds)
             log.write(total, figures)
             log.finish(figures)
     worker.barrier()
@@ -157,31 +164,39 @@ def probabilities(mixing: MixingConfig, splits: dict[str, Split]) -> list[float]
 
 
 def _judge(
-    config: MultitaskConfig, model: MultitaskModel, tokenizer: Any, worker: Worker
-) -> dict[str, float]:
+    judged: Mapping[str, Split], model: MultitaskModel, tokenizer: Any, worker: Worker
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Figures on every data set, and by task the no-answer threshold of its first span set."""
     figures: dict[str, float] = {}
-    for name in config.data.datasets:
-        split = load_split(name, "dev", config.data, tokenizer)
+    thresholds: dict[str, float] = {}
+    for name, split in judged.items():
         result = evaluate_split(
             model, split, pad_id=int(tokenizer.pad_token_id), device=worker.device
         )
         figures |= {f"eval/{name}/{metric}": value for metric, value in result.figures.items()}
-    return figures
+        if result.threshold is not None:
+            thresholds.setdefault(split.features.task, result.threshold)
+    return figures, thresholds
 
 
 def _export(
-    config: MultitaskConfig, model: MultitaskModel, tokenizer: Any, figures: dict[str, float]
+    config: MultitaskConfig,
+    model: MultitaskModel,
+    tokenizer: Any,
+    figures: dict[str, float],
+    thresholds: dict[str, float],
 ) -> None:
-    directory = config.run_dir / "hf"
-    model.export(directory, next(iter(model.tasks)))
-    tokenizer.save_pretrained(directory)
-    for task in model.tasks:
-        model.export(directory / "heads" / task, task)
-        tokenizer.save_pretrained(directory / "heads" / task)
-    lineage = {
-        "datasets": list(config.data.datasets),
-        "init": config.init,
-        "seed": config.seed,
-        "metrics": figures,
-    }
-    write_json_atomic(directory / "road_ray.json", lineage)
+    top = config.run_dir / "hf"
+    first = next(iter(model.tasks))
+    for directory, task in [(top, first), *((top / "heads" / task, task) for task in model.tasks)]:
+        model.export(directory, task)
+        tokenizer.save_pretrained(directory)
+        lineage = {
+            "task": task,
+            "datasets": list(config.data.datasets),
+            "init": config.init,
+            "seed": config.seed,
+            "no_answer_threshold": thresholds.get(task),
+            "metrics": figures,
+        }
+        write_json_atomic(directory / "road_ray.json", lineage)

@@ -17,18 +17,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 from pydantic import Field
 
 from road_ray.config import Config, load, to_dict, to_yaml
 from road_ray.errors import ConfigError, ResourceError
+from road_ray.training.checkpoint import Checkpoints
 from road_ray.training.journal import Journal, write_json_atomic
 from road_ray.training.trackers import wandb_tracker
 
+_RECORD = "config.resolved.yaml"
 _PACKAGES = ("road-ray", "torch", "transformers", "tokenizers", "ray", "numpy", "pyarrow")
 # Keys that may differ when a run goes on: they change where and how it runs, not what comes out.
-_FREE_ON_RESUME = ("workers", "gpus_per_worker", "address", "tracking", "console", "run_dir")
+_FREE_ON_RESUME = {
+    *("run_dir", "workers", "gpus_per_worker", "address", "console", "at_once", "timeout_seconds"),
+    *("tracking.wandb_project", "tracking.wandb_mode"),
+    *(f"training.{what}_every_steps" for what in ("log", "evaluate", "save")),
+    "training.keep_checkpoints",
+    *(f"distillation.{what}" for what in ("host", "lookahead", "timeout_seconds")),
+    *(f"distillation.{what}_per_teacher" for what in ("cpus", "gpus")),
+}
 
 
 class TrackingConfig(Config):
@@ -66,13 +75,14 @@ class Run:
 def finished(config: RunConfig) -> Run | None:
     """The run of this directory if it is complete and of this very configuration, else None."""
     directory = config.run_dir
-    if (
-        not (directory / "metrics.json").is_file()
-        or not (directory / "config.resolved.yaml").is_file()
-    ):
+    if not (directory / "metrics.json").is_file() or not (directory / _RECORD).is_file():
         return None
     _same_as_recorded(config)
-    return Run(directory, json.loads((directory / "metrics.json").read_text(encoding="utf-8")))
+    try:
+        figures = json.loads((directory / "metrics.json").read_text(encoding="utf-8"))
+    except ValueError:
+        return None  # damaged: made again from the last checkpoint
+    return Run(directory, figures)
 
 
 @contextmanager
@@ -87,10 +97,7 @@ def opened(config: RunConfig) -> Iterator[Path]:
         directory.mkdir(parents=True, exist_ok=True)
         lock = (directory / "run.lock").open("a+", encoding="utf-8")
     except OSError as error:
-        raise ResourceError(
-            f"run_dir = {directory}: cannot be written ({error.strerror})\n"
-            "  fix: choose another directory"
-        ) from error
+        raise _refused(directory, error) from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -100,28 +107,52 @@ def opened(config: RunConfig) -> Iterator[Path]:
                 f"run_dir = {directory} is in use by {lock.read().strip() or 'another process'}\n"
                 "  fix: wait for it, stop it, or choose another directory; nothing was changed"
             ) from None
-        lock.truncate(0)
-        lock.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        lock.flush()
-        if (directory / "config.resolved.yaml").is_file():
+        if _has_progress(directory):
             _same_as_recorded(config)
-        else:
-            header = f"# road_ray {_version('road-ray')}, revision {_revision()}\n"
-            (directory / "config.resolved.yaml").write_text(
-                header + to_yaml(config), encoding="utf-8"
-            )
-        write_json_atomic(directory / "environment.json", environment())
+        try:
+            _record(config, lock)
+        except OSError as error:
+            raise _refused(directory, error) from error
         yield directory
 
 
+def _refused(directory: Path, error: OSError) -> ResourceError:
+    return ResourceError(
+        f"run_dir = {directory}: cannot be written ({error.strerror})\n"
+        "  fix: free space there, make it writable, or choose another directory\n"
+        "  kept: what was there before"
+    )
+
+
+def _has_progress(directory: Path) -> bool:
+    """True when there is something that another configuration must not go on with."""
+    done = (directory / "metrics.json").is_file() or any(directory.glob("checkpoints/step-*"))
+    return done and (directory / _RECORD).is_file()
+
+
+def _record(config: RunConfig, lock: TextIO) -> None:
+    """Who runs what, where. A run that failed before its first checkpoint is described anew."""
+    lock.truncate(0)
+    lock.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+    lock.flush()
+    record = config.run_dir / _RECORD
+    if not _has_progress(config.run_dir):
+        header = f"# road_ray {_version('road-ray')}, revision {_revision()}\n"
+        staged = record.with_suffix(".partial")
+        staged.write_text(header + to_yaml(config), encoding="utf-8")
+        staged.replace(record)
+    found = environment() | {"seed": config.seed}
+    write_json_atomic(config.run_dir / "environment.json", found)
+
+
 def _same_as_recorded(config: RunConfig) -> None:
-    path = config.run_dir / "config.resolved.yaml"
+    path = config.run_dir / _RECORD
     recorded = _flat(to_dict(load(type(config), path=path)))
     now = _flat(to_dict(config))
     changed = [
         key
         for key in sorted({*recorded, *now})
-        if recorded.get(key) != now.get(key) and key.split(".")[0] not in _FREE_ON_RESUME
+        if recorded.get(key) != now.get(key) and key not in _FREE_ON_RESUME
     ]
     if changed:
         lines = "".join(
@@ -166,6 +197,18 @@ def journal(config: RunConfig, *, leads: bool, total_steps: int | None) -> Journ
         enabled=leads,
         total_steps=total_steps,
     )
+
+
+def checkpoints(config: RunConfig, log: Journal, *, keep: int) -> Checkpoints:
+    """The checkpoints of a run; a damaged one that is passed over is an event of its journal."""
+
+    def tell(event: dict[str, Any]) -> None:
+        log.event(**event)
+
+    made = Checkpoints(config.run_dir / "checkpoints", keep=keep, on_event=tell)
+    if log.enabled:
+        made.prepare()  # a directory that cannot be written is found before the first step
+    return made
 
 
 def environment() -> dict[str, Any]:

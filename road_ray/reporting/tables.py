@@ -35,7 +35,7 @@ def aligned(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def figures(verb: str, metrics: Mapping[str, float]) -> str:
+def figures(metrics: Mapping[str, float]) -> str:
     """The figures that a verb ends with: evaluations first, the principal ones only."""
     judged = {name: value for name, value in metrics.items() if name.startswith("eval/")}
     chosen = {
@@ -43,7 +43,7 @@ def figures(verb: str, metrics: Mapping[str, float]) -> str:
     }
     shown = chosen or judged or metrics
     if not shown:
-        return f"{verb}: nothing to show"
+        return "no figures: the split has no gold to compare with"
     return aligned([{"figure": name, "value": value} for name, value in shown.items()])
 
 

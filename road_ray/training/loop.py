@@ -106,8 +106,9 @@ def train(
             tally.add(result, passes, data_seconds=waited, step_seconds=time.perf_counter() - began)
             done, last = step + 1, step + 1 == total
             if last or _due(done, config.log_every_steps):
-                row = {"train/grad_norm": float(norm), "train/lr": _rate_of(optimizer)}
-                training.journal.write(done, tally.collect(worker) | row)
+                row = tally.collect(worker)
+                row |= {"train/grad_norm": float(norm), "train/lr": _rate_of(optimizer)}
+                training.journal.write(done, row)
             if _due(done, config.evaluate_every_steps) and not last:
                 _evaluate(objective, done, training, worker)
             stopped = stop.on_any(worker)
@@ -173,6 +174,7 @@ def _resume(objective: Objective, optimizer: ElectraAdamW, training: Training) -
     """The step to go on with: 0, or that of the newest good checkpoint after loading it."""
     directory = training.checkpoints.newest()
     if directory is None:
+        training.journal.truncate_after(0)  # rows of a run killed before its first checkpoint
         return 0
     state = json.loads((directory / "state.json").read_text(encoding="utf-8"))
     then = state["identity"]
