@@ -1,0 +1,131 @@
+"""A run directory has one process, one configuration, and is gone on with by the same command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from road_ray.errors import ConfigError, ResourceError
+from road_ray.recipes.finetune import FinetuneConfig
+from road_ray.recipes.run import Run, checkpoints, environment, finished, journal, opened
+from road_ray.training.loop import TrainingConfig
+
+
+def config(directory: Path, **changes: object) -> FinetuneConfig:
+    return FinetuneConfig(run_dir=directory, console="quiet", **changes)
+
+
+def finish(directory: Path, **changes: object) -> None:
+    with opened(config(directory, **changes)):
+        (directory / "metrics.json").write_text('{"eval/a": 1.0}')
+
+
+def test_what_runs_is_recorded_before_it_runs(tmp_path):
+    with opened(config(tmp_path / "run", seed=3)) as directory:
+        text = (directory / "config.resolved.yaml").read_text()
+        assert text.startswith("# road_ray 0.")
+        assert "seed: 3" in text
+        recorded = json.loads((directory / "environment.json").read_text())
+        assert recorded["seed"] == 3
+        assert recorded["packages"]["torch"]
+
+
+def test_the_environment_holds_no_arguments(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["/bin/road", "finetune", "tracking.key=secret"])
+    assert environment()["command"] == ["road", "finetune"]
+
+
+def test_a_second_process_is_refused(tmp_path):
+    with opened(config(tmp_path)):
+        with pytest.raises(ResourceError, match=r"in use by process \d+") as refused:
+            with opened(config(tmp_path)):
+                pass
+        assert refused.value.exit_code == 4
+    with opened(config(tmp_path)):
+        pass
+
+
+def test_a_finished_run_is_given_back_and_an_unfinished_one_is_not(tmp_path):
+    assert finished(config(tmp_path)) is None
+    finish(tmp_path)
+    found = finished(config(tmp_path))
+    assert found == Run(tmp_path, {"eval/a": 1.0})
+    assert found.hf_dir == tmp_path / "hf"
+
+
+def test_figures_that_are_damaged_are_made_again(tmp_path):
+    finish(tmp_path)
+    (tmp_path / "metrics.json").write_text("{")
+    assert finished(config(tmp_path)) is None
+
+
+def test_another_configuration_is_refused_by_its_keys(tmp_path):
+    finish(tmp_path)
+    other = config(tmp_path, seed=1, training=TrainingConfig(steps=5))
+    for attempt in (finished, lambda c: opened(c).__enter__()):
+        with pytest.raises(ConfigError) as refused:
+            attempt(other)
+        text = str(refused.value)
+        assert "seed: there 0, asked 1" in text
+        assert "training.steps: there None, asked 5" in text
+        assert "data." not in text
+
+
+def test_where_and_how_a_run_goes_on_is_free(tmp_path):
+    finish(tmp_path)
+    training = TrainingConfig(log_every_steps=7, save_every_steps=9, keep_checkpoints=5)
+    assert finished(config(tmp_path, workers=2, training=training)) is not None
+
+
+def test_a_start_that_failed_may_be_corrected(tmp_path):
+    with pytest.raises(RuntimeError), opened(config(tmp_path, seed=1)):
+        raise RuntimeError
+    with opened(config(tmp_path, seed=2)):
+        pass
+    assert "seed: 2" in (tmp_path / "config.resolved.yaml").read_text()
+
+
+def test_a_committed_checkpoint_binds_to_its_configuration(tmp_path):
+    with opened(config(tmp_path, seed=1)):
+        (tmp_path / "checkpoints" / "step-00000001").mkdir(parents=True)
+    with (
+        pytest.raises(ConfigError, match="seed: there 1, asked 2"),
+        opened(config(tmp_path, seed=2)),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("blocked", ["run", "run/config.resolved.partial"])
+def test_a_directory_that_cannot_be_written_is_named(tmp_path, blocked):
+    place = tmp_path / blocked
+    place.parent.mkdir(exist_ok=True)
+    if blocked == "run":
+        place.write_text("a file")
+    else:
+        place.mkdir()
+    with pytest.raises(ResourceError, match="run_dir = .*cannot be written"):
+        with opened(config(tmp_path / "run")):
+            pass
+
+
+def test_a_damaged_checkpoint_is_an_event_of_the_run(tmp_path):
+    run = config(tmp_path)
+    with journal(run, leads=True, total_steps=None) as log:
+        kept = checkpoints(run, log, keep=2)
+        kept.save(1, lambda place: (place / "a").write_text("x"))
+        kept.save(2, lambda place: (place / "a").write_text("y"))
+        (tmp_path / "checkpoints" / "step-00000002" / "a").write_text("yy")
+        assert kept.newest() == tmp_path / "checkpoints" / "step-00000001"
+    event = json.loads((tmp_path / "events.jsonl").read_text())
+    assert event["kind"] == "checkpoint_damaged"
+    assert event["path"].endswith("step-00000002")
+
+
+def test_a_worker_that_does_not_lead_writes_nothing(tmp_path):
+    run = config(tmp_path / "run")
+    with journal(run, leads=False, total_steps=None) as log:
+        checkpoints(run, log, keep=1)
+        log.write(1, {"a": 1.0})
+    assert not (tmp_path / "run").exists()
