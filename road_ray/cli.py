@@ -5,6 +5,7 @@ verb that needs them.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import sys
@@ -262,6 +263,7 @@ def main() -> None:
     traceback.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    logging.basicConfig(level=logging.WARNING, format="warning: %(message)s")
     try:
         app()
     except RoadError as error:

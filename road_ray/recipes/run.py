@@ -22,8 +22,8 @@ from typing import Any, Literal, TextIO
 from pydantic import Field
 
 from road_ray.config import Config, load, to_dict, to_yaml
-from road_ray.errors import ConfigError, ResourceError
-from road_ray.training.checkpoint import Checkpoints
+from road_ray.errors import ConfigError, ResourceError, RoadError
+from road_ray.training.checkpoint import Checkpoints, disk_error
 from road_ray.training.journal import Journal, write_json_atomic
 from road_ray.training.trackers import wandb_tracker
 
@@ -113,12 +113,19 @@ def opened(config: RunConfig) -> Iterator[Path]:
             _record(config, lock)
         except OSError as error:
             raise _refused(directory, error) from error
-        yield directory
+        try:
+            yield directory
+        except Exception as error:
+            if isinstance(error, RoadError) or disk_error(error) is None:
+                raise
+            raise _refused(directory, error) from error
 
 
-def _refused(directory: Path, error: OSError) -> ResourceError:
+def _refused(directory: Path, error: Exception) -> ResourceError:
+    number = disk_error(error)
+    reason = error if number is None else os.strerror(number)
     return ResourceError(
-        f"run_dir = {directory}: cannot be written ({error.strerror})\n"
+        f"run_dir = {directory}: cannot be written ({reason})\n"
         "  fix: free space there, make it writable, or choose another directory\n"
         "  kept: what was there before"
     )

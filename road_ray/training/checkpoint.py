@@ -90,7 +90,7 @@ class Checkpoints:
             _sync(self.root)
         except BaseException as error:
             shutil.rmtree(staged, ignore_errors=True)
-            if _disk_error(error) is None:
+            if disk_error(error) is None:
                 raise
             raise self._refused(error, expected_bytes or self._last_bytes) from error
         self._prune(final)
@@ -150,7 +150,7 @@ class Checkpoints:
         return next(good, "nothing; no checkpoint had been committed")
 
     def _refused(self, error: BaseException, need: int) -> ResourceError:
-        number = _disk_error(error)
+        number = disk_error(error)
         cause = f"{os.strerror(number)} (errno {number})" if number else str(error)
         fix = _REMEDIES[number] if number else "choose another run directory"
         return ResourceError(
@@ -260,7 +260,7 @@ def _belongs_to_another(pid: int) -> bool:
     return True
 
 
-def _disk_error(error: BaseException) -> int | None:
+def disk_error(error: BaseException) -> int | None:
     """The errno when disk or permission is to blame, also when only Rust's text tells it."""
     told = re.search(r"os error (\d+)", str(error))
     number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None

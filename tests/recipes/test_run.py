@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -38,11 +39,11 @@ def test_the_environment_holds_no_arguments(monkeypatch):
 
 
 def test_a_second_process_is_refused(tmp_path):
-    with opened(config(tmp_path)):
-        with pytest.raises(ResourceError, match=r"in use by process \d+") as refused:
-            with opened(config(tmp_path)):
-                pass
-        assert refused.value.exit_code == 4
+    again = opened(config(tmp_path))
+    with opened(config(tmp_path)), pytest.raises(ResourceError) as refused:
+        again.__enter__()
+    assert refused.value.exit_code == 4
+    assert f"in use by process {os.getpid()} on " in str(refused.value)
     with opened(config(tmp_path)):
         pass
 
@@ -105,9 +106,8 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path, blocked):
         place.write_text("a file")
     else:
         place.mkdir()
-    with pytest.raises(ResourceError, match="run_dir = .*cannot be written"):
-        with opened(config(tmp_path / "run")):
-            pass
+    with pytest.raises(ResourceError, match=r"run_dir = .*cannot be written"):
+        opened(config(tmp_path / "run")).__enter__()
 
 
 def test_a_damaged_checkpoint_is_an_event_of_the_run(tmp_path):
