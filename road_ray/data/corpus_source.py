@@ -1,8 +1,10 @@
-"""The text of a pre-training run: where it lies, its tokenizer, and its shards, made when missing."""
+"""The text of a pre-training run: where it lies, its tokenizer, its shards, made when missing."""
 
 from __future__ import annotations
 
 import hashlib
+import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from road_ray.data.documents import read_corpus
 from road_ray.data.sources import resolve_root
 from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
 from road_ray.errors import ConfigError
+
+_SAMPLED_BYTES = 1 << 20
 
 
 class CorpusConfig(Config):
@@ -34,11 +38,11 @@ class CorpusConfig(Config):
 def prepare_corpus(data: CorpusConfig) -> tuple[Corpus, Any]:
     """The shards and the tokenizer of a configuration, made if they are not there yet."""
     place = corpus_path(data)
+    data.shards.mkdir(parents=True, exist_ok=True)
     tokenizer = corpus_tokenizer(data, place)
-    source = f"{place.name}, {_total_bytes(place)} bytes"
+    source = _fingerprint(place)
     recipe = f"{source}|{tokenizer_digest(tokenizer)}|{data.max_length_tokens}"
     directory = data.shards / hashlib.sha256(recipe.encode()).hexdigest()[:16]
-    directory.parent.mkdir(parents=True, exist_ok=True)
     documents = read_corpus(place)
     corpus = build_corpus(
         documents,
@@ -67,18 +71,32 @@ def corpus_path(data: CorpusConfig) -> Path:
 def corpus_tokenizer(data: CorpusConfig, place: Path) -> Any:
     """The named tokenizer, or a WordPiece learnt from the corpus and kept beside its shards."""
     if data.tokenizer is not None:
-        below = Path(data.root or "") / data.tokenizer
-        return load_tokenizer(below if data.root and below.exists() else Path(data.tokenizer))
-    name = hashlib.sha256(
-        f"{place.name}|{_total_bytes(place)}|{data.vocab_size}".encode()
-    ).hexdigest()[:16]
-    directory = data.shards / f"tokenizer-{name}"
+        root = resolve_root(data.root)
+        below = None if root is None else root / data.tokenizer
+        return load_tokenizer(below if below and below.exists() else data.tokenizer)
+    recipe = f"{_fingerprint(place)}|{data.vocab_size}"
+    directory = data.shards / f"tokenizer-{hashlib.sha256(recipe.encode()).hexdigest()[:16]}"
     if not (directory / "tokenizer.json").is_file():
-        train_wordpiece(read_corpus(place), vocab_size=data.vocab_size).save_pretrained(directory)
+        trained = train_wordpiece(read_corpus(place), vocab_size=data.vocab_size)
+        # Whole or not at all, as other runs may look for it at this moment.
+        with tempfile.TemporaryDirectory(dir=data.shards) as staged:
+            trained.save_pretrained(staged)
+            directory.mkdir(exist_ok=True)
+            for name in sorted(os.listdir(staged), reverse=True):
+                os.replace(Path(staged) / name, directory / name)
     return load_tokenizer(directory)
 
 
-def _total_bytes(place: Path) -> int:
-    if place.is_file():
-        return place.stat().st_size
-    return sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
+def _fingerprint(place: Path) -> str:
+    """Name, bytes and a digest of what begins and ends each file: reading all would take long."""
+    files = [place] if place.is_file() else sorted(p for p in place.rglob("*") if p.is_file())
+    digest, total = hashlib.sha256(), 0
+    for path in files:
+        size = path.stat().st_size
+        digest.update(f"{path.name} {size}\n".encode())
+        with path.open("rb") as file:
+            digest.update(file.read(_SAMPLED_BYTES))
+            file.seek(max(0, size - _SAMPLED_BYTES))
+            digest.update(file.read())
+        total += size
+    return f"{place.name}, {total} bytes, {digest.hexdigest()[:16]}"

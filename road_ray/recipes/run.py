@@ -123,7 +123,9 @@ def opened(config: RunConfig) -> Iterator[Path]:
 
 def _refused(directory: Path, error: Exception) -> ResourceError:
     number = disk_error(error)
-    reason = error if number is None else os.strerror(number)
+    reason = str(error) if number is None else os.strerror(number)
+    named = getattr(error, "filename", None)
+    reason += f": {named}" if named and Path(named) != directory else ""
     return ResourceError(
         f"run_dir = {directory}: cannot be written ({reason})\n"
         "  fix: free space there, make it writable, or choose another directory\n"
