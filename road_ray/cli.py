@@ -105,9 +105,13 @@ def _run(
     if as_json:
         typer.echo(json.dumps({"directory": str(run.directory), "metrics": dict(run.metrics)}))
         return
-    from road_ray.reporting.tables import figures
+    from road_ray.reporting.tables import figures, story
 
-    typer.echo(figures(run.metrics))
+    table = run.directory / "table.json"
+    if table.is_file():
+        typer.echo(story(json.loads(table.read_text(encoding="utf-8"))))
+    else:
+        typer.echo(figures(run.metrics))
     made = {"model": run.hf_dir, "predictions": run.directory / "predictions"}
     made["report"] = run.directory / "report.html"
     parts = [f"{what}: {place}" for what, place in made.items() if place.exists()]

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from road_ray.reporting.tables import spread
 from road_ray.training.journal import read_rows
 
 _STYLE = """
@@ -56,16 +57,10 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
     names = [name for name in rows[0] if not name.endswith(" +-")]
     head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
     body = "".join(
-        "<tr>" + "".join(f"<td>{_cell(row, name)}</td>" for name in names) + "</tr>" for row in rows
+        "<tr>" + "".join(f"<td>{html.escape(spread(row, name))}</td>" for name in names) + "</tr>"
+        for row in rows
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _cell(row: Mapping[str, Any], name: str) -> str:
-    value, spread = row[name], row.get(f"{name} +-")
-    if not isinstance(value, float):
-        return html.escape(str(value))
-    return f"{value:.1f}" + (f" &plusmn; {spread:.1f}" if spread is not None else "")
 
 
 def _figure(run: Path, name: str, title: str) -> str:

@@ -35,6 +35,23 @@ def aligned(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
+def story(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows whose ``X`` may come with its deviation ``X +-``, both in one column."""
+    shown = []
+    for row in rows:
+        names = [name for name in row if not name.endswith(" +-")]
+        shown.append({name: spread(row, name) for name in names})
+    return aligned(shown)
+
+
+def spread(row: Mapping[str, Any], name: str) -> str:
+    """``58.3 ± 0.6``, or the mean alone where there is one seed."""
+    value, deviation = row[name], row.get(f"{name} +-")
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.1f}" + (f" ± {deviation:.1f}" if deviation is not None else "")
+
+
 def figures(metrics: Mapping[str, float]) -> str:
     """The figures that a verb ends with: evaluations first, the principal ones only."""
     judged = {name: value for name, value in metrics.items() if name.startswith("eval/")}
