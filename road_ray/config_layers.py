@@ -89,6 +89,8 @@ class Layers:
         field = field_at(self.kind, key)
         if field and bool in field.members and value in ("true", "false"):
             value = value == "true"
+        if isinstance(value, Path):
+            value = str(value)
         if hasattr(value, "item") and hasattr(value, "dtype"):
             value = value.item()  # a NumPy scalar, as samplers draw them
         for depth in range(1, len(key)):

@@ -34,7 +34,7 @@ SPANS = {"data.max_length_tokens": 96, "data.stride_tokens": 16, "data.max_quest
 def pretraining(world: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     """Overrides of ``pretrain`` for a run of a second."""
     shards = tmp_path_factory.mktemp("shards")
-    return PRETRAINING | {"data.root": str(world), "data.shards": str(shards)}
+    return PRETRAINING | {"data.root": world, "data.shards": shards}
 
 
 @pytest.fixture(scope="session")

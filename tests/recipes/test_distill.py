@@ -1,0 +1,180 @@
+"""Distillation with the teachers in this process; in actors: test_distill_actors.py."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+import road_ray as rr
+from road_ray.recipes.distill import DistillConfig, WeightingConfig, rule
+from road_ray.recipes.finetune import FinetuneDataConfig
+from road_ray.training.journal import read_rows
+
+
+@pytest.fixture
+def students(sentiment, teachers, tmp_path):
+    """``students(name, **changes)``: a distillation run with the three teachers."""
+
+    def run(name: str, **changes: object) -> rr.Run:
+        given = {"teachers": teachers.directory / "teachers.json", "host": "process", "seed": 7}
+        return rr.distill(overrides=sentiment, run_dir=tmp_path / name, **(given | changes))
+
+    return run
+
+
+def weights(run: rr.Run) -> bytes:
+    return (run.hf_dir / "model.safetensors").read_bytes()
+
+
+def test_the_journal_tells_who_was_right_and_how_long_was_waited(students):
+    run = students("a")
+    rows = [r for r in read_rows(run.directory / "metrics.jsonl") if "train/sst2" in r]
+    assert [row["step"] for row in rows] == [1, 2, 3, 4, 5, 6]
+    for row in rows:
+        assert sum(row[f"teachers/right_{n}"] for n in range(4)) in (15, 16)  # 150 rows, 10 batches
+        assert row["time/teacher_wait_seconds"] > 0
+        assert row["train/sst2_soft"] >= 0
+    manifest = json.loads((run.directory / "teachers.json").read_text())
+    assert len({one["weights_sha256"] for one in manifest["teachers"]}) == 3
+    assert "eval/sst2/accuracy" in run.metrics
+
+
+def test_the_rule_matters_and_the_weight_of_the_wrong_too(students):
+    made = [
+        students("mean", rule="mean"),
+        students("correctness", rule="correctness"),
+        students("harsh", rule="correctness", wrong=0.0),
+        students("hot", temperature=4.0),
+        students("gold", kd_weight=0.0),
+    ]
+    assert len({weights(run) for run in made}) == 5
+
+
+def test_without_soft_loss_it_is_fine_tuning(students, sentiment, tmp_path):
+    from safetensors.torch import load_file
+
+    plain = rr.finetune(overrides=sentiment, seed=7, run_dir=tmp_path / "plain")
+    gold = students("gold", kd_weight=0.0)
+    for name, tensor in load_file(plain.hf_dir / "model.safetensors").items():
+        other = load_file(gold.hf_dir / "model.safetensors")[name]
+        torch.testing.assert_close(other, tensor, rtol=1e-4, atol=1e-5)
+
+
+def test_the_names_of_the_public_example_are_understood(sentiment, teachers, pretrained, tmp_path):
+    directories = [teachers.directory / f"teacher-{n}" for n in range(3)]
+    with rr.Ensemble(directories, task="sst2", host="process") as ensemble:
+        run = rr.distill(
+            overrides={key: v for key, v in sentiment.items() if key != "init"},
+            student=pretrained.directory,
+            task="sst2",
+            teachers=ensemble,
+            temperature=2.0,
+            kd_weight=0.5,
+            run_dir=tmp_path,
+        )
+    text = (run.directory / "config.resolved.yaml").read_text()
+    assert "temperature: 2.0" in text
+    assert "host: process" in text
+    with pytest.raises(rr.errors.ConfigError, match="temprature"):
+        rr.distill(student="x", temprature=2.0)
+
+
+def test_options_of_spans_reach_the_rule_and_regressions_have_the_mean():
+    logits = torch.tensor([[[[9.0, 0, 0], [9, 0, 0]]], [[[9.0, 0, 0], [0, 9, 0]]]])
+    gold = torch.tensor([[0, 1]])
+
+    def weigh(dataset: str, **options: object) -> torch.Tensor:
+        data = FinetuneDataConfig(dataset=dataset)
+        return rule(DistillConfig(data=data, weighting=WeightingConfig(**options)))(logits, gold)
+
+    apart = weigh("squad_v2", span_correctness="independent")
+    together = weigh("squad_v2", span_correctness="joint")
+    assert apart[:, 0, 0].tolist() == [1, 1]
+    assert together[:, 0, 0].tolist() == [0.75, 1.25]
+    mean = rule(DistillConfig(data=FinetuneDataConfig(dataset="stsb")))
+    assert mean(torch.zeros(3, 2, 1), torch.zeros(2)).eq(1).all()
+
+
+def test_a_span_student_learns_too(questions, asked, tmp_path):
+    run = rr.distill(overrides=questions, teachers=[asked.hf_dir], host="process", run_dir=tmp_path)
+    assert "eval/newsqa/at_threshold_f1" in run.metrics
+
+
+def test_a_stopped_run_goes_on_only_with_its_teachers(students, teachers, tmp_path):
+    whole = students("whole")
+    place = tmp_path / "copies"
+    for number in range(3):
+        shutil.copytree(teachers.directory / f"teacher-{number}" / "hf", place / str(number))
+    named = [place / str(number) for number in range(3)]
+    run = students("copies", teachers=named)
+    assert weights(run) == weights(whole)
+    (run.directory / "metrics.json").unlink()
+    shutil.copy(place / "0" / "model.safetensors", place / "1" / "model.safetensors")
+    with pytest.raises(rr.errors.CheckpointError, match="other inputs:\n    teachers"):
+        students("copies", teachers=named)
+
+
+class TestMistakes:
+    """Every one is found before anything starts."""
+
+    @pytest.fixture
+    def attempt(self, road, flags, sentiment, tmp_path):
+        def run(*names: object, more: tuple[str, ...] = ()):
+            teachers = f"distillation.teachers=[{', '.join(map(str, names))}]"
+            arguments = [*flags(sentiment), teachers, "distillation.host=process", *more]
+            return road("distill", *arguments, "--run-dir", tmp_path / "run")
+
+        return run
+
+    def test_two_teachers_of_three(self, attempt, teachers):
+        said = attempt(teachers.directory / "teacher-0", teachers.directory / "teacher-1")
+        assert said.code == 2
+        assert "distillation.teachers names 2" in said.err
+        assert "num_teachers = 3" in said.err
+
+    def test_none(self, attempt):
+        assert "names 0: none" in attempt().err
+
+    def test_a_list_that_is_not_there_or_no_list(self, attempt, tmp_path):
+        assert attempt(tmp_path / "teachers.json").code == 2
+        (tmp_path / "teachers.json").write_text('{"a": 1}')
+        said = attempt(tmp_path / "teachers.json")
+        assert said.code == 2
+        assert "no list of teachers" in said.err
+
+    def test_a_teacher_of_another_task(self, attempt, teachers, asked):
+        first = teachers.directory / "teacher-0"
+        said = attempt(first, first, asked.directory)
+        assert said.code == 4
+        assert "ForSequenceClassification" in said.err
+
+    def test_a_teacher_that_was_never_fine_tuned(self, attempt, teachers, pretrained):
+        first = teachers.directory / "teacher-0"
+        assert attempt(first, first, pretrained.directory).code == 4
+
+    def test_a_teacher_with_another_tokenizer(self, attempt, teachers, tmp_path):
+        from road_ray.data.tokenizer import train_wordpiece
+
+        first = teachers.directory / "teacher-0"
+        other = shutil.copytree(first / "hf", tmp_path / "other")
+        train_wordpiece(["other words altogether"], vocab_size=60).save_pretrained(other)
+        said = attempt(first, first, other)
+        assert said.code == 4
+        assert "another tokenizer than the student's" in said.err
+
+    def test_a_directory_that_is_not_there(self, attempt, teachers):
+        first = teachers.directory / "teacher-0"
+        said = attempt(first, first, Path("/nowhere/at/all"))
+        assert said.code in (2, 4)
+        assert "/nowhere/at/all" in said.err
+
+    def test_weights_beyond_their_range(self, attempt, teachers):
+        named = [teachers.directory / f"teacher-{n}" for n in range(3)]
+        said = attempt(*named, more=("distillation.kd_weight=1.5", "weighting.wrong=-1"))
+        assert said.code == 2
+        assert "distillation.kd_weight" in said.err
+        assert "weighting.wrong" in said.err

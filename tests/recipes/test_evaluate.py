@@ -1,0 +1,67 @@
+"""Evaluating a trained model reuses its threshold and says what it cannot judge."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+SPANS = ["data.max_length_tokens=96", "data.stride_tokens=16", "data.max_question_tokens=32"]
+
+
+@pytest.fixture
+def attempt(road, world, tmp_path):
+    def run(init: object, *names: str, more: tuple[str, ...] = ()):
+        where = [f"init={init}", f"data.root={world}", f"data.datasets=[{','.join(names)}]"]
+        return road("evaluate", *where, *more, "--run-dir", tmp_path / "run", "--json")
+
+    return run
+
+
+def test_the_threshold_of_the_model_is_reused(attempt, asked, tmp_path):
+    said = attempt(asked.directory, "newsqa", more=tuple(SPANS))
+    assert said.code == 0, said.err
+    figures = json.loads(said.out)["metrics"]
+    stored = json.loads((asked.hf_dir / "road_ray.json").read_text())["no_answer_threshold"]
+    assert figures["eval/newsqa/threshold"] == stored
+    assert figures == {k: v for k, v in asked.metrics.items() if k.startswith("eval/newsqa/")}
+    assert (tmp_path / "run" / "predictions" / "newsqa" / "predictions.json").is_file()
+
+
+def test_a_threshold_is_tuned_on_the_first_set_when_asked(attempt, asked):
+    more = (*SPANS, "tune_threshold=true")
+    figures = json.loads(attempt(asked.hf_dir, "newsqa", "squad_v2", more=more).out)["metrics"]
+    tuned = figures["eval/newsqa/threshold"]
+    assert tuned == figures["eval/squad_v2/threshold"]
+    assert figures["eval/newsqa/at_threshold_f1"] == pytest.approx(figures["eval/newsqa/best_f1"])
+
+
+def test_a_split_without_gold_gives_predictions_and_no_figures(road, world, teachers, tmp_path):
+    where = [f"init={teachers.directory}/teacher-0", f"data.root={world}", "data.split=test"]
+    said = road("evaluate", *where, "--run-dir", tmp_path)
+    assert said.code == 0
+    assert "no figures: the split has no gold" in said.out
+    assert f"predictions: {tmp_path / 'predictions'}" in said.out
+    told = json.loads((tmp_path / "predictions" / "sst2" / "predictions.json").read_text())
+    assert len(told) == 25
+    assert set(told.values()) <= {"negative", "positive"}
+
+
+@pytest.mark.parametrize(
+    ("names", "code", "told"),
+    [
+        (("sst2", "newsqa"), 2, "are of 2 tasks"),
+        (("sst3",), 2, "did you mean 'sst2'"),
+        (("sst2",), 4, "holds no head for task sentiment"),
+    ],
+)
+def test_what_cannot_be_judged_is_said(attempt, asked, names, code, told):
+    said = attempt(asked.hf_dir, *names)
+    assert said.code == code
+    assert told in said.err
+
+
+def test_a_model_is_required(attempt):
+    said = attempt("", "sst2")
+    assert said.code == 2
+    assert "init is not given" in said.err

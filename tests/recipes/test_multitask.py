@@ -1,0 +1,82 @@
+"""Multi-task training mixes data sets, leaves a head each, and tells mistakes at once."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import road_ray as rr
+from road_ray.data.sources import SourceConfig, load_split
+from road_ray.data.tokenizer import load_tokenizer
+from road_ray.recipes.multitask import MixingConfig, probabilities
+
+
+@pytest.fixture(scope="session")
+def mix(questions) -> dict[str, object]:
+    dropped = ("data.dataset", "data.evaluate_on")
+    kept = {key: value for key, value in questions.items() if key not in dropped}
+    chosen = {"data.datasets": ["sst2", "squad_v2", "mnli"], "data.batch_size": 4}
+    return kept | chosen | {"training.steps": 4, "mixing.passes": 2}
+
+
+@pytest.fixture(scope="session")
+def mixture(mix, tmp_path_factory):
+    return rr.multitask(overrides=mix, run_dir=tmp_path_factory.mktemp("runs") / "mixture")
+
+
+def test_every_task_has_a_head_and_figures(mixture):
+    for name, figure in {"sst2": "accuracy", "squad_v2": "f1", "mnli": "accuracy"}.items():
+        assert f"eval/{name}/{figure}" in mixture.metrics
+    heads = {path.name: path for path in (mixture.hf_dir / "heads").iterdir()}
+    assert set(heads) == {"sentiment", "mrc", "nli"}
+    for place in heads.values():
+        assert (place / "tokenizer.json").is_file()
+        assert (place / "model.safetensors").is_file()
+
+
+def test_the_span_head_keeps_its_threshold(mixture, road, world, tmp_path):
+    head = mixture.hf_dir / "heads" / "mrc"
+    stored = json.loads((head / "road_ray.json").read_text())["no_answer_threshold"]
+    assert stored == mixture.metrics["eval/squad_v2/threshold"]
+    other = json.loads((mixture.hf_dir / "heads" / "nli" / "road_ray.json").read_text())
+    assert other["no_answer_threshold"] is None
+    spans = ["data.max_length_tokens=96", "data.stride_tokens=16", "data.max_question_tokens=32"]
+    where = [f"init={head}", f"data.root={world}", "data.datasets=[squad_v2]", *spans]
+    said = road("evaluate", *where, "--run-dir", tmp_path, "--json")
+    figures = json.loads(said.out)["metrics"]
+    for name, value in figures.items():
+        assert value == pytest.approx(mixture.metrics[name]), name
+
+
+def test_the_next_stage_starts_from_it(mixture, sentiment, tmp_path):
+    overrides = sentiment | {"init": str(mixture.directory), "training.steps": 1}
+    assert rr.finetune(overrides=overrides, run_dir=tmp_path).hf_dir.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "told"),
+    [
+        ({"data.datasets": ["sst2", "sst2"]}, 2, "one is named twice"),
+        ({"data.datasets": []}, 2, "data.datasets"),
+        ({"data.datasets": ["sst2", "newsqa"]}, 2, "'newsqa' has no train split"),
+        ({"mixing.passes": 0}, 2, "mixing.passes = 0"),
+        ({"training.steps": "null"}, 2, "training.steps is not given"),
+        ({"init": ""}, 2, "init is not given"),
+        ({"data.max_length_tokens": 512, "data.datasets": ["squad_v2"]}, 2, "128 positions"),
+    ],
+)
+def test_mistakes_are_told(road, flags, mix, tmp_path, changed, code, told):
+    said = road("multitask", *flags(mix | changed), "--run-dir", tmp_path)
+    assert said.code == code
+    assert told in said.err
+
+
+def test_the_chance_of_a_data_set_is_even_or_its_share_of_rows(world, pretrained):
+    tokenizer = load_tokenizer(pretrained.hf_dir)
+    source = SourceConfig(root=str(world))
+    splits = {name: load_split(name, "train", source, tokenizer) for name in ("sst2", "rte")}
+    assert probabilities(MixingConfig(), splits) is None
+    rows = [len(split.features) for split in splits.values()]
+    shares = probabilities(MixingConfig(sampler="proportional"), splits)
+    assert shares == [rows[0] / sum(rows), rows[1] / sum(rows)]

@@ -1,0 +1,40 @@
+"""Teachers are runs of their own, listed with seeds and figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+
+def test_three_seeds_are_listed_with_directory_and_figures(teachers):
+    listing = json.loads((teachers.directory / "teachers.json").read_text())["teachers"]
+    assert [one["seed"] for one in listing] == [0, 1, 2]
+    files = [Path(one["directory"]) / "model.safetensors" for one in listing]
+    assert len({path.read_bytes() for path in files}) == 3
+    figures = [one["metrics"]["eval/sst2/accuracy"] for one in listing]
+    assert teachers.metrics["eval/sst2/accuracy"] == pytest.approx(sum(figures) / 3)
+    assert "eval/sst2/accuracy_deviation" in teachers.metrics
+
+
+def test_the_same_command_returns_at_once_and_one_teacher_more_is_another_run(
+    road, flags, sentiment, teachers
+):
+    command = ["teachers", *flags(sentiment), "--run-dir", teachers.directory]
+    assert road(*command).code == 0
+    said = road(*command, "num_teachers=4")
+    assert said.code == 2
+    assert "num_teachers: there 3, asked 4" in said.err
+
+
+def test_teachers_that_are_there_are_kept_when_the_rest_is_missing(
+    road, flags, sentiment, tmp_path
+):
+    command = ["teachers", *flags(sentiment), "num_teachers=2", "--run-dir", tmp_path]
+    assert road(*command).code == 0
+    stamp = (tmp_path / "teacher-0" / "metrics.jsonl").stat().st_mtime_ns
+    (tmp_path / "metrics.json").unlink()
+    (tmp_path / "teacher-1" / "metrics.json").unlink()
+    assert road(*command).code == 0
+    assert (tmp_path / "teacher-0" / "metrics.jsonl").stat().st_mtime_ns == stamp
