@@ -34,6 +34,8 @@ def __getattr__(name: str) -> Any:
 def _verb(name: str) -> Callable[..., Any]:
     from functools import partial
 
-    from road_ray.verbs import perform
+    from road_ray.verbs import VERBS, perform
 
-    return partial(perform, name)
+    function = partial(perform, name)
+    function.__doc__ = VERBS[name].about
+    return function

@@ -43,7 +43,7 @@ def preset(verb: str) -> Callable[[Callable[[], C]], Callable[[], C]]:
     """Enter a function under its own name; its docstring is what ``road presets`` says of it."""
 
     def enter(make: Callable[[], C]) -> Callable[[], C]:
-        about = (make.__doc__ or "").strip().splitlines()[0]
+        about = " ".join((make.__doc__ or "").split())
         PRESETS[make.__name__] = Preset(make.__name__, verb, about, make)
         return make
 

@@ -1,0 +1,64 @@
+"""Presets are whole configurations, written and read back alike."""
+
+from __future__ import annotations
+
+import pytest
+
+from road_ray.config import digest, load, to_yaml
+from road_ray.errors import ConfigError
+from road_ray.models.encoder import hugging_face_config, scaled
+from road_ray.presets import PRESETS, named
+from road_ray.verbs import VERBS
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_a_configuration_of_its_verb_and_survives_yaml(name, tmp_path):
+    preset = named(name)
+    config = preset.make()
+    kind = VERBS[preset.verb].config
+    assert type(config) is kind
+    file = tmp_path / "a.yaml"
+    file.write_text(to_yaml(config))
+    assert load(kind, path=file) == config
+    assert digest(preset.make()) == digest(config)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_what_is_said_of_a_preset_is_whole_sentences(name):
+    about = PRESETS[name].about
+    assert about.endswith(".")
+    assert "\n" not in about
+
+
+@pytest.mark.parametrize("name", [n for n, p in PRESETS.items() if p.verb == "pretrain"])
+def test_shapes_can_be_built(name):
+    config = named(name).make()
+    hugging_face_config(config.encoder, 30522)
+    hugging_face_config(scaled(config.encoder, config.generator.scale), 30522)
+    assert config.data.max_length_tokens <= config.encoder.max_length_tokens
+    assert config.training.steps
+
+
+def test_published_sizes_are_as_in_table_6():
+    small, base, large = (named(f"electra_{n}").make() for n in ("small", "base", "large"))
+    sizes = [
+        (c.encoder.layers, c.encoder.hidden_size, c.data.batch_size) for c in (small, base, large)
+    ]
+    assert sizes == [(12, 256, 128), (12, 768, 256), (24, 1024, 2048)]
+    assert [c.optimizer.peak_lr for c in (small, base, large)] == [5e-4, 2e-4, 2e-4]
+    assert large.objective.choose_fraction == 0.25
+    assert large.encoder.heads == large.encoder.hidden_size // 64
+
+
+def test_teachers_and_students_share_the_data_of_their_fine_tuning():
+    single = named("squad_v2_small").make()
+    for name in ("three_teachers_squad_v2", "weighted_kd_squad_v2"):
+        config = named(name).make()
+        assert config.data == single.data
+        assert config.run_dir != single.run_dir
+    assert named("weighted_kd_squad_v2").make().weighting.wrong == 0.75
+
+
+def test_an_unknown_name_gets_the_nearest():
+    with pytest.raises(ConfigError, match="did you mean 'electra_small'"):
+        named("electra_smal")

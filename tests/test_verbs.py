@@ -1,0 +1,116 @@
+"""Preset, file and overrides become one configuration; flat names find their keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import road_ray as rr
+from road_ray import verbs
+from road_ray.config import Config
+from road_ray.errors import ConfigError
+from road_ray.recipes.finetune import FinetuneConfig
+from road_ray.verbs import VERBS, configure, perform
+
+
+@pytest.fixture
+def performed(monkeypatch: pytest.MonkeyPatch):
+    """Verbs that run nothing: what reached the recipe."""
+    seen: list[tuple[object, ...]] = []
+    monkeypatch.setattr(verbs.Verb, "run", property(lambda self: lambda *given: seen.append(given)))
+    return seen
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_every_verb_has_a_configuration_and_a_recipe(name):
+    assert issubclass(VERBS[name].config, Config)
+    assert callable(VERBS[name].run)
+    assert getattr(rr, name).__doc__ == VERBS[name].about
+    assert configure(name) == VERBS[name].config()
+
+
+def test_a_file_goes_over_a_preset_and_overrides_over_both(tmp_path):
+    file = tmp_path / "a.yaml"
+    file.write_text("preset: squad_v2_small\nseed: 4\ndata: {epochs: 1, batch_size: 8}\n")
+    config = configure("finetune", path=file, overrides=["data.batch_size=4"])
+    assert config.data.dataset == "squad_v2"
+    assert (config.seed, config.data.epochs, config.data.batch_size) == (4, 1.0, 4)
+    assert configure("finetune", preset="sst2_small", path=file).data.dataset == "sst2"
+
+
+def test_a_preset_of_another_verb_is_refused_with_the_right_command():
+    with pytest.raises(ConfigError, match="road pretrain --preset electra_small"):
+        configure("finetune", preset="electra_small")
+
+
+def test_a_configuration_a_file_or_names_may_be_given(performed, tmp_path):
+    (tmp_path / "a.yaml").write_text("seed: 1\n")
+    perform("finetune", FinetuneConfig(seed=1), overrides={"data.epochs": 2})
+    perform("finetune", str(tmp_path / "a.yaml"), init=Path("runs/pretrain"))
+    perform("finetune", overrides=["seed=1"], run_dir=Path("x"))
+    configs = [given[0] for given in performed]
+    assert [config.seed for config in configs] == [1, 1, 1]
+    assert configs[0].data.epochs == 2
+    assert configs[1].init == "runs/pretrain"
+    assert configs[2].run_dir == Path("x")
+
+
+def test_text_does_not_override_an_object():
+    with pytest.raises(ConfigError, match="must be a mapping"):
+        perform("finetune", FinetuneConfig(), overrides=["seed=1"])
+
+
+def test_unknown_names_are_refused(performed):
+    with pytest.raises(ConfigError, match="did you mean 'seed'"):
+        rr.finetune(sead=1)
+    with pytest.raises(ConfigError, match="no such key"):
+        rr.finetune(temperature=2.0)  # a name of distillation only
+    assert not performed
+
+
+def test_flat_names_of_distillation_find_their_keys(performed):
+    rr.distill(
+        student="google/electra-base-discriminator",
+        task="squad_v2",
+        teachers=["a", Path("b")],
+        temperature=3.0,
+        kd_weight=0.25,
+        wrong=0.5,
+        rule="mean",
+        span_correctness="joint",
+        seed=2,
+    )
+    ((config,),) = performed
+    assert config.init == "google/electra-base-discriminator"
+    assert config.data.dataset == "squad_v2"
+    assert config.distillation.teachers == ("a", "b")
+    assert (config.distillation.num_teachers, config.seed) == (2, 2)
+    assert (config.distillation.temperature, config.distillation.kd_weight) == (3.0, 0.25)
+    assert (config.weighting.wrong, config.weighting.rule) == (0.5, "mean")
+
+
+def test_a_list_of_teachers_stands_for_as_many_as_it_holds(performed):
+    rr.distill(teachers="runs/teachers.json", overrides={"distillation.num_teachers": 5})
+    ((config,),) = performed
+    assert config.distillation.teachers == ("runs/teachers.json",)
+    assert config.distillation.num_teachers == 5
+
+
+def test_teachers_in_actors_are_handed_on_and_those_in_this_process_are_named(performed):
+    actors = SimpleNamespace(handles=SimpleNamespace(directories=("a", "b")))
+    rr.distill(teachers=SimpleNamespace(members=actors), temperature=1.5)
+    rr.distill(teachers=actors)
+    here = SimpleNamespace(teachers=[SimpleNamespace(directory=Path("t"))])
+    rr.distill(teachers=SimpleNamespace(members=here))
+    first, second, third = performed
+    assert first[1:] == second[1:] == (actors,)
+    assert first[0].distillation.temperature == 1.5
+    assert third[0].distillation.teachers == ("t",)
+    assert third[0].distillation.host == "process"
+
+
+def test_what_is_not_there_is_no_attribute():
+    with pytest.raises(AttributeError, match="no attribute 'finetun'"):
+        _ = rr.finetun
