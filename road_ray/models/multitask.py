@@ -21,6 +21,7 @@ from road_ray.data.specs import Classify, Regress, Span, Task
 from road_ray.errors import CheckpointError
 from road_ray.models.encoder import load_encoder
 from road_ray.models.heads import build_head
+from road_ray.models.quick import quicken
 from road_ray.models.quiet import hushed
 
 
@@ -32,6 +33,7 @@ class MultitaskModel(nn.Module):
 
     def __init__(self, encoder: ElectraModel, tasks: Sequence[Task]) -> None:
         super().__init__()
+        quicken(encoder)
         self.encoder = encoder
         self.tasks = {task.name: task for task in tasks}
         self.heads = nn.ModuleDict(

@@ -11,6 +11,7 @@ from torch.nn import functional
 from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
 from road_ray.data.batches import Batch
+from road_ray.models.quick import quicken
 from road_ray.models.quiet import hushed
 from road_ray.models.terms import Term
 from road_ray.objectives.base import Objective
@@ -41,6 +42,8 @@ class Electra(Objective):
     ) -> None:
         super().__init__()
         tie(generator, discriminator.electra.embeddings)
+        quicken(generator)
+        quicken(discriminator)
         self.generator = generator
         self.discriminator = discriminator
         self.encoder = discriminator.electra

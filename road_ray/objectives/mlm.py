@@ -11,6 +11,7 @@ from torch.nn import functional
 from transformers import ElectraForMaskedLM
 
 from road_ray.data.batches import Batch
+from road_ray.models.quick import quicken
 from road_ray.models.quiet import hushed
 from road_ray.models.terms import Term
 from road_ray.objectives.base import Objective
@@ -49,6 +50,7 @@ class MaskedLanguageModel(Objective):
     ) -> None:
         super().__init__()
         tie(model)
+        quicken(model)
         self.model = model
         self.encoder = model.electra
         self.special_ids = tuple(special_ids)

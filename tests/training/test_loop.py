@@ -213,11 +213,21 @@ def test_the_journal_tells_rate_norm_and_means(tiny, tmp_path):
     assert {"time/step_seconds", "time/tokens_per_second"} <= rows[0].keys()
 
 
-def test_bf16_is_a_choice_on_a_cpu():
+@pytest.mark.parametrize(
+    ("capabilities", "width", "expected"),
+    [
+        ({"avx512_bf16": True}, 256, torch.bfloat16),
+        ({"amx_bf16": True}, 768, torch.bfloat16),
+        ({"avx512_bf16": True}, 64, None),
+        ({"avx512_bf16": False, "avx2": True}, 768, None),
+    ],
+)
+def test_auto_is_bf16_on_a_cpu_that_gains_by_it(monkeypatch, capabilities, width, expected):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
     cpu = torch.device("cpu")
-    assert autocast_dtype("auto", cpu) is None
-    assert autocast_dtype("fp32", cpu) is None
-    assert autocast_dtype("bf16", cpu) is torch.bfloat16
+    assert autocast_dtype("auto", cpu, width) is expected
+    assert autocast_dtype("fp32", cpu, width) is None
+    assert autocast_dtype("bf16", cpu, width) is torch.bfloat16
 
 
 def test_bf16_trains_and_keeps_weights_in_fp32(tiny, tmp_path):
