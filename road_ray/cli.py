@@ -269,7 +269,7 @@ def main() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     logging.basicConfig(level=logging.WARNING, format="warning: %(message)s")
     try:
-        app()
+        app(prog_name="road")
     except RoadError as error:
         text = str(error)
         typer.echo(text if text.startswith("error[") else f"error[{error.kind}] {text}", err=True)

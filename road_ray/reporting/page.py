@@ -64,9 +64,10 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _figure(run: Path, name: str, title: str) -> str:
+    journal = run / "metrics.jsonl"
     points = [
         (row["step"], row[name])
-        for row in read_rows(run / "metrics.jsonl")
+        for row in (read_rows(journal) if journal.is_file() else ())
         if row.get(name) is not None
     ]
     if len(points) < 2:

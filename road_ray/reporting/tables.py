@@ -65,6 +65,8 @@ def figures(metrics: Mapping[str, float]) -> str:
 
 
 def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
     if isinstance(value, float):
         return f"{value:,.2f}" if abs(value) >= 0.01 or value == 0 else f"{value:.2e}"
     return str(value)

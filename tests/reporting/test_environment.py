@@ -1,0 +1,69 @@
+"""What ``road check`` finds."""
+
+from __future__ import annotations
+
+import shutil
+from collections import namedtuple
+from importlib.metadata import PackageNotFoundError
+
+import pytest
+
+from road_ray.reporting import environment
+from road_ray.reporting.environment import findings
+
+
+def states(*given):
+    rows, good = findings(*given)
+    return {row["what"]: (row["found"], row["state"]) for row in rows}, good
+
+
+def test_folders_of_the_data_root_are_named(world):
+    found, _ = states(None, str(world))
+    assert found["data"][1] == "ok"
+    assert "glue, newsqa, squad, wikipedia" in found["data"][0]
+
+
+def test_without_a_root_it_is_the_hub(monkeypatch):
+    monkeypatch.delenv("ROAD_DATA", raising=False)
+    assert states(None, None)[0]["data"][0].startswith("hub")
+
+
+@pytest.mark.parametrize(("package", "state"), [("torch", "PROBLEM"), ("wandb", "ok")])
+def test_a_missing_package_is_a_problem_unless_optional(monkeypatch, world, package, state):
+    real = environment.version
+
+    def version(name):
+        if name == package:
+            raise PackageNotFoundError(name)
+        return real(name)
+
+    monkeypatch.setattr(environment, "version", version)
+    found, good = states(None, str(world))
+    assert found[package] == ("not installed", state)
+    assert good is False or state == "ok"
+
+
+def test_too_little_disk_is_a_problem(monkeypatch, world):
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(1, 1, 2**30))
+    found, good = states(None, str(world))
+    assert found["disk"] == ("1.0 GiB free here", "PROBLEM")
+    assert not good
+
+
+def test_a_cluster_that_cannot_be_joined_is_a_problem(monkeypatch, world):
+    from contextlib import contextmanager
+
+    from road_ray.distributed import launch
+    from road_ray.errors import ClusterError
+
+    @contextmanager
+    def refused(address):
+        raise ClusterError(f"address = {address}: no Ray cluster could be joined\n  fix: start one")
+        yield
+
+    monkeypatch.setattr(launch, "connected", refused)
+    found, good = states("10.0.0.1:6379", str(world))
+    what = "address = 10.0.0.1:6379: no Ray cluster could be joined"
+    assert found["cluster"] == (what, "PROBLEM")
+    assert not good
