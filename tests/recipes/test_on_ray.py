@@ -1,0 +1,137 @@
+"""The journeys on Ray give what they give in one process, also when a teacher is killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+from torch.testing import assert_close
+
+import road_ray as rr
+from road_ray.training.journal import read_rows
+
+pytestmark = pytest.mark.ray
+
+FLOAT16 = {"rtol": 5e-3, "atol": 5e-4}  # what the teachers' rounding makes of six large updates
+NOISE = {"rtol": 1e-3, "atol": 2e-5}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster():
+    import ray
+
+    place = tempfile.mkdtemp(prefix="rr", dir="/tmp")  # short: sockets have a length limit
+    os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = "60"
+    ray.init(
+        address="local",
+        _temp_dir=place,
+        num_cpus=4,
+        include_dashboard=False,
+        object_store_memory=100 * 2**20,
+    )
+    yield ray
+    ray.shutdown()
+    shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def pool(teachers):
+    """Three teachers in actors."""
+    named = [teachers.directory / f"teacher-{n}" for n in range(3)]
+    with rr.Ensemble(named, task="sst2", num_cpus=0.3) as ensemble:
+        yield ensemble
+
+
+@pytest.fixture(scope="module")
+def settings(sentiment):
+    return sentiment | {"data.batch_size": 8, "training.steps": 8, "optimizer.peak_lr": 3e-3}
+
+
+@pytest.fixture(scope="module")
+def alone(settings, teachers, tmp_path_factory):
+    """The student of teachers in this process."""
+    place = tmp_path_factory.mktemp("runs") / "alone"
+    named = teachers.directory / "teachers.json"
+    return rr.distill(overrides=settings, teachers=named, host="process", run_dir=place)
+
+
+def compare(one: rr.Run, other: rr.Run, *, rtol: float, atol: float) -> None:
+    ours, theirs = (load_file(run.hf_dir / "model.safetensors") for run in (one, other))
+    assert ours.keys() == theirs.keys()
+    for name, tensor in ours.items():
+        assert_close(theirs[name], tensor, rtol=rtol, atol=atol, msg=lambda m, n=name: f"{n}: {m}")
+
+
+@pytest.fixture(scope="module")
+def taught(settings, pool, tmp_path_factory):
+    """The student of teachers in actors."""
+    place = tmp_path_factory.mktemp("runs") / "taught"
+    return rr.distill(overrides=settings, teachers=pool, run_dir=place)
+
+
+def test_actors_teach_as_teachers_in_this_process_do(taught, alone):
+    compare(taught, alone, **FLOAT16)
+    rows = [r for r in read_rows(taught.directory / "metrics.jsonl") if "train/sst2" in r]
+    assert len(rows) == 8
+    assert all(row["time/teacher_wait_seconds"] >= 0 for row in rows)
+    ours = [{k: v for k, v in r.items() if k.startswith("teachers/")} for r in rows]
+    theirs = read_rows(alone.directory / "metrics.jsonl")[: len(rows)]
+    assert ours == [{k: v for k, v in r.items() if k.startswith("teachers/")} for r in theirs]
+
+
+def test_a_killed_teacher_costs_time_and_changes_nothing(
+    taught, settings, pool, tmp_path, monkeypatch
+):
+    members, killed = pool.members, []
+    before = members.health()
+    submit = type(members).submit
+
+    def submit_and_kill(self, batch):
+        request = submit(self, batch)
+        if not killed and len(read_rows_or_none(tmp_path / "metrics.jsonl")) >= 3:
+            killed.append(before[1])
+            os.kill(before[1], signal.SIGKILL)
+        return request
+
+    monkeypatch.setattr(type(members), "submit", submit_and_kill)
+    run = rr.distill(overrides=settings, teachers=pool, run_dir=tmp_path)
+    after = members.health()
+    assert killed == [before[1]], "the kill did not fire"
+    assert after[1] != before[1]
+    assert (after[0], after[2]) == (before[0], before[2])
+    compare(run, taught, rtol=0, atol=0)
+
+
+def read_rows_or_none(path: Path) -> list[dict[str, float]]:
+    return read_rows(path) if path.is_file() else []
+
+
+def test_two_workers_learn_as_one_process_does(taught, settings, pool, tmp_path):
+    run = rr.distill(overrides=settings, teachers=pool, workers=2, run_dir=tmp_path)
+    compare(run, taught, **NOISE)
+    assert run.metrics.keys() == taught.metrics.keys()
+    rows = [r for r in read_rows(tmp_path / "metrics.jsonl") if "train/sst2" in r]
+    ours = [sum(row[f"teachers/right_{n}"] for n in range(4)) for row in rows]
+    assert ours == [8.0] * 8 or sum(ours) > 50
+    for row, other in zip(rows, read_rows(taught.directory / "metrics.jsonl"), strict=False):
+        assert row["train/sst2"] == pytest.approx(other["train/sst2"], rel=1e-3)
+
+
+def test_a_mixture_of_heads_is_the_same_on_two_workers(questions, tmp_path):
+    dropped = ("data.dataset", "data.evaluate_on")
+    mix = {key: value for key, value in questions.items() if key not in dropped}
+    mix |= {"data.datasets": ["sst2", "squad_v2", "mnli"], "data.batch_size": 5}
+    mix |= {"training.steps": 4, "mixing.passes": 3, "optimizer.peak_lr": 3e-3}
+    one = rr.multitask(overrides=mix, run_dir=tmp_path / "one")
+    two = rr.multitask(overrides=mix, run_dir=tmp_path / "two", workers=2)
+    compare(two, one, **NOISE)
+    names = [set(row) for row in read_rows(tmp_path / "two" / "metrics.jsonl")][:4]
+    heads = [
+        {n for n in row if n in ("train/sst2", "train/squad_v2", "train/mnli")} for row in names
+    ]
+    assert any(len(drawn) > 1 for drawn in heads), "no step mixed heads"
