@@ -7,6 +7,8 @@ from road_ray.data.sources import SourceConfig, Split, load_split
 from road_ray.data.specs import Classify, Span
 from road_ray.data.tokenizer import load_tokenizer
 
+UNKNOWN = -100  # no gold, as in test splits
+
 
 def shown(dataset: str, split: str, root: str, tokenizer: str, rows: int) -> str:
     """The first rows of a split as text; the gold answer or label of each below it."""
@@ -33,4 +35,6 @@ def _gold(split: Split, index: int, tokens: list[str]) -> str:
             return "no answer in this window"
         return f"{' '.join(tokens[start : end + 1])}  (tokens {start} to {end})"
     label = gold["labels"][index]
-    return kind.labels[int(label)] if isinstance(kind, Classify) and label >= 0 else str(label)
+    if label == UNKNOWN:
+        return "unknown"
+    return kind.labels[int(label)] if isinstance(kind, Classify) else f"{label:g}"

@@ -60,8 +60,9 @@ def resolve_root(root: str | None) -> Path | None:
         return miniature.cached()
     place = Path(named).expanduser()
     if not place.is_dir():
+        where = "data.root" if root else "ROAD_DATA"
         raise ConfigError(
-            f"data.root = {named}: no such directory\n"
+            f"{where} = {named}: no such directory\n"
             "  allowed: a directory in the published layouts, `miniature` or `hub`"
         )
     return place
@@ -74,10 +75,12 @@ def load_split(
     tokenizer: PreTrainedTokenizerFast,
     *,
     seed: int = 0,
+    judged: bool = False,
 ) -> Split:
     """``train``, ``dev`` or ``test`` of a catalogue entry, encoded for its task.
 
-    ``source.max_rows`` cuts the train split, after a shuffle by ``seed``.
+    ``source.max_rows`` cuts the train split, after a shuffle by ``seed``. ``judged``: to be
+    predicted, also if it is the train split.
     """
     entry = catalog.dataset(name)
     root = resolve_root(source.root)
@@ -99,7 +102,7 @@ def load_split(
         entry,
         task,
         tokenizer,
-        train=split == "train",
+        train=split == "train" and not judged,
         max_length_tokens=source.max_length_tokens,
         **limits,
     )

@@ -87,7 +87,7 @@ def _fit(
     gpus_per_worker: float,
     scratch: Path,
 ) -> dict[str, float]:
-    from ray.train import FailureConfig, RunConfig, ScalingConfig
+    from ray.train import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchConfig, TorchTrainer
 
     from road_ray.distributed.placement import check_placement
@@ -116,10 +116,12 @@ def _fit(
             name=f"fit-{uuid.uuid4().hex[:12]}",
             storage_path=str(Path(scratch).resolve() / ".ray"),
             failure_config=FailureConfig(max_failures=_MAX_FAILURES),
+            # Ray would print the traceback of every error; the last one is raised and told once.
+            logging_config=LoggingConfig(log_level="CRITICAL"),
         ),
     )
     try:
-        result: Any = trainer.fit().return_value
+        result = _persistent(lambda: trainer.fit().return_value)
     except Exception as error:
         raise _unwrapped(error) or error from error
     finally:
@@ -128,6 +130,23 @@ def _fit(
         raise result
     metrics: dict[str, float] = result
     return metrics
+
+
+def _persistent(fit: Callable[[], Any]) -> Any:
+    """What ``fit`` gives, also when workers died while they were started: Ray's own limit of
+    failures does not count these, it gives up at the first.
+    """
+    from ray.exceptions import RayActorError
+    from ray.train import ControllerError
+
+    for left in reversed(range(_MAX_FAILURES + 1)):
+        try:
+            return fit()
+        except ControllerError as error:
+            if not left or not isinstance(error.controller_failure, RayActorError):
+                raise
+            _log.warning("a worker died while it was started; starting again")
+    raise AssertionError("unreachable")
 
 
 def _on_worker(loop: Mapping[str, Any]) -> Any:
@@ -182,15 +201,17 @@ def _read_marker(marker: Path) -> RoadError:
 
 def _unwrapped(error: BaseException) -> RoadError | None:
     """The error of ours inside Ray's, if there is one."""
-    seen: list[BaseException] = [error]
-    while seen:
-        inner = seen.pop()
+    waiting, seen = [error], set[int]()
+    while waiting:
+        inner = waiting.pop()
         if isinstance(inner, RoadError):
             return inner
-        seen += list(getattr(inner, "worker_failures", {}).values())
-        seen += [
-            cause for cause in (inner.__cause__, getattr(inner, "cause", None)) if cause is not None
-        ]
+        if id(inner) in seen:
+            continue
+        seen.add(id(inner))
+        waiting += getattr(inner, "worker_failures", {}).values()
+        causes = (inner.__cause__, getattr(inner, "cause", None))
+        waiting += [cause for cause in causes if isinstance(cause, BaseException)]
     return None
 
 

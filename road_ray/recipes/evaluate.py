@@ -70,7 +70,7 @@ def _judge(
     threshold: float | None,
 ) -> tuple[dict[str, float], float | None]:
     device = Worker.alone().device
-    split = load_split(name, config.data.split, config.data, tokenizer)
+    split = load_split(name, config.data.split, config.data, tokenizer, judged=True)
     check_length(split, model.encoder.config.max_position_embeddings)
     pad_id = int(tokenizer.pad_token_id)
     result = evaluate_split(

@@ -36,6 +36,12 @@ def test_a_threshold_is_tuned_on_the_first_set_when_asked(attempt, asked):
     assert figures["eval/newsqa/at_threshold_f1"] == pytest.approx(figures["eval/newsqa/best_f1"])
 
 
+def test_the_training_rows_can_be_judged_too(attempt, asked):
+    said = attempt(asked.hf_dir, "squad_v2", more=(*SPANS, "data.split=train", "data.max_rows=12"))
+    assert said.code == 0, said.err
+    assert json.loads(said.out)["metrics"]["eval/squad_v2/total"] == 12
+
+
 def test_a_split_without_gold_gives_predictions_and_no_figures(road, world, teachers, tmp_path):
     where = [f"init={teachers.directory}/teacher-0", f"data.root={world}", "data.split=test"]
     said = road("evaluate", *where, "--run-dir", tmp_path)

@@ -1,0 +1,68 @@
+"""The text of a pre-training run: found, tokenised and cut once, told apart by what it holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from road_ray.data.corpus_source import CorpusConfig, corpus_path, corpus_tokenizer, prepare_corpus
+from road_ray.errors import ConfigError
+
+TEXT = "a first sentence . and a second one .\n\nanother document is here .\n"
+
+
+@pytest.fixture
+def data(tmp_path):
+    (tmp_path / "root" / "texts").mkdir(parents=True)
+    (tmp_path / "root" / "texts" / "a.txt").write_text(TEXT)
+    return CorpusConfig(
+        root=str(tmp_path / "root"),
+        corpus="texts",
+        vocab_size=60,
+        max_length_tokens=16,
+        shards=tmp_path / "shards",
+    )
+
+
+def test_text_lies_below_the_root_or_where_it_is_said_to_be(data, tmp_path, monkeypatch):
+    assert corpus_path(data) == tmp_path / "root" / "texts"
+    own = data.model_copy(update={"corpus": str(tmp_path / "root" / "texts" / "a.txt")})
+    assert corpus_path(own) == tmp_path / "root" / "texts" / "a.txt"
+    monkeypatch.delenv("ROAD_DATA", raising=False)
+    with pytest.raises(ConfigError, match=r"data\.root"):
+        corpus_path(data.model_copy(update={"root": None}))
+
+
+def test_shards_and_tokenizer_are_made_once(data):
+    corpus, tokenizer = prepare_corpus(data)
+    stamps = {p: p.stat().st_mtime_ns for p in data.shards.rglob("*") if p.is_file()}
+    again, same = prepare_corpus(data)
+    assert stamps == {p: p.stat().st_mtime_ns for p in data.shards.rglob("*") if p.is_file()}
+    assert again.manifest == corpus.manifest
+    assert same.get_vocab() == tokenizer.get_vocab()
+    assert len(corpus) == 2
+    assert not [p for p in data.shards.iterdir() if p.name.startswith("tmp")]
+
+
+def test_another_text_of_the_same_length_is_another_corpus(data, tmp_path):
+    corpus, _ = prepare_corpus(data)
+    (tmp_path / "root" / "texts" / "a.txt").write_text(TEXT.replace("first", "third"))
+    other, _ = prepare_corpus(data)
+    assert other.manifest["source"] != corpus.manifest["source"]
+    assert other.directory != corpus.directory
+
+
+def test_another_length_shares_the_tokenizer(data):
+    prepare_corpus(data)
+    prepare_corpus(data.model_copy(update={"max_length_tokens": 8}))
+    kinds = sorted(path.name.partition("-")[0] == "tokenizer" for path in data.shards.iterdir())
+    assert kinds == [False, False, True]
+
+
+def test_a_named_vocabulary_is_looked_for_below_the_root_first(data, tmp_path):
+    words = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n"
+    (tmp_path / "root" / "vocab.txt").write_text(words)
+    named = data.model_copy(update={"tokenizer": "vocab.txt"})
+    assert len(corpus_tokenizer(named, corpus_path(named))) == 6
+    (tmp_path / "own.txt").write_text(words + "b\n")
+    named = data.model_copy(update={"tokenizer": str(tmp_path / "own.txt")})
+    assert len(corpus_tokenizer(named, corpus_path(named))) == 7

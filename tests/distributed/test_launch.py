@@ -1,0 +1,166 @@
+"""A recipe gives the same here and in Ray workers; errors keep their class, dead workers return."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from road_ray.distributed import launch as module
+from road_ray.distributed.launch import connected, launch, side_by_side
+from road_ray.errors import ClusterError, ConfigError, DataError, DivergedError
+
+
+def report(config, worker, *extra):
+    """What a worker sees."""
+    return {"rank": worker.rank, "size": worker.size, "extra": sum(extra), "config": config}
+
+
+def fail(config, worker):
+    if worker.rank == worker.size - 1:
+        raise DivergedError("step 7: loss nan\n  kept: step 6")
+    worker.barrier()
+    return {}
+
+
+def die_once(place, worker):
+    """Rank 1 dies the first time; afterwards the group adds up its ranks."""
+    started = Path(place) / f"started-{worker.rank}-{os.getpid()}"
+    started.touch()
+    if worker.rank == 1 and len(list(Path(place).glob("started-1-*"))) == 1:
+        time.sleep(1)
+        os._exit(1)
+    return {"sum": float(worker.total(torch.tensor(float(worker.rank + 1))))}
+
+
+def where(config, worker):
+    return {"here": float(Path(config).is_file()), "threads": float(torch.get_num_threads())}
+
+
+def test_without_workers_it_is_a_call():
+    assert launch(report, 5, 1, 2) == {"rank": 0, "size": 1, "extra": 3, "config": 5}
+    with pytest.raises(DivergedError):
+        launch(fail, None)
+
+
+def test_a_marker_brings_back_the_class_and_the_text(tmp_path):
+    marker = tmp_path / "place" / ".failure"
+    module._leave_marker(marker, DataError("a.tsv:3\n  fix: it"))
+    error = module._read_marker(marker)
+    assert type(error) is DataError
+    assert str(error) == "a.tsv:3\n  fix: it"
+    assert list(marker.parent.iterdir()) == [marker]
+
+
+def test_our_error_is_found_inside_others():
+    ours = ConfigError("x")
+    inner = RuntimeError()
+    inner.__cause__ = ours
+    outer = RuntimeError()
+    outer.worker_failures = {0: ValueError(), 1: inner}  # type: ignore[attr-defined]
+    assert module._unwrapped(outer) is ours
+    assert module._unwrapped(RuntimeError()) is None
+    circle = RuntimeError()
+    circle.__cause__ = circle
+    assert module._unwrapped(circle) is None
+
+
+def test_a_death_during_the_start_is_no_end():
+    from ray.exceptions import RayActorError
+    from ray.train import ControllerError
+
+    causes = [RayActorError(), RayActorError(), None]
+
+    def fit():
+        cause = causes.pop(0)
+        if cause:
+            raise ControllerError(cause)
+        return {"a": 1.0}
+
+    assert module._persistent(fit) == {"a": 1.0}
+    causes[:] = [ValueError("ours")]
+    with pytest.raises(ControllerError):
+        module._persistent(fit)
+    causes[:] = [RayActorError()] * 9
+    with pytest.raises(ControllerError):
+        module._persistent(fit)
+    assert len(causes) == 9 - 4
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    import ray
+
+    place = tempfile.mkdtemp(prefix="rr", dir="/tmp")  # short: sockets have a length limit
+    os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = "30"
+    ray.init(
+        address="local",
+        _temp_dir=place,
+        num_cpus=3,
+        include_dashboard=False,
+        object_store_memory=100 * 2**20,
+    )
+    yield ray
+    ray.shutdown()
+    shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("cluster")
+class TestCluster:
+    """On three cores of a cluster of our own."""
+
+    def test_two_workers_see_each_other_and_rank_0_answers(self, tmp_path):
+        found = launch(report, 5, 1, 2, workers=2, scratch=tmp_path)
+        assert found == {"rank": 0, "size": 2, "extra": 3, "config": 5}
+        assert not list(tmp_path.glob(".failure*"))
+
+    def test_our_error_comes_out_as_it_is(self, tmp_path):
+        with pytest.raises(DivergedError) as raised:
+            launch(fail, None, workers=2, scratch=tmp_path)
+        assert str(raised.value) == "step 7: loss nan\n  kept: step 6"
+        assert raised.value.exit_code == 5
+        assert not list(tmp_path.glob(".failure*"))
+
+    def test_a_worker_that_dies_is_replaced_with_its_group(self, tmp_path):
+        place = tmp_path / "starts"
+        place.mkdir()
+        assert launch(die_once, str(place), workers=2, scratch=tmp_path) == {"sum": 3.0}
+        assert len(list(place.glob("started-1-*"))) == 2, "rank 1 did not die once"
+
+    def test_more_workers_than_room_is_said_at_once(self, tmp_path):
+        with pytest.raises(ClusterError, match="9 workers find no place"):
+            launch(report, 5, workers=9, scratch=tmp_path)
+
+    def test_relative_paths_mean_the_same_to_workers(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        Path("here.txt").touch()
+        found = launch(where, "here.txt", workers=1, scratch=Path("scratch"))
+        assert found == {"here": 1.0, "threads": 1.0}
+
+    def test_runs_side_by_side_keep_their_order(self):
+        runs = side_by_side(lambda config, more: config * more, [1, 2, 3], 10, timeout_seconds=60)
+        assert runs == [10, 20, 30]
+
+    def test_a_run_that_fails_side_by_side_is_our_error(self):
+        def one(config):
+            if config == 2:
+                raise DataError("row 2")
+            return config
+
+        with pytest.raises(DataError, match="row 2"):
+            side_by_side(one, [1, 2, 3], timeout_seconds=60)
+
+    def test_runs_that_do_not_end_are_given_up(self):
+        with pytest.raises(ClusterError, match="1 of 1 runs did not end"):
+            side_by_side(lambda config: time.sleep(60), [1], timeout_seconds=0.5)
+
+    def test_a_cluster_that_is_joined_already_is_used_and_left(self, cluster):
+        with connected("10.255.255.1:1"):
+            pass
+        assert cluster.is_initialized()

@@ -1,0 +1,128 @@
+"""Logits do not depend on how rows are batched; figures and predictions follow from them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from transformers import ElectraConfig, ElectraModel
+
+from road_ray.data.catalog import TASKS, task
+from road_ray.data.sources import SourceConfig, Split, load_split
+from road_ray.data.tokenizer import train_wordpiece
+from road_ray.evaluation import predict
+from road_ray.evaluation.predict import Evaluation, evaluate_spans, evaluate_split, logits_of
+from road_ray.models.multitask import MultitaskModel
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(world):
+    words = (world / "squad" / "train-v2.0.json").read_text()
+    return train_wordpiece([words], vocab_size=600)
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer):
+    torch.manual_seed(0)
+    config = ElectraConfig(
+        vocab_size=len(tokenizer),
+        embedding_size=16,
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=256,
+    )
+    return MultitaskModel(ElectraModel(config), list(TASKS.values()))
+
+
+@pytest.fixture(scope="module")
+def split(world, tokenizer):
+    def load(name: str, part: str = "dev", **changes: object) -> Split:
+        return load_split(name, part, SourceConfig(root=str(world), **changes), tokenizer)
+
+    return load
+
+
+@pytest.mark.parametrize("name", ["mnli", "squad_v2"])
+def test_logits_are_those_of_each_row_alone(model, split, name, monkeypatch):
+    chosen = split(name)
+    model.train()
+    many = logits_of(model, chosen.features, pad_id=0, device=CPU)
+    assert model.training
+    monkeypatch.setattr(predict, "_ROWS_AT_ONCE", 1)
+    single = logits_of(model, chosen.features, pad_id=0, device=CPU)
+    spans = name == "squad_v2"
+    for row, one, length in zip(many, single, chosen.features.lengths, strict=True):
+        assert row.shape == ((2, length) if spans else (3,))
+        np.testing.assert_allclose(row, one, atol=1e-5)
+
+
+def test_classes_are_scored_and_named(model, split, tmp_path):
+    chosen = split("mnli")
+    found = evaluate_split(model, chosen, pad_id=0, device=CPU)
+    labels = task("mnli").kind.labels
+    gold = [labels[int(label)] for label in chosen.features.gold["labels"]]
+    right = sum(told == known for told, known in zip(found.labels, gold, strict=True))
+    assert found.figures == {"accuracy": pytest.approx(100 * right / len(gold))}
+    assert found.threshold is None
+    found.write(tmp_path)
+    written = json.loads((tmp_path / "predictions.json").read_text())
+    assert list(written.values()) == list(found.labels)
+    assert list(written) == [example.id for example in chosen.examples]
+
+
+def test_without_gold_there_are_predictions_only(model, split):
+    found = evaluate_split(model, split("sst2", "test"), pad_id=0, device=CPU)
+    assert found.figures == {}
+    assert len(found.labels) == 25
+
+
+def test_a_perfect_model_of_spans_has_full_marks_and_a_threshold(split, tmp_path):
+    chosen = split("squad_v2")
+    perfect = []
+    for index, length in enumerate(chosen.features.lengths):
+        row = np.zeros((2, length), dtype=np.float32)
+        example = chosen.examples[chosen.features.example[index]]
+        begin = chosen.features.bounds[index]
+        starts, ends = chosen.features.offsets[begin : begin + length].T
+        places = (0, 0)
+        if example.answers:
+            first = example.answers[0]
+            end = first.start + len(first.text)
+            places = (np.flatnonzero(starts == first.start)[0], np.flatnonzero(ends == end)[0])
+        row[[0, 1], places] = 9
+        perfect.append(row)
+    found = evaluate_spans(chosen, perfect, None)
+    assert found.figures["f1"] == found.figures["best_f1"] == 100
+    assert found.figures["at_threshold_exact"] == 100
+    assert found.figures["no_answer_f1"] == 100
+    silent = evaluate_spans(chosen, perfect, threshold=-1e9)
+    assert silent.threshold == -1e9
+    assert silent.figures["no_answer_recall"] == 100
+    assert silent.figures["at_threshold_HasAns_f1"] == 0
+    assert silent.figures["f1"] == 100, "the raw figures do not know the threshold"
+    silent.write(tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"predictions.json", "nbest_predictions.json", "null_odds.json"}
+    assert set(json.loads((tmp_path / "predictions.json").read_text()).values()) == {""}
+
+
+def test_a_stored_threshold_is_used_as_it_is(model, split):
+    chosen = split("squad_v2")
+    tuned = evaluate_split(model, chosen, pad_id=0, device=CPU)
+    again = evaluate_split(model, chosen, pad_id=0, device=CPU, threshold=tuned.threshold)
+    assert again == replace(tuned, spans=again.spans)
+    other = evaluate_split(model, chosen, pad_id=0, device=CPU, threshold=tuned.threshold + 1)
+    assert other.figures["threshold"] == tuned.threshold + 1
+    assert other.figures["f1"] == tuned.figures["f1"]
+
+
+def test_numbers_are_written_as_they_are(tmp_path):
+    Evaluation({}, labels=["1.5"], ids=["7"]).write(tmp_path)
+    assert json.loads((tmp_path / "predictions.json").read_text()) == {"7": "1.5"}

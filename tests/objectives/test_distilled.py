@@ -1,0 +1,96 @@
+"""The loss of a student: gold and soft, weighed by one number."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from road_ray.data.specs import Classify, Regress, Span, Task
+from road_ray.errors import ConfigError
+from road_ray.objectives.distilled import Distilled
+
+PAIR, SCORE, MRC = (
+    Task("pair", Classify(("a", "b"))),
+    Task("score", Regress(0, 5)),
+    Task("mrc", Span()),
+)
+
+
+class Fixed(nn.Module):
+    """A model whose logits are given."""
+
+    def __init__(self, task: Task, logits: torch.Tensor) -> None:
+        super().__init__()
+        self.tasks = {task.name: task}
+        self.encoder = nn.Identity()
+        self.heads = nn.ModuleDict()
+        self.logits = nn.Parameter(logits)
+
+    def forward(self, batch):
+        return self.logits
+
+
+def batch(task: Task, soft: torch.Tensor, *, keep: torch.Tensor | None = None, **gold: object):
+    ones = torch.ones(len(soft), soft.shape[-1] if task is MRC else 3, dtype=torch.long)
+    keep = (
+        torch.ones(soft.shape[: 2 if task is MRC else 1], dtype=torch.bool)
+        if keep is None
+        else keep
+    )
+    shared = {"task": task.name, "dataset": "d", "soft_logits": soft, "kd_keep": keep}
+    return shared | {"input_ids": ones, "attention_mask": ones, "token_type_ids": ones} | gold
+
+
+def terms(task, logits, soft, *, kd_weight=0.5, temperature=2.0, **more):
+    objective = Distilled(Fixed(task, logits), kd_weight=kd_weight, temperature=temperature)
+    return objective(batch(task, soft, **more))
+
+
+def test_gold_and_soft_share_the_weight():
+    logits = torch.tensor([[0.0, math.log(3)]])
+    made = terms(PAIR, logits, torch.zeros(1, 2), kd_weight=0.25, labels=torch.tensor([1]))
+    assert set(made) == {"d", "d_soft"}
+    assert made["d"].weight == 0.75
+    assert made["d_soft"].weight == 0.25
+    assert made["d"].total.item() == pytest.approx(-math.log(0.75))
+    # Teachers even, student 1 : sqrt(3) at temperature 2; times four.
+    share = 1 / (1 + math.sqrt(3))
+    kl = 0.5 * math.log(0.5 / share) + 0.5 * math.log(0.5 / (1 - share))
+    assert made["d_soft"].total.item() == pytest.approx(4 * kl, rel=1e-5)
+
+
+def test_a_student_that_agrees_has_no_soft_loss_and_one_that_is_dropped_neither():
+    logits = torch.tensor([[1.0, -2.0], [0.5, 3.0]])
+    made = terms(PAIR, logits, logits.clone(), labels=torch.tensor([0, 1]))
+    assert made["d_soft"].total.item() == pytest.approx(0, abs=1e-6)
+    keep = torch.tensor([False, False])
+    made = terms(PAIR, logits, -logits, keep=keep, labels=torch.tensor([0, 1]))
+    assert made["d_soft"].total.item() == 0
+    assert made["d_soft"].count.item() == 2
+
+
+def test_regressions_learn_the_teachers_number():
+    logits = torch.tensor([[1.0], [2.0]])
+    made = terms(SCORE, logits, torch.tensor([[2.0], [2.0]]), labels=torch.tensor([1.0, 2.0]))
+    assert made["d"].total.item() == 0
+    assert made["d_soft"].total.item() > 0
+
+
+def test_padding_has_no_say_in_a_span():
+    logits = torch.zeros(1, 2, 4)
+    soft = torch.zeros(1, 2, 4)
+    soft[..., -1] = 50.0  # on padding
+    gold = {"start_positions": torch.tensor([1]), "end_positions": torch.tensor([2])}
+    made = batch(MRC, soft, **gold)
+    made["attention_mask"] = torch.tensor([[1, 1, 1, 0]])
+    objective = Distilled(Fixed(MRC, logits), kd_weight=0.5, temperature=2.0)
+    assert objective(made)["d_soft"].total.item() == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize(("name", "value"), [("kd_weight", 1.5), ("temperature", 0.0)])
+def test_numbers_out_of_range_are_refused(name, value):
+    with pytest.raises(ConfigError, match=name):
+        Distilled(Fixed(PAIR, torch.zeros(1, 2)), **{name: value})
