@@ -1,5 +1,5 @@
-"""What every test shares: one thread, no network, the miniature world, the command ``road``, the
-real data when it is at hand.
+"""What every test shares: one thread, no network, the miniature world, the command ``road``, tiny
+runs to start from, the real data when it is at hand.
 """
 
 from __future__ import annotations
@@ -8,13 +8,37 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from road_ray.recipes.run import Run
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+PRETRAINING = {
+    "data.vocab_size": 400,
+    "data.max_length_tokens": 32,
+    "data.batch_size": 8,
+    "encoder.layers": 1,
+    "encoder.hidden_size": 32,
+    "encoder.heads": 2,
+    "encoder.intermediate_size": 64,
+    "encoder.embedding_size": 16,
+    "encoder.max_length_tokens": 128,
+    "encoder.dropout": 0.0,
+    "encoder.attention_dropout": 0.0,
+    "generator.scale": 0.5,
+    "optimizer.warmup_steps": 2,
+    "training.steps": 6,
+    "training.log_every_steps": 2,
+    "console": "quiet",
+}
+SPANS = {"data.max_length_tokens": 96, "data.stride_tokens": 16, "data.max_question_tokens": 32}
 
 
 @pytest.fixture(scope="session")
@@ -59,3 +83,74 @@ def road(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
         return Said(int(ended.value.code or 0), out, err)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def pretraining(world: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """Overrides of ``pretrain`` for a run of a second."""
+    shards = tmp_path_factory.mktemp("shards")
+    return PRETRAINING | {"data.root": world, "data.shards": shards}
+
+
+@pytest.fixture(scope="session")
+def pretrained(pretraining: dict[str, object], tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A pre-training run of six steps."""
+    import road_ray as rr
+
+    directory = tmp_path_factory.mktemp("runs") / "pretrained"
+    return rr.pretrain(overrides=pretraining | {"run_dir": str(directory)})
+
+
+@pytest.fixture(scope="session")
+def sentiment(world: Path, pretrained: Run) -> dict[str, object]:
+    """Overrides of a fine-tuning on SST-2 of six steps."""
+    return {
+        "init": str(pretrained.directory),
+        "data.root": str(world),
+        "data.dataset": "sst2",
+        "data.batch_size": 16,
+        "training.steps": 6,
+        "training.log_every_steps": 1,
+        "optimizer.peak_lr": 1e-2,
+        "console": "quiet",
+    }
+
+
+@pytest.fixture(scope="session")
+def questions(sentiment: dict[str, object]) -> dict[str, object]:
+    """Overrides of a fine-tuning on SQuAD 2.0, judged on NewsQA too."""
+    chosen = {"data.dataset": "squad_v2", "data.evaluate_on": ["squad_v2", "newsqa"]}
+    return sentiment | SPANS | chosen
+
+
+@pytest.fixture(scope="session")
+def asked(questions: dict[str, object], tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A fine-tuning on SQuAD 2.0."""
+    import road_ray as rr
+
+    directory = tmp_path_factory.mktemp("runs") / "asked"
+    return rr.finetune(overrides=questions | {"run_dir": str(directory)})
+
+
+@pytest.fixture(scope="session")
+def teachers(sentiment: dict[str, object], tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Three teachers of SST-2 that differ in their seed."""
+    import road_ray as rr
+
+    directory = tmp_path_factory.mktemp("runs") / "teachers"
+    return rr.teachers(overrides=sentiment | {"run_dir": str(directory)})
+
+
+def flags(overrides: dict[str, object]) -> list[str]:
+    """Overrides as the command line takes them."""
+    return [f"{key}={_written(value)}" for key, value in overrides.items()]
+
+
+def _written(value: object) -> object:
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else value
+
+
+@pytest.fixture(scope="session", name="flags")
+def flags_fixture():
+    """``flags(overrides)``: the same as arguments of ``road``."""
+    return flags

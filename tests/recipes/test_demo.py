@@ -1,0 +1,70 @@
+"""The story's table and its stages; and all of it, tiny."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from road_ray.recipes.demo import (
+    _FIGURES,
+    DemoConfig,
+    distilling,
+    finetuning,
+    multitasking,
+    pretraining,
+    table,
+)
+from road_ray.recipes.run import Run
+
+
+def run(directory, figure):
+    return Run(directory, dict.fromkeys(_FIGURES.values(), figure))
+
+
+def test_the_table_has_means_and_deviations_over_seeds_and_each_teacher_alone(tmp_path):
+    students = {"no KD": [run(tmp_path, 10.0), run(tmp_path, 14.0)]}
+    rows = table(DemoConfig(), [run(tmp_path, 20.0)], students)
+    assert [row["model"] for row in rows] == ["no KD", "teacher 0"]
+    assert [row["seeds"] for row in rows] == [2, 1]
+    for title in _FIGURES:
+        assert rows[0][title] == 12.0
+        assert rows[0][f"{title} +-"] == pytest.approx(8**0.5)
+        assert rows[1][title] == 20.0
+        assert rows[1][f"{title} +-"] is None
+
+
+def test_stages_start_from_each_other_and_students_differ_in_their_teachers_only(tmp_path):
+    config = DemoConfig(run_dir=tmp_path, root="somewhere", seed=5)
+    assert multitasking(config).init == str(pretraining(config).run_dir)
+    plain = finetuning(config, "x", 100)
+    assert plain.init == str(multitasking(config).run_dir)
+    assert plain.data.evaluate_on == ("squad_v2", "newsqa")
+    one, other = (distilling(config, rule, 100, ["a", "b"]) for rule in ("mean", "correctness"))
+    for student in (one, other):
+        assert student.data == plain.data
+        assert student.optimizer == plain.optimizer
+        assert student.training == plain.training
+        assert student.seed == plain.seed == 100
+        assert student.distillation.num_teachers == 2
+    assert (one.weighting.rule, other.weighting.rule) == ("mean", "correctness")
+    assert one.run_dir != other.run_dir
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_the_story_runs_and_goes_on_where_it_stopped(road, world, tmp_path):
+    sizes = {"num_teachers": 2, "num_seeds": 1, "pretraining_steps": 2, "multitask_steps": 2}
+    sizes |= {"finetuning_steps": 2, "root": world}
+    command = ["demo", *(f"{key}={value}" for key, value in sizes.items()), "--run-dir", tmp_path]
+    said = road(*command)
+    assert said.code == 0, said.err
+    for name in ("no KD", "mean KD", "Weighted KD", "teacher 1"):
+        assert name in said.out
+    rows = json.loads((tmp_path / "table.json").read_text())
+    assert len(rows) == 5
+    page = (tmp_path / "report.html").read_text()
+    assert "Weighted KD" in page
+    stamp = (tmp_path / "teacher-0" / "metrics.jsonl").stat().st_mtime_ns
+    assert road(*command).out == said.out
+    assert (tmp_path / "teacher-0" / "metrics.jsonl").stat().st_mtime_ns == stamp
