@@ -1,0 +1,51 @@
+"""``python -m tests.benchmarks [NAME ...]`` runs benchmarks, prints a table, writes bench.json."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+
+for _name, _value in {
+    "OMP_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "HF_HUB_OFFLINE": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}.items():
+    os.environ.setdefault(_name, _value)  # before torch reads it
+
+
+def main() -> None:
+    from road_ray.reporting.tables import aligned
+    from tests.benchmarks.suite import SUITE, Plan
+
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SUITE))
+    parser.add_argument("--repeats", type=int, help="rounds that count, of every benchmark")
+    parser.add_argument(
+        "--clock",
+        choices=("wall", "cpu"),
+        default="wall",
+        help="cpu: time of the training thread alone, for a machine that others use too",
+    )
+    parser.add_argument("--out", type=Path, default=Path("bench.json"))
+    chosen = parser.parse_args()
+    if unknown := sorted(set(chosen.names) - set(SUITE)):
+        parser.error(f"no benchmark named {', '.join(unknown)}; there are {', '.join(SUITE)}")
+    repeats = {"repeats": chosen.repeats, "quick_repeats": chosen.repeats} if chosen.repeats else {}
+    plan, rows = Plan(clock=chosen.clock, **repeats), []
+    for name in chosen.names or SUITE:
+        began = time.monotonic()
+        print(f"{name}: {SUITE[name].__doc__.splitlines()[0]}", flush=True)
+        rows += SUITE[name](plan)
+        # After each, so that an interrupted run keeps what it has.
+        chosen.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        print(f"  done in {time.monotonic() - began:.0f} s", flush=True)
+    print(aligned(rows))
+    print(f"written to {chosen.out}")
+
+
+if __name__ == "__main__":
+    main()

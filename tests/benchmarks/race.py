@@ -1,0 +1,159 @@
+"""A race: contestants in processes of their own make one step each in turn, round after round.
+
+So a busy machine slows all of them alike, and the peak memory of each is its own. A contestant is a
+function ``main(setting, connection)`` that steps through ``gated(connection, batches)``.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle
+from multiprocessing.connection import Client, Connection, Listener
+from pathlib import Path
+from typing import Any
+
+import torch
+
+Main = Callable[[Any, Connection], None]
+START_TIMEOUT_SECONDS = 120
+
+
+class Over(Exception):
+    """Raised inside ``gated`` when the race has ended."""
+
+
+@dataclass
+class Timing:
+    """What one contestant did."""
+
+    seconds: list[float] = field(default_factory=list)  # a round each
+    peak_memory_mb: float = 0.0
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+
+def gated(connection: Connection, batches: Sequence[Any], clock: str = "wall") -> Iterator[Any]:
+    """A batch whenever the referee says go; reports how long the step with it took.
+
+    ``clock``: ``wall``, or ``cpu`` for the time of this thread alone where others use the machine.
+    """
+    now = {"wall": time.perf_counter, "cpu": time.thread_time}[clock]
+    connection.send_bytes(b"ready")
+    for batch in cycle(batches):
+        if connection.recv_bytes() != b"go":
+            raise Over
+        began = now()
+        yield batch
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        connection.send_bytes(repr(now() - began).encode())
+
+
+def run(main: Main, setting: Any, address: str) -> None:
+    """One contestant, from its call to the end of the race."""
+    torch.set_num_threads(1)
+    with Client(address) as connection:
+        try:
+            main(setting, connection)
+        except Over:
+            connection.send_bytes(repr(_peak_memory_mb()).encode())
+
+
+def _peak_memory_mb() -> float:
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated() / 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+class InProcess:
+    """Starts a contestant in a new process."""
+
+    def __call__(self, main: Main, setting: Any, address: str) -> Any:
+        process = multiprocessing.get_context("spawn").Process(
+            target=run, args=(main, setting, address), daemon=True
+        )
+        process.start()
+        return process
+
+
+class InThread:
+    """Starts a contestant in a thread: at once, but its memory is that of all."""
+
+    def __call__(self, main: Main, setting: Any, address: str) -> Any:
+        thread = threading.Thread(target=run, args=(main, setting, address), daemon=True)
+        thread.start()
+        return thread
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """Who takes part: ``main(setting, connection)``, started by ``start``."""
+
+    main: Main
+    setting: Any
+    start: Callable[[Main, Any, str], Any]
+
+
+def race(
+    contestants: Mapping[str, Contestant], *, repeats: int, warmup: int = 2
+) -> dict[str, Timing]:
+    """``repeats`` rounds after ``warmup`` that do not count; every round begins with another."""
+    with tempfile.TemporaryDirectory(prefix="race-") as directory:
+        lanes = {
+            name: _Lane(contestant, str(Path(directory) / str(number)))
+            for number, (name, contestant) in enumerate(contestants.items())
+        }
+        names = list(lanes)
+        for turn in range(warmup + repeats):
+            shift = turn % len(names)
+            for name in names[shift:] + names[:shift]:
+                lanes[name].step(counts=turn >= warmup)
+        return {name: lane.end() for name, lane in lanes.items()}
+
+
+def _accepted(listener: Listener) -> Connection:
+    found: list[Connection] = []
+    waiting = threading.Thread(target=lambda: found.append(listener.accept()), daemon=True)
+    waiting.start()
+    waiting.join(START_TIMEOUT_SECONDS)
+    if not found:
+        raise TimeoutError(f"a contestant did not start within {START_TIMEOUT_SECONDS} s")
+    return found[0]
+
+
+class _Lane:
+    """The referee's side of one contestant."""
+
+    def __init__(self, contestant: Contestant, address: str) -> None:
+        self.timing = Timing()
+        with Listener(address) as listener:
+            self.host = contestant.start(contestant.main, contestant.setting, address)
+            self.connection = _accepted(listener)
+        self._receive(START_TIMEOUT_SECONDS)
+
+    def _receive(self, timeout_seconds: float = 300) -> bytes:
+        if not self.connection.poll(timeout_seconds):
+            raise TimeoutError(f"no answer within {timeout_seconds} s")
+        return self.connection.recv_bytes()
+
+    def step(self, *, counts: bool) -> None:
+        self.connection.send_bytes(b"go")
+        seconds = float(self._receive())
+        if counts:
+            self.timing.seconds.append(seconds)
+
+    def end(self) -> Timing:
+        self.connection.send_bytes(b"end")
+        self.timing.peak_memory_mb = float(self._receive())
+        self.connection.close()
+        self.host.join()
+        return self.timing

@@ -1,0 +1,196 @@
+"""The benchmarks by name; each gives the rows of bench.json."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from road_ray.distributed.launch import launch
+from road_ray.models.encoder import EncoderConfig
+from road_ray.training.worker import Worker
+from tests.benchmarks import contestants
+from tests.benchmarks.contestants import PRODUCT_FLOPS, Setting
+from tests.benchmarks.race import Contestant, InProcess, Main, Timing, race, run
+from tests.benchmarks.shapes import Shape, flops
+
+Row = dict[str, Any]
+_TINY = EncoderConfig(layers=4)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the benchmarks are run; the defaults are what ``make bench`` does."""
+
+    small: Shape = field(default_factory=Shape)
+    tiny: Shape = field(
+        default_factory=lambda: Shape(encoder=_TINY, vocab_size=8000, batch_size=16, length=64)
+    )
+    repeats: int = 7
+    quick_repeats: int = 25  # where a step takes a fraction of a second
+    clock: str = "wall"
+    start: Callable[[Main, Any, str], Any] = field(default_factory=InProcess)
+    say: Callable[[str], None] = print
+
+
+def pretrain(plan: Plan) -> list[Row]:
+    """ELECTRA-Small against ``electra-pytorch`` and the plain recipe, in both precisions."""
+    peers = {
+        "plain": (contestants.plain, "everywhere"),
+        "plain, samples at chosen": (contestants.plain, "chosen"),
+    }
+    if find_spec("electra_pytorch") is None:
+        plan.say("pretrain: electra-pytorch is not installed, so it is left out")
+        plan.say("  fix: pip install --no-deps electra-pytorch==0.1.2")
+    else:
+        peers = {"electra-pytorch": (contestants.electra_pytorch, "everywhere"), **peers}
+    return _against("pretrain", plan, plan.small, plan.repeats, peers)
+
+
+def pretrain_tiny(plan: Plan) -> list[Row]:
+    """Four layers on short rows, where little of a step is products."""
+    peers = {"plain": (contestants.plain, "everywhere")}
+    return _against("pretrain_tiny", plan, plan.tiny, plan.quick_repeats, peers)
+
+
+def _against(
+    name: str, plan: Plan, shape: Shape, repeats: int, peers: dict[str, tuple[Main, Any]]
+) -> list[Row]:
+    base = Setting(shape, clock=plan.clock)
+    lanes = {("product", "fp32"): Contestant(contestants.product, base, plan.start)}
+    for precision in ("fp32", "bf16"):
+        setting = replace(base, precision=precision)
+        lanes["ours", precision] = Contestant(contestants.ours, setting, plan.start)
+        for peer, (main, sampling) in peers.items():
+            told = replace(setting, sampling=sampling)
+            lanes[peer, precision] = Contestant(main, told, plan.start)
+    timings = _named_race(lanes, repeats)
+    limit = PRODUCT_FLOPS / timings["product", "fp32"].median
+    return [
+        _row(
+            name,
+            f"{peer} ({theirs})",
+            timings["ours", mine],
+            timings[peer, theirs],
+            shape,
+            limit,
+            precision=mine,
+        )
+        for mine, theirs in (("bf16", "fp32"), ("bf16", "bf16"), ("fp32", "fp32"))
+        for peer in peers
+    ]
+
+
+def _named_race(lanes: dict[tuple[str, str], Contestant], repeats: int) -> dict[Any, Timing]:
+    names = {" ".join(key): key for key in lanes}
+    timings = race({name: lanes[key] for name, key in names.items()}, repeats=repeats)
+    return {names[name]: timing for name, timing in timings.items()}
+
+
+def ray_train(plan: Plan) -> list[Row]:
+    """The same loop in one Ray Train worker and in a process of its own, once started."""
+    setting = Setting(plan.tiny, clock=plan.clock)
+    lanes = {
+        "product": Contestant(contestants.product, setting, plan.start),
+        "ours": Contestant(contestants.ours, setting, _in_ray),
+        "alone": Contestant(contestants.ours, setting, plan.start),
+    }
+    timings = race(lanes, repeats=plan.quick_repeats)
+    limit = PRODUCT_FLOPS / timings["product"].median
+    return [
+        _row("ray_train", "no Ray", timings["ours"], timings["alone"], plan.tiny, limit, "fp32")
+    ]
+
+
+def _in_ray(main: Main, setting: Any, address: str) -> threading.Thread:
+    """Starts a contestant as the one worker of a Ray Train run."""
+    # The processes of a cluster of our own inherit it; they must find this package.
+    os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])
+
+    def fit() -> None:
+        with tempfile.TemporaryDirectory() as scratch:
+            gpus = 1.0 if torch.cuda.is_available() else 0.0
+            launch(
+                _on_ray_worker,
+                setting,
+                main,
+                address,
+                workers=1,
+                gpus_per_worker=gpus,
+                scratch=Path(scratch),
+            )
+
+    thread = threading.Thread(target=fit, daemon=True)
+    thread.start()
+    return thread
+
+
+def _on_ray_worker(setting: Any, worker: Worker, main: Any, address: str) -> dict[str, float]:
+    run(partial(main, worker=worker), setting, address)
+    return {}
+
+
+def matrix_rate(plan: Plan) -> list[Row]:
+    """What one thread multiplies in a second, bf16 against fp32: the limit of the others."""
+    base = Setting(plan.small, clock=plan.clock)
+    lanes = {
+        precision: Contestant(contestants.product, replace(base, precision=precision), plan.start)
+        for precision in ("fp32", "bf16")
+    }
+    timings = race(lanes, repeats=plan.quick_repeats)
+    ours, theirs = (PRODUCT_FLOPS / timings[name].median / 1e9 for name in ("bf16", "fp32"))
+    return [
+        {
+            "name": "matrix_rate",
+            "precision": "bf16",
+            "peer": "fp32",
+            "unit": "GFLOP/s",
+            "ours": ours,
+            "theirs": theirs,
+            "ratio": ours / theirs,
+            "repeats": plan.quick_repeats,
+            "peak_memory_mb": timings["bf16"].peak_memory_mb,
+            "their_peak_memory_mb": timings["fp32"].peak_memory_mb,
+            "limit_share": 1.0,
+        }
+    ]
+
+
+def _row(
+    name: str,
+    peer: str,
+    ours: Timing,
+    theirs: Timing,
+    shape: Shape,
+    limit: float,
+    precision: str,
+) -> Row:
+    return {
+        "name": name,
+        "precision": precision,
+        "peer": peer,
+        "unit": "tokens/s",
+        "ours": shape.tokens / ours.median,
+        "theirs": shape.tokens / theirs.median,
+        "ratio": theirs.median / ours.median,
+        "repeats": len(ours.seconds),
+        "peak_memory_mb": ours.peak_memory_mb,
+        "their_peak_memory_mb": theirs.peak_memory_mb,
+        "limit_share": flops(shape) / ours.median / limit,
+    }
+
+
+SUITE: dict[str, Callable[[Plan], list[Row]]] = {
+    "matrix_rate": matrix_rate,
+    "pretrain": pretrain,
+    "pretrain_tiny": pretrain_tiny,
+    "ray_train": ray_train,
+}

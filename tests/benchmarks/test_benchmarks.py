@@ -1,0 +1,78 @@
+"""Every benchmark at toy size: that it runs, and that its rows say what they promise."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+from road_ray.models.encoder import EncoderConfig
+from tests.benchmarks import suite
+from tests.benchmarks.race import InThread
+from tests.benchmarks.shapes import Shape, batches, flops
+from tests.benchmarks.suite import SUITE, Plan
+
+FIELDS = {
+    "name", "peer", "unit", "ours", "theirs", "ratio", "repeats", "peak_memory_mb", "limit_share",
+}  # fmt: skip
+TOY = Shape(
+    EncoderConfig(layers=1, hidden_size=32, heads=2, intermediate_size=64, embedding_size=16),
+    vocab_size=200,
+    batch_size=8,
+    length=16,
+)
+PLAN = Plan(small=TOY, tiny=TOY, repeats=2, quick_repeats=2, start=InThread())
+
+
+def check(name, rows):
+    for row in rows:
+        assert row.keys() >= FIELDS
+        assert row["name"] == name
+        assert row["repeats"] == 2
+        assert row["ratio"] == pytest.approx(row["ours"] / row["theirs"])
+        assert min(row["ours"], row["theirs"], row["peak_memory_mb"], row["limit_share"]) > 0
+
+
+@pytest.mark.parametrize("name", sorted(SUITE.keys() - {"ray_train"}))
+def test_a_benchmark_gives_its_rows(name):
+    rows = SUITE[name](PLAN)
+    assert rows
+    check(name, rows)
+
+
+@pytest.mark.ray
+def test_one_ray_worker_is_compared_with_none():
+    check("ray_train", SUITE["ray_train"](PLAN))
+
+
+def test_a_peer_that_is_not_installed_is_left_out_with_a_word(monkeypatch):
+    said = []
+    monkeypatch.setattr(suite, "find_spec", lambda _: None)
+    monkeypatch.setattr(
+        suite, "_against", lambda name, plan, shape, repeats, peers: [{"peers": set(peers)}]
+    )
+    rows = suite.pretrain(Plan(say=said.append))
+    assert rows == [{"peers": {"plain", "plain, samples at chosen"}}]
+    assert "electra-pytorch" in said[0]
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("electra_pytorch") is None, reason="electra-pytorch is not installed"
+)
+def test_electra_pytorch_is_among_the_peers():
+    assert "electra-pytorch (fp32)" in {row["peer"] for row in SUITE["pretrain"](PLAN)}
+
+
+def test_operations_are_counted_as_by_hand():
+    # One row of 16 tokens: 2 are chosen; the generator is 8 wide with 1 head and 32 inside.
+    one = Shape(TOY.encoder, vocab_size=200, batch_size=1, length=16)
+    generator = 2 * 16 * (4 * 8 * 8 + 2 * 8 * 32) + 4 * 16 * 16 * 8 + 2 * 16 * 16 * 8
+    discriminator = 2 * 16 * (4 * 32 * 32 + 2 * 32 * 64) + 4 * 16 * 16 * 32 + 2 * 16 * 16 * 32
+    heads = 2 * 2 * (8 * 16 + 16 * 200) + 2 * 16 * (32 * 32 + 32)
+    assert flops(one) == 3 * (generator + discriminator + heads)
+
+
+def test_a_batch_has_as_many_tokens_as_its_shape_says():
+    for batch in batches(TOY):
+        assert int(batch["attention_mask"].sum()) == TOY.tokens == 7 * 16 + 8
+        assert bool((batch["input_ids"] < TOY.vocab_size).all())
