@@ -101,6 +101,8 @@ def _run(
     from road_ray.verbs import configure
 
     config = configure(verb, preset=preset, path=path, overrides=overrides)
+    if getattr(config, "console", None) == "quiet":
+        logging.getLogger("road_ray").setLevel(logging.WARNING)
     run = _uninterrupted(VERBS[verb].run, config)
     if as_json:
         typer.echo(json.dumps({"directory": str(run.directory), "metrics": dict(run.metrics)}))
@@ -262,12 +264,21 @@ def _list(rows: list[dict[str, Any]], as_json: bool) -> None:
     typer.echo(aligned(rows))
 
 
+def _say_what_is_logged() -> None:
+    """Our notes as they are, warnings of anybody with that word before them; to standard error."""
+    logging.addLevelName(logging.INFO, "")
+    logging.addLevelName(logging.WARNING, "warning: ")
+    logging.addLevelName(logging.ERROR, "error: ")
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s%(message)s")
+    logging.getLogger("road_ray").setLevel(logging.INFO)
+
+
 def main() -> None:
     """Entry point of ``road``: a mistake of the user is a message and an exit code, never a
     traceback.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    logging.basicConfig(level=logging.WARNING, format="warning: %(message)s")
+    _say_what_is_logged()
     try:
         app(prog_name="road")
     except RoadError as error:

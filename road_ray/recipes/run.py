@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import platform
 import socket
@@ -27,6 +28,7 @@ from road_ray.training.checkpoint import Checkpoints, disk_error
 from road_ray.training.journal import Journal, write_json_atomic
 from road_ray.training.trackers import wandb_tracker
 
+_log = logging.getLogger(__name__)
 _RECORD = "config.resolved.yaml"
 _PACKAGES = ("road-ray", "torch", "transformers", "tokenizers", "ray", "numpy", "pyarrow")
 # Keys that may differ when a run goes on: they change where and how it runs, not what comes out.
@@ -82,6 +84,7 @@ def finished(config: RunConfig) -> Run | None:
         figures = json.loads((directory / "metrics.json").read_text(encoding="utf-8"))
     except ValueError:
         return None  # damaged: made again from the last checkpoint
+    _log.info("%s is finished; nothing is left to do", directory)
     return Run(directory, figures)
 
 

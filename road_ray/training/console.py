@@ -21,6 +21,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+# Parts of figures that a line has no room for; the journal has them all.
+_DETAILS = ("total", "HasAns", "NoAns", "thresh", "no_answer", "answerability")
 Kind = Literal["rich", "plain", "quiet"]
 
 
@@ -53,7 +55,7 @@ def summary(metrics: Mapping[str, float]) -> str:
             parts.append(f"{value:,.0f} {rest.removesuffix('_per_second')}/s")
         elif room == "train":
             parts.append(f"{rest} {value:.4g}")
-        elif room == "eval":
+        elif room == "eval" and not any(word in rest for word in _DETAILS):
             parts.append(f"{name} {value:.4g}")
     return "  ".join(parts)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ from road_ray.training.tensors import (
     tensors_to_file,
 )
 from road_ray.training.worker import Worker
+
+_log = logging.getLogger(__name__)
 
 Steps = Callable[[int], Iterator[list[Batch]]]
 """``steps(start)`` gives the passes of step ``start``, ``start + 1``, ...: a pure function of the
@@ -211,6 +214,8 @@ def _resume(objective: Objective, optimizer: ElectraAdamW, training: Training) -
     )
     training.journal.truncate_after(int(state["step"]))
     training.journal.event("resumed", step=state["step"], checkpoint=str(directory))
+    if training.journal.enabled:
+        _log.info("going on from %s", directory)
     return int(state["step"])
 
 

@@ -20,6 +20,12 @@ def test_a_summary_has_losses_speeds_and_evaluations_only():
     assert summary(metrics) == "generator 7.312  12,346 tokens/s  eval/rte/accuracy 0.75"
 
 
+def test_a_summary_leaves_the_details_of_an_evaluation_to_the_journal():
+    metrics = {"eval/a/f1": 50.0, "eval/a/HasAns_f1": 1.0, "eval/a/total": 3, "eval/a/best_f1": 60}
+    metrics |= {"eval/a/threshold": -1.0, "eval/a/no_answer_recall": 9.0}
+    assert summary(metrics) == "eval/a/f1 50  eval/a/best_f1 60"
+
+
 def test_lines_come_at_most_every_so_often_and_the_last_one_always(capsys):
     times = iter(range(0, 100, 2))
     lines = Lines(20, every_seconds=6, clock=lambda: next(times))
