@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from pydantic import Field
@@ -31,10 +31,6 @@ class EncoderConfig(Config):
     # Truncated normal. 0.02 is BERT's for width 768; narrow models leave the unigram plateau
     # sooner with about 1 / sqrt(hidden_size).
     initializer_std: float = Field(0.02, gt=0, le=1)
-    # "sinusoidal": the learnt position table starts as sines and cosines of the same size as the
-    # other embeddings, so that neighbours are alike from the first step on, also at positions that
-    # short rows never train (our choice, for small budgets).
-    position_start: Literal["random", "sinusoidal"] = "random"
 
 
 def hugging_face_config(size: EncoderConfig, vocab_size: int, **more: Any) -> ElectraConfig:
@@ -95,18 +91,6 @@ def initialize(module: nn.Module, std: float) -> None:
         if isinstance(part, nn.Embedding) and part.padding_idx is not None:
             with torch.no_grad():
                 part.weight[part.padding_idx].zero_()
-
-
-def start_positions(encoder: ElectraModel, start: str, std: float) -> None:
-    """Give the position table the start of that name; "random" leaves it as it is."""
-    if start == "random":
-        return
-    table = encoder.embeddings.position_embeddings.weight
-    positions, width = table.shape
-    angles = torch.arange(positions)[:, None] / 10_000 ** (torch.arange(0, width, 2) / width)
-    waves = torch.cat([angles.sin(), angles.cos()], 1)[:, :width]
-    with torch.no_grad():
-        table.copy_(waves * std * math.sqrt(2))  # a sine of amplitude sqrt(2) has deviation 1
 
 
 def initialize_output(linear: nn.Linear) -> None:

@@ -25,7 +25,6 @@ from road_ray.recipes.multitask import (
 )
 from road_ray.recipes.pretrain import (
     GeneratorConfig,
-    ObjectiveConfig,
     PretrainConfig,
     pretrain,
 )
@@ -38,7 +37,8 @@ if TYPE_CHECKING:
     from road_ray.distributed.teachers import ActorEnsemble
 
 IN_DOMAIN, OUT_OF_DOMAIN = "squad_v2", "newsqa"
-# In domain raw (threshold 0) and at the threshold tuned on that very set, as papers print it; out of
+# In domain raw (threshold 0) and at the threshold tuned on that very set, as papers print it; out
+# of
 # domain at that threshold, and with every question answered.
 _FIGURES = {
     "in domain F1": f"eval/{IN_DOMAIN}/f1",
@@ -143,6 +143,7 @@ def pretraining(config: DemoConfig) -> PretrainConfig:
         run_dir=config.run_dir / "pretrain",
         seed=config.seed,
         console=config.console,
+        start="corpus",
         data=CorpusConfig(
             root=config.root,
             vocab_size=2000,
@@ -162,7 +163,6 @@ def pretraining(config: DemoConfig) -> PretrainConfig:
             initializer_std=0.06,
         ),
         generator=GeneratorConfig(scale=0.5),
-        objective=ObjectiveConfig(unigram_bias=True),
         optimizer=OptimizerConfig(peak_lr=2e-3, warmup_steps=100, beta2=0.98, bias_correction=True),
         training=TrainingConfig(
             steps=config.pretraining_steps, save_every_steps=100_000, log_every_steps=100

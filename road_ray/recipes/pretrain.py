@@ -31,8 +31,8 @@ from road_ray.models.encoder import (
     load_language_model,
     model_directory,
     scaled,
-    start_positions,
 )
+from road_ray.models.start import open_paths, sinusoidal_positions, start_from_corpus
 from road_ray.objectives.base import Objective
 from road_ray.objectives.electra import Electra
 from road_ray.objectives.mlm import MaskedLanguageModel
@@ -44,7 +44,8 @@ from road_ray.training.worker import Worker
 
 
 class GeneratorConfig(Config):
-    """The generator's size relative to the discriminator. Source: Clark et al. 2020, section 3.2."""
+    """The generator's size relative to the discriminator. Source: Clark et al. 2020, section 3.2.
+    """
 
     # Of width, inner width and heads; 1/4 to 1/2 works best (figure 3).
     scale: float = Field(0.25, gt=0, le=1)
@@ -63,11 +64,6 @@ class ObjectiveConfig(Config):
         50.0, ge=0
     )  # lambda: a two-way loss is far smaller than a V-way one
     temperature: float = Field(1.0, gt=0)  # of the sampling
-    # Start the generator's output bias at the log frequencies of the corpus and the detector at
-    # the usual share of
-    # fakes: small models otherwise spend their first thousand updates on that (our choice;
-    # measured).
-    unigram_bias: bool = False
 
 
 class PretrainConfig(RunConfig):
@@ -75,6 +71,9 @@ class PretrainConfig(RunConfig):
 
     run_dir: Path = Path("runs/pretrain")
     init: str = ""  # go on from this encoder; empty: new weights
+    # Of new weights. "corpus": words, positions and first heads start from what the corpus says
+    # (models/start.py); for models and budgets so small that they would not leave the frequencies.
+    start: Literal["random", "corpus"] = "random"
     data: CorpusConfig = CorpusConfig()
     encoder: EncoderConfig = EncoderConfig()
     generator: GeneratorConfig = GeneratorConfig()
@@ -182,11 +181,9 @@ def build_objective(config: PretrainConfig, corpus: Corpus, tokenizer: Any) -> O
         return MaskedLanguageModel(model, **shared)
     size = scaled(config.encoder, config.generator.scale)
     generator = _language_model(config, size, corpus, vocab_size, shared["special_ids"])
-    discriminator = _detector(config, vocab_size)
     if config.generator.init:
         load_language_model(generator, config.generator.init, vocab_size)
-        embeddings = generator.electra.embeddings.state_dict()
-        discriminator.electra.embeddings.load_state_dict(embeddings)
+    discriminator = _detector(config, vocab_size, generator.electra.embeddings)
     _load_into(discriminator.electra, config.init, vocab_size)
     return Electra(
         generator,
@@ -206,21 +203,24 @@ def _language_model(
 ) -> ElectraForMaskedLM:
     model = ElectraForMaskedLM(hugging_face_config(size, vocab_size))
     initialize(model, size.initializer_std)
-    start_positions(model.electra, size.position_start, size.initializer_std)
-    if config.objective.unigram_bias:
-        with torch.no_grad():
-            model.generator_lm_head.bias.copy_(log_frequencies(corpus, vocab_size, special))
+    if config.start == "corpus":
+        sinusoidal_positions(model.electra, size.initializer_std)
+        open_paths(model.electra)
+        start_from_corpus(model, corpus, special, size.initializer_std)
     return model
 
 
-def _detector(config: PretrainConfig, vocab_size: int) -> ElectraForPreTraining:
+def _detector(
+    config: PretrainConfig, vocab_size: int, embeddings: torch.nn.Module
+) -> ElectraForPreTraining:
     size = config.encoder
     model = ElectraForPreTraining(hugging_face_config(size, vocab_size))
     initialize(model, size.initializer_std)
-    start_positions(model.electra, size.position_start, size.initializer_std)
     output = model.discriminator_predictions.dense_prediction
     initialize_output(output)
-    if config.objective.unigram_bias:
+    model.electra.embeddings.load_state_dict(embeddings.state_dict())
+    if config.start == "corpus":
+        open_paths(model.electra)
         # About this share of tokens is replaced while the generator knows little.
         share = config.objective.choose_fraction * 0.9
         torch.nn.init.constant_(output.bias, float(np.log(share / (1 - share))))
@@ -241,14 +241,3 @@ def _load_into(encoder: Any, init: str, tokenizer_size: int) -> None:
             f"  {str(error).splitlines()[1].strip()}\n"
             "  fix: give the encoder the size of that model"
         ) from error
-
-
-def log_frequencies(corpus: Corpus, vocab_size: int, special_ids: tuple[int, ...]) -> torch.Tensor:
-    """Log relative frequency of every token of the corpus, ``[V]``; add-half, special tokens as if
-    unseen.
-    """
-    counts = np.full(vocab_size, 0.5)
-    for tokens in corpus.tokens:
-        counts += np.bincount(tokens, minlength=vocab_size)
-    counts[list(special_ids)] = 0.5
-    return torch.from_numpy(np.log(counts / counts.sum())).float()
