@@ -37,9 +37,9 @@ class SourceConfig(Config):
     max_length_tokens: int | None = Field(None, ge=8)  # None: 128 for text, 384 for spans
     stride_tokens: int = Field(128, ge=1)  # spans: a window starts every so many context tokens
     max_question_tokens: int = Field(64, ge=1)
-    max_rows: int | None = Field(
-        None, ge=1
-    )  # train on the first so many examples of a seeded shuffle
+    # Train on, and judge by, the first so many examples of a seeded shuffle; None: all.
+    max_rows: int | None = Field(None, ge=1)
+    max_judged_rows: int | None = Field(None, ge=1)
 
 
 @dataclass(frozen=True)
@@ -79,16 +79,15 @@ def load_split(
 ) -> Split:
     """``train``, ``dev`` or ``test`` of a catalogue entry, encoded for its task.
 
-    ``source.max_rows`` cuts the train split, after a shuffle by ``seed``. ``judged``: to be
-    predicted, also if it is the train split.
+    ``source.max_rows`` cuts what is trained on, ``max_judged_rows`` the rest, after a shuffle by
+    ``seed``. ``judged``: to be predicted, also if it is the train split.
     """
     entry = catalog.dataset(name)
     root = resolve_root(source.root)
     examples = read_hub(entry, split) if root is None else read_split(entry, root, split)
-    if split == "train" and source.max_rows is not None and source.max_rows < len(examples):
-        kept = np.sort(
-            np.random.default_rng((seed, 4)).permutation(len(examples))[: source.max_rows]
-        )
+    most = source.max_rows if split == "train" and not judged else source.max_judged_rows
+    if most is not None and most < len(examples):
+        kept = np.sort(np.random.default_rng((seed, 4)).permutation(len(examples))[:most])
         examples = [examples[index] for index in kept]
     task = catalog.TASKS[entry.task]
     limits: dict[str, int] = {}
