@@ -19,6 +19,10 @@ from road_ray.training.worker import Worker
 _log = logging.getLogger(__name__)
 _MAX_FAILURES = 3  # restarts of the worker group; Ray's own default is none
 _START_TIMEOUT_SECONDS = "15"  # Ray's 60 s are spent waiting for a node that is gone
+# What Ray's own helpers say every second of a cluster without a dashboard, and of their own make.
+_NOISE = (
+    "Failed to query Ray Train Controller actor state|constructor arguments in the object store"
+)
 
 Main = Callable[..., dict[str, float]]
 
@@ -50,13 +54,14 @@ def connected(address: str | None = None, *, num_cpus: int | None = None) -> Ite
     """Inside, this process is connected to Ray: the cluster at ``address``, the one already joined,
     or a new one.
     """
+    os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", _START_TIMEOUT_SECONDS)
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _NOISE)  # read when Ray is imported
     import ray
 
     if ray.is_initialized():
         yield
         return
-    os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", _START_TIMEOUT_SECONDS)
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         if address is None:
             ray.init(
