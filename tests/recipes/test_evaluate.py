@@ -37,7 +37,9 @@ def test_a_threshold_is_tuned_on_the_first_set_when_asked(attempt, asked):
 
 
 def test_the_training_rows_can_be_judged_too(attempt, asked):
-    said = attempt(asked.hf_dir, "squad_v2", more=(*SPANS, "data.split=train", "data.max_rows=12"))
+    said = attempt(
+        asked.hf_dir, "squad_v2", more=(*SPANS, "data.split=train", "data.max_judged_rows=12")
+    )
     assert said.code == 0, said.err
     assert json.loads(said.out)["metrics"]["eval/squad_v2/total"] == 12
 

@@ -284,6 +284,15 @@ class TestMistakes:
         assert said.code == code
         assert told in said.err
 
+    def test_in_the_directory_to_start_from(self, attempt, pretrained):
+        there = str(pretrained.directory)
+        said = attempt(init=there.replace("pretrained", "pretraind"))
+        assert said.code == 2
+        assert f"did you mean {there}?" in said.err
+        said = attempt(init=f"{there}/zzz")
+        assert said.code == 2
+        assert f"look into {there}" in said.err
+
     @pytest.mark.parametrize(
         ("content", "told"),
         [
