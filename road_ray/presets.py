@@ -159,7 +159,7 @@ def tiny_electra() -> PretrainConfig:
         encoder=_tiny(192, 3),
         generator=GeneratorConfig(scale=2 / 3),
         optimizer=OptimizerConfig(peak_lr=1e-3, warmup_steps=200, beta2=0.98, bias_correction=True),
-        training=TrainingConfig(steps=5000, save_every_steps=2000, log_every_steps=100),
+        training=TrainingConfig(steps=2500, save_every_steps=2000, log_every_steps=100),
     )
 
 
