@@ -20,7 +20,7 @@ from road_ray.distillation.ensemble import Ensemble, LocalEnsemble, annotate
 from road_ray.distillation.identity import check_teacher, teacher_manifest
 from road_ray.distillation.weighting import Weighting, resolve
 from road_ray.distributed.launch import connected, launch
-from road_ray.errors import ConfigError
+from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.encoder import model_directory
 from road_ray.objectives.distilled import Distilled
 from road_ray.recipes.finetune import FinetuneConfig, fit, prepare, require_init
@@ -177,7 +177,11 @@ def teacher_directories(settings: DistillationConfig) -> list[str]:
             "  fix: name them all (or one teachers.json), or change num_teachers\n"
             "  nothing was started"
         )
-    return [model_directory(name) for name in named]
+    try:
+        return [model_directory(name) for name in named]
+    except CheckpointError as error:
+        text = str(error).replace("init = ", "distillation.teachers: ", 1)
+        raise CheckpointError(text) from error
 
 
 def _listed(path: Path) -> list[str]:

@@ -166,6 +166,12 @@ class TestMistakes:
         assert said.code == 4
         assert "another tokenizer than the student's" in said.err
 
+    def test_a_directory_that_is_no_model(self, attempt, teachers):
+        first = teachers.directory / "teacher-0"
+        said = attempt(first, first, teachers.directory)
+        assert said.code == 4
+        assert f"distillation.teachers: {teachers.directory}: no config.json" in said.err
+
     def test_a_directory_that_is_not_there(self, attempt, teachers):
         first = teachers.directory / "teacher-0"
         said = attempt(first, first, Path("/nowhere/at/all"))
