@@ -132,8 +132,8 @@ def _due(done: int, every_steps: int | None) -> bool:
     return every_steps is not None and done % every_steps == 0
 
 
-# On a CPU with bf16 products a step gained 1.7x at widths 128 to 256, 1.0x at 64, 0.9x at 32
-# (docs/results/benchmarks.md); below that of ELECTRA-Small fp32 is quick enough.
+# With bf16 instructions a CPU's step was 1.6 times as fast at this width, 1.2 at 128, 1.0 at 64 and
+# 0.9 at 32 (`python -m tests.benchmarks precision`); below it fp32 costs little and is exact.
 _LEAST_BF16_WIDTH = 256
 
 

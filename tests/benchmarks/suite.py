@@ -36,6 +36,7 @@ class Plan:
     )
     repeats: int = 7
     quick_repeats: int = 25  # where a step takes a fraction of a second
+    widths: tuple[int, ...] = (32, 64, 128, 256)
     clock: str = "wall"
     start: Callable[[Main, Any, str], Any] = field(default_factory=InProcess)
     say: Callable[[str], None] = print
@@ -93,6 +94,31 @@ def _named_race(lanes: dict[tuple[str, str], Contestant], repeats: int) -> dict[
     names = {" ".join(key): key for key in lanes}
     timings = race({name: lanes[key] for name, key in names.items()}, repeats=repeats)
     return {names[name]: timing for name, timing in timings.items()}
+
+
+def precision(plan: Plan) -> list[Row]:
+    """bf16 against fp32 by the encoder's width: what ``training.precision: auto`` goes by."""
+    rows = []
+    for width in plan.widths:
+        size = plan.tiny.encoder.model_copy(
+            update={
+                "hidden_size": width,
+                "heads": max(1, width // 64),
+                "intermediate_size": 4 * width,
+                "embedding_size": min(width, 128),
+            }
+        )
+        shape = replace(plan.tiny, encoder=size)
+        base = Setting(shape, clock=plan.clock)
+        lanes = {"product": Contestant(contestants.product, base, plan.start)}
+        for name in ("bf16", "fp32"):
+            told = replace(base, precision=name)
+            lanes[name] = Contestant(contestants.ours, told, plan.start)
+        timings = race(lanes, repeats=plan.quick_repeats)
+        limit = PRODUCT_FLOPS / timings["product"].median
+        peer = f"ours (fp32), {width} wide"
+        rows.append(_row("precision", peer, timings["bf16"], timings["fp32"], shape, limit, "bf16"))
+    return rows
 
 
 def ray_train(plan: Plan) -> list[Row]:
@@ -192,5 +218,6 @@ SUITE: dict[str, Callable[[Plan], list[Row]]] = {
     "matrix_rate": matrix_rate,
     "pretrain": pretrain,
     "pretrain_tiny": pretrain_tiny,
+    "precision": precision,
     "ray_train": ray_train,
 }

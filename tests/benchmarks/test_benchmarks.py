@@ -21,7 +21,7 @@ TOY = Shape(
     batch_size=8,
     length=16,
 )
-PLAN = Plan(small=TOY, tiny=TOY, repeats=2, quick_repeats=2, start=InThread())
+PLAN = Plan(small=TOY, tiny=TOY, repeats=2, quick_repeats=2, widths=(8, 16), start=InThread())
 
 
 def check(name, rows):
