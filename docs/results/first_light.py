@@ -1,6 +1,7 @@
 """The pictures and the tables of first-light.md from the run directories that first-light.sh left.
 
-Usage: python docs/results/first_light.py RUNS   (writes first-light.png beside itself, prints Markdown)
+Usage: python docs/results/first_light.py RUNS   (writes first-light.png beside itself, prints
+Markdown)
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ def tests(runs: Path, name: str) -> str:
         for r in rows
         if "time/teacher_wait_seconds" in r
     ]
-    lines.append(f"- teachers right on training rows: {share}; share of a step spent waiting for them: "
+    lines.append(f"- teachers right on training rows: {share}; share of a step spent waiting: "
                  f"{sum(waits) / max(len(waits), 1):.0%}")  # fmt: skip
     return "\n".join(lines)
 

@@ -57,9 +57,9 @@ class DemoConfig(RunConfig):
     num_teachers: int = Field(3, ge=1)
     num_seeds: int = Field(3, ge=1)  # of each kind of student
     at_once: int = Field(2, ge=1)  # runs side by side, one core each
-    pretraining_steps: int = Field(1500, ge=1)
-    multitask_steps: int = Field(150, ge=1)
-    finetuning_steps: int = Field(250, ge=1)
+    pretraining_steps: int = Field(600, ge=1)
+    multitask_steps: int = Field(300, ge=1)
+    finetuning_steps: int = Field(80, ge=1)
 
 
 def demo(config: DemoConfig) -> Run:
@@ -171,15 +171,20 @@ def pretraining(config: DemoConfig) -> PretrainConfig:
 
 
 def multitasking(config: DemoConfig) -> MultitaskConfig:
-    """Four data sets, four passes a step."""
+    """Four data sets, four passes a step; two of them feed the head of the questions."""
     return MultitaskConfig(
         run_dir=config.run_dir / "multitask",
         seed=config.seed,
         console=config.console,
         init=str(config.run_dir / "pretrain"),
-        data=MultitaskDataConfig(root=config.root, batch_size=16, max_length_tokens=128),
+        data=MultitaskDataConfig(
+            root=config.root,
+            datasets=(IN_DOMAIN, "squad_v1", "mnli", "qqp"),
+            batch_size=16,
+            max_length_tokens=192,
+        ),
         mixing=MixingConfig(passes=4),
-        optimizer=OptimizerConfig(peak_lr=1e-3, bias_correction=True),
+        optimizer=OptimizerConfig(peak_lr=1.5e-3, warmup_steps=30, bias_correction=True),
         training=TrainingConfig(steps=config.multitask_steps, save_every_steps=100_000),
     )
 

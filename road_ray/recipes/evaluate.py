@@ -15,7 +15,8 @@ from road_ray.errors import ConfigError
 from road_ray.evaluation.predict import evaluate_split
 from road_ray.models.encoder import check_vocabulary, model_directory
 from road_ray.models.multitask import MultitaskModel, load_trained
-from road_ray.recipes.finetune import check_length, require_init, stored_threshold
+from road_ray.recipes.finetune import check_length, require_init
+from road_ray.recipes.lineage import stored_threshold
 from road_ray.recipes.run import Run, RunConfig, finished, opened
 from road_ray.training.journal import write_json_atomic
 from road_ray.training.worker import Worker

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -29,9 +28,10 @@ from road_ray.models.encoder import (
     load_encoder,
     model_directory,
 )
-from road_ray.models.multitask import MultitaskModel
+from road_ray.models.multitask import MultitaskModel, load_trained
 from road_ray.objectives.base import Objective
 from road_ray.objectives.supervised import Supervised
+from road_ray.recipes.lineage import trained_head
 from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
 from road_ray.training.journal import write_json_atomic
 from road_ray.training.loop import Training, TrainingConfig, identity_of, train
@@ -58,6 +58,8 @@ class FinetuneConfig(RunConfig):
     from_scratch: bool = (
         False  # shape and tokenizer of ``init`` with new weights: what pre-training is worth
     )
+    # A model that was trained on the same task (by `multitask`, say) brings its head along.
+    keep_head: bool = True
     data: FinetuneDataConfig = FinetuneDataConfig()
     optimizer: OptimizerConfig = OptimizerConfig(peak_lr=3e-4, layer_decay=0.8, weight_decay=0.0)
     training: TrainingConfig = TrainingConfig()
@@ -120,14 +122,12 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
     check_judged(config.data)
     split = load_split(config.data.dataset, "train", config.data, tokenizer, seed=0)
     torch.manual_seed(config.seed)  # the new head, and the encoder when from_scratch
-    encoder = load_encoder(directory)
-    check_vocabulary(encoder.config.vocab_size, len(tokenizer), directory)
+    model = _model(config, directory, task)
+    check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), directory)
     # Read now, not after hours of training, so that what is missing is told at once.
     judged = _judged(config, tokenizer) if worker.leads else {}
     for one in (split, *judged.values()):
-        check_length(one, encoder.config.max_position_embeddings)
-    if config.from_scratch:
-        encoder = build_encoder(encoder.config)
+        check_length(one, model.encoder.config.max_position_embeddings)
     stream = BatchStream(
         split.features,
         batch_size=config.data.batch_size,
@@ -143,8 +143,18 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
     identity = identity_of(
         rows=split.features.tokens, bounds=split.features.bounds, batch=config.data.batch_size
     )
-    model = MultitaskModel(encoder, [task])
     return Prepared(task, tokenizer, model, split, judged, stream, total, identity)
+
+
+def _model(config: FinetuneConfig, directory: str, task: Task) -> MultitaskModel:
+    """The model to train: of ``init``, with the head that it has for this task or a new one."""
+    trained = trained_head(Path(directory), task)
+    if config.keep_head and trained is not None and not config.from_scratch:
+        return load_trained(str(trained), task)
+    encoder = load_encoder(directory)
+    if config.from_scratch:
+        encoder = build_encoder(encoder.config)
+    return MultitaskModel(encoder, [task])
 
 
 def check_judged(data: FinetuneDataConfig) -> None:
@@ -275,12 +285,3 @@ def export(
         "metrics": figures,
     }
     write_json_atomic(directory / "road_ray.json", lineage)
-
-
-def stored_threshold(directory: Path) -> float | None:
-    """The no-answer threshold that was tuned when the model was made, if it has one."""
-    path = directory / "road_ray.json"
-    if not path.is_file():
-        return None
-    value = json.loads(path.read_text(encoding="utf-8")).get("no_answer_threshold")
-    return None if value is None else float(value)
