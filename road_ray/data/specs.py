@@ -66,7 +66,7 @@ class Splits:
 
 @dataclass(frozen=True)
 class Columns:
-    """Where the text and the gold stand in one row; a name, or a number for files without a header."""
+    """Where text and gold stand in a row; a name, or a number for files without a header."""
 
     text: tuple[str | int, ...]
     label: str | int | None = None

@@ -44,7 +44,7 @@ from road_ray.training.worker import Worker
 
 
 class GeneratorConfig(Config):
-    """The generator's size relative to the discriminator. Source: Clark et al. 2020, section 3.2."""
+    """The generator's size beside the discriminator's. Source: Clark et al. 2020, section 3.2."""
 
     # Of width, inner width and heads; 1/4 to 1/2 works best (figure 3).
     scale: float = Field(0.25, gt=0, le=1)
