@@ -13,18 +13,21 @@ from road_ray.reporting.tables import spread
 from road_ray.training.journal import read_rows
 
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --line: #d0d7de; --mark: #0b62c4; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --paper: #0d1117; --line: #30363d;
---mark: #6cb6ff; } }
+:root { color-scheme: light dark;
+        --ink: #1b1f24; --paper: #fff; --line: #d0d7de; --mark: #0b62c4; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6edf3; --paper: #0d1117; --line: #30363d; --mark: #6cb6ff; }
+}
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
        max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
-table { border-collapse: collapse; } th, td { padding: .3rem .8rem; border-bottom: 1px solid
-var(--line); }
-td { text-align: right; font-variant-numeric: tabular-nums; } td:first-child, th:first-child { text-
-align: left; }
-.wide { overflow-x: auto; } figure { display: inline-block; margin: 1rem 1rem 0 0; }
-svg { background: transparent; border: 1px solid var(--line); } polyline { fill: none; stroke:
-var(--mark); }
+table { border-collapse: collapse; }
+th, td { padding: .3rem .8rem; border-bottom: 1px solid var(--line); }
+td { text-align: right; font-variant-numeric: tabular-nums; }
+td:first-child, th:first-child { text-align: left; }
+.wide { overflow-x: auto; }
+figure { display: inline-block; margin: 1rem 1rem 0 0; }
+svg { background: transparent; border: 1px solid var(--line); }
+polyline { fill: none; stroke: var(--mark); }
 text { fill: var(--ink); font-size: 11px; }
 """
 _CURVES = (
