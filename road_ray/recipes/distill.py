@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from road_ray.config import Config, override
+from road_ray.config import Config, override, to_dict
 from road_ray.data import catalog
 from road_ray.data.batches import Batch
 from road_ray.data.mixing import accumulated
@@ -136,6 +136,11 @@ def main(
     weigh = rule(config)
     manifest = json.loads((config.run_dir / "teachers.json").read_text(encoding="utf-8"))
     prepared.identity.update(identity_of(teachers=manifest))
+    prepared.lineage.update(
+        distillation={"kd_weight": settings.kd_weight, "temperature": settings.temperature},
+        weighting=to_dict(config.weighting),
+        teachers=manifest["teachers"],
+    )
 
     def steps(start: int) -> Iterator[list[Batch]]:
         passes = config.training.passes

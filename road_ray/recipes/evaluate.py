@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from road_ray.data import catalog
-from road_ray.data.sources import SourceConfig, load_split
+from road_ray.data.sources import SourceConfig, Split, load_split
 from road_ray.data.specs import Task
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import ConfigError
@@ -16,14 +16,14 @@ from road_ray.evaluation.predict import evaluate_split
 from road_ray.models.encoder import check_vocabulary, model_directory
 from road_ray.models.multitask import MultitaskModel, load_trained
 from road_ray.recipes.finetune import check_length, require_init
-from road_ray.recipes.lineage import stored_threshold
+from road_ray.recipes.lineage import stored_threshold, trained_length
 from road_ray.recipes.run import Run, RunConfig, finished, opened
 from road_ray.training.journal import write_json_atomic
 from road_ray.training.worker import Worker
 
 
 class EvaluateDataConfig(SourceConfig):
-    """What the model is judged on."""
+    """What the model is judged on; ``max_length_tokens`` None: as it was trained."""
 
     datasets: tuple[str, ...] = Field(("sst2",), min_length=1)
     split: str = "dev"
@@ -55,9 +55,12 @@ def _run(config: EvaluateConfig) -> Run:
         model = load_trained(directory, task)
         check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), directory)
         threshold = None if config.tune_threshold else stored_threshold(Path(directory))
+        length = config.data.max_length_tokens or trained_length(Path(directory))
+        source = config.data.model_copy(update={"max_length_tokens": length})
         figures: dict[str, float] = {}
         for name in config.data.datasets:
-            scored, threshold = _judge(config, model, name, tokenizer, threshold)
+            split = load_split(name, source.split, source, tokenizer, judged=True)
+            scored, threshold = _judge(config, model, split, tokenizer, threshold)
             figures |= scored
         write_json_atomic(run_dir / "metrics.json", figures)
     return Run(run_dir, figures)
@@ -66,12 +69,11 @@ def _run(config: EvaluateConfig) -> Run:
 def _judge(
     config: EvaluateConfig,
     model: MultitaskModel,
-    name: str,
+    split: Split,
     tokenizer: Any,
     threshold: float | None,
 ) -> tuple[dict[str, float], float | None]:
-    device = Worker.alone().device
-    split = load_split(name, config.data.split, config.data, tokenizer, judged=True)
+    device, name = Worker.alone().device, split.dataset.name
     check_length(split, model.encoder.config.max_position_embeddings)
     pad_id = int(tokenizer.pad_token_id)
     result = evaluate_split(

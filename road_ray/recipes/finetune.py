@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +31,8 @@ from road_ray.models.encoder import (
 from road_ray.models.multitask import MultitaskModel, load_trained
 from road_ray.objectives.base import Objective
 from road_ray.objectives.supervised import Supervised
-from road_ray.recipes.lineage import trained_head
+from road_ray.recipes.lineage import sign, trained_head
 from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
-from road_ray.training.journal import write_json_atomic
 from road_ray.training.loop import Training, TrainingConfig, identity_of, train
 from road_ray.training.optimizer import OptimizerConfig
 from road_ray.training.worker import Worker
@@ -79,6 +78,7 @@ class Prepared:
     stream: BatchStream
     total_steps: int
     identity: dict[str, str]
+    lineage: dict[str, Any] = field(default_factory=dict)  # told of the model besides
 
 
 def finetune(config: FinetuneConfig) -> Run:
@@ -270,18 +270,20 @@ def judge(config: FinetuneConfig, worker: Worker, prepared: Prepared) -> dict[st
 def export(
     config: FinetuneConfig, prepared: Prepared, figures: dict[str, float], threshold: float | None
 ) -> None:
-    """The final model as plain ``transformers`` loads it, with tokenizer, threshold and where it
-    comes from.
+    """The final model as plain ``transformers`` loads it, with tokenizer, threshold, card and where
+    it comes from.
     """
     directory = config.run_dir / "hf"
     prepared.model.export(directory, prepared.task.name)
     prepared.tokenizer.save_pretrained(directory)
-    lineage = {
-        "task": prepared.task.name,
-        "dataset": config.data.dataset,
-        "init": config.init,
-        "seed": config.seed,
-        "no_answer_threshold": threshold,
-        "metrics": figures,
-    }
-    write_json_atomic(directory / "road_ray.json", lineage)
+    sign(
+        directory,
+        task=prepared.task.name,
+        datasets=[config.data.dataset],
+        init=config.init,
+        seed=config.seed,
+        max_length_tokens=config.data.max_length_tokens,
+        no_answer_threshold=threshold,
+        metrics=figures,
+        **prepared.lineage,
+    )

@@ -1,28 +1,47 @@
-"""What a model directory of ours says of itself in ``road_ray.json``."""
+"""What a model directory of ours says of itself: in ``road_ray.json``, and to people in a card."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from road_ray.data.specs import Task
+from road_ray.reporting.card import write_card
+from road_ray.training.journal import write_json_atomic
+
+_FILE = "road_ray.json"
+
+
+def sign(directory: Path, **told: Any) -> None:
+    """Write what is told of the model in ``directory``, where ``config.json`` is already."""
+    write_json_atomic(directory / _FILE, told)
+    write_card(directory, told)
 
 
 def trained_head(directory: Path, task: Task) -> Path | None:
     """Where a model directory keeps a head of this very task, if it was trained on it."""
     if (directory / "heads" / task.name / "config.json").is_file():
         return directory / "heads" / task.name
-    lineage = directory / "road_ray.json"
-    if not lineage.is_file():
-        return None
-    told = json.loads(lineage.read_text(encoding="utf-8"))
-    return directory if told.get("task") == task.name else None
+    return directory if _told(directory).get("task") == task.name else None
 
 
 def stored_threshold(directory: Path) -> float | None:
     """The no-answer threshold that was tuned when the model was made, if it has one."""
-    path = directory / "road_ray.json"
-    if not path.is_file():
-        return None
-    value = json.loads(path.read_text(encoding="utf-8")).get("no_answer_threshold")
+    value = _told(directory).get("no_answer_threshold")
     return None if value is None else float(value)
+
+
+def trained_length(directory: Path) -> int | None:
+    """The ``max_length_tokens`` of its training, None where the default was used or none is told.
+
+    A threshold means little for windows of another length.
+    """
+    value = _told(directory).get("max_length_tokens")
+    return None if value is None else int(value)
+
+
+def _told(directory: Path) -> dict[str, Any]:
+    path = directory / _FILE
+    told: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    return told

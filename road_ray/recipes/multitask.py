@@ -24,8 +24,8 @@ from road_ray.models.encoder import check_vocabulary, load_encoder, model_direct
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.finetune import check_length, require_init
+from road_ray.recipes.lineage import sign
 from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
-from road_ray.training.journal import write_json_atomic
 from road_ray.training.loop import Training, TrainingConfig, identity_of, train
 from road_ray.training.optimizer import OptimizerConfig
 from road_ray.training.worker import Worker
@@ -191,12 +191,13 @@ def _export(
     for directory, task in [(top, first), *((top / "heads" / task, task) for task in model.tasks)]:
         model.export(directory, task)
         tokenizer.save_pretrained(directory)
-        lineage = {
-            "task": task,
-            "datasets": list(config.data.datasets),
-            "init": config.init,
-            "seed": config.seed,
-            "no_answer_threshold": thresholds.get(task),
-            "metrics": figures,
-        }
-        write_json_atomic(directory / "road_ray.json", lineage)
+        sign(
+            directory,
+            task=task,
+            datasets=list(config.data.datasets),
+            init=config.init,
+            seed=config.seed,
+            max_length_tokens=config.data.max_length_tokens,
+            no_answer_threshold=thresholds.get(task),
+            metrics=figures,
+        )

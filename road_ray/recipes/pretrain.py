@@ -36,8 +36,9 @@ from road_ray.models.start import open_paths, sinusoidal_positions, start_from_c
 from road_ray.objectives.base import Objective
 from road_ray.objectives.electra import Electra
 from road_ray.objectives.mlm import MaskedLanguageModel
+from road_ray.recipes.lineage import sign
 from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
-from road_ray.training.journal import read_rows, write_json_atomic
+from road_ray.training.journal import read_rows
 from road_ray.training.loop import Training, TrainingConfig, identity_of, train
 from road_ray.training.optimizer import OptimizerConfig
 from road_ray.training.worker import Worker
@@ -144,13 +145,14 @@ def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
         if worker.leads:
             objective.export(config.run_dir / "hf")
             tokenizer.save_pretrained(config.run_dir / "hf")
-            lineage = {
-                "corpus": corpus.manifest,
-                "init": config.init,
-                "seed": config.seed,
-                "metrics": last,
-            }
-            write_json_atomic(config.run_dir / "hf" / "road_ray.json", lineage)
+            sign(
+                config.run_dir / "hf",
+                objective=config.objective.name,
+                corpus=corpus.manifest,
+                init=config.init,
+                seed=config.seed,
+                metrics=last,
+            )
             log.finish(last)
     worker.barrier()
     return last

@@ -28,6 +28,13 @@ def test_the_threshold_of_the_model_is_reused(attempt, asked, tmp_path):
     assert (tmp_path / "run" / "predictions" / "newsqa" / "predictions.json").is_file()
 
 
+def test_windows_are_as_long_as_in_training_unless_said_otherwise(attempt, asked):
+    said = attempt(asked.directory, "newsqa", more=tuple(SPANS[1:]))
+    assert said.code == 0, said.err
+    figures = json.loads(said.out)["metrics"]
+    assert figures == {k: v for k, v in asked.metrics.items() if k.startswith("eval/newsqa/")}
+
+
 def test_a_threshold_is_tuned_on_the_first_set_when_asked(attempt, asked):
     more = (*SPANS, "tune_threshold=true")
     figures = json.loads(attempt(asked.hf_dir, "newsqa", "squad_v2", more=more).out)["metrics"]

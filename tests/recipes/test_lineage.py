@@ -11,7 +11,7 @@ import road_ray as rr
 from road_ray.config import load
 from road_ray.data.catalog import TASKS
 from road_ray.recipes.finetune import FinetuneConfig, prepare
-from road_ray.recipes.lineage import stored_threshold, trained_head
+from road_ray.recipes.lineage import stored_threshold, trained_head, trained_length
 from road_ray.training.worker import Worker
 
 
@@ -25,6 +25,19 @@ def test_the_threshold_is_that_of_the_file(asked, pretrained):
     told = json.loads((asked.hf_dir / "road_ray.json").read_text())
     assert stored_threshold(asked.hf_dir) == told["no_answer_threshold"]
     assert stored_threshold(pretrained.hf_dir) is None
+
+
+def test_the_length_of_the_rows_is_kept_for_those_who_judge_it(asked, pretrained):
+    assert trained_length(asked.hf_dir) == 96
+    assert trained_length(pretrained.hf_dir) is None
+
+
+def test_every_model_has_a_card_that_names_its_seed_and_data(asked, pretrained):
+    card = (asked.hf_dir / "README.md").read_text()
+    assert "a head for the task `mrc`, trained on squad_v2" in card
+    assert "- seed: `0`" in card
+    assert "eval/newsqa/f1" in card
+    assert "- objective: `electra`" in (pretrained.hf_dir / "README.md").read_text()
 
 
 @pytest.fixture(scope="module")
