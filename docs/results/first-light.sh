@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # First light: the whole story on real data, at laptop size. Finished runs are skipped, so it may be
 # stopped and started again. Usage: docs/results/first-light.sh DATA RUNS STAGE...
-# Stages: pretrain sst2 squad. Set SST2_ROWS, SQUAD_ROWS, JUDGED_ROWS, SEEDS for larger runs.
+# Stages: pretrain starts sst2 squad. Set SST2_ROWS, SQUAD_ROWS, JUDGED_ROWS, SEEDS for larger runs.
 set -euo pipefail
 DATA=$1 RUNS=$2
 shift 2
@@ -14,6 +14,14 @@ pretrain() {
     $road pretrain --preset tiny_mlm --run-dir "$RUNS/mlm" data.root="$DATA" data.shards="$RUNS/corpus"
     $road pretrain --preset tiny_electra --run-dir "$RUNS/electra" data.root="$DATA" \
         data.shards="$RUNS/corpus" generator.init="$RUNS/mlm"
+}
+
+# What the start from the corpus is worth: 600 updates (0.6 million tokens) of the masked model.
+starts() {
+    for start in random corpus; do
+        $road pretrain --preset tiny_mlm --run-dir "$RUNS/start-$start" data.root="$DATA" \
+            data.shards="$RUNS/corpus" start="$start" training.steps=600
+    done
 }
 
 # students NAME KEY=VALUE...: three teachers, then students without and with them, and from scratch.
