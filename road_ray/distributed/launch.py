@@ -225,15 +225,20 @@ def side_by_side(
     configs: Sequence[Any],
     *extra: Any,
     num_cpus: float = 1.0,
+    num_gpus: float = 0.0,
     timeout_seconds: float,
 ) -> list[Any]:
     """``function(config, *extra)`` for every config, as many at once as the cluster has room for;
     results in their order.
 
-    Raises the first error of ours; ``ClusterError`` when ``timeout_seconds`` pass.
+    Raises the first error of ours; ``ClusterError`` when no node has room for one, or when
+    ``timeout_seconds`` pass.
     """
     import ray
 
+    from road_ray.distributed.placement import check_placement
+
+    check_placement("run", 1, {"CPU": num_cpus, "GPU": num_gpus})
     place = os.getcwd()
 
     def one(config: Any) -> Any:
@@ -244,7 +249,7 @@ def side_by_side(
         except RoadError as error:
             return error
 
-    task = ray.remote(num_cpus=num_cpus, max_retries=2)(one)
+    task = ray.remote(num_cpus=num_cpus, num_gpus=num_gpus, max_retries=2)(one)
     refs = [task.remote(config) for config in configs]
     deadline = time.monotonic() + timeout_seconds
     _, waiting = ray.wait(

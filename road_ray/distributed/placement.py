@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import ray
@@ -30,6 +31,14 @@ def check_placement(what: str, count: int, asked: Mapping[str, float], *, remedy
         + "\n".join(rows)
         + f"\n  fix: ask for less for each, or add nodes{remedy}\n  kept: nothing was started"
     )
+
+
+def core_share(total: float, members: int, beside: int = 0) -> float:
+    """Cores of each of ``members`` actors: one, or so little that together they take at most half
+    of ``total`` and ``beside`` workers find one each.
+    """
+    room = max(0.0, min(total / 2, total - beside))
+    return min(1.0, math.floor(100 * room / members) / 100)
 
 
 def free_resources() -> str:

@@ -37,7 +37,7 @@ from torch import Tensor
 from road_ray.data import catalog
 from road_ray.data.specs import Regress, Task
 from road_ray.distillation.ensemble import Teacher, inputs_of, stacked
-from road_ray.distributed.placement import check_placement, free_resources
+from road_ray.distributed.placement import check_placement, core_share, free_resources
 from road_ray.errors import CheckpointError, ClusterError, ConfigError, RoadError
 
 logger = logging.getLogger(__name__)
@@ -224,6 +224,7 @@ def start(
     *,
     num_cpus: float | None = None,
     num_gpus: float = 0.0,
+    beside: int = 0,
     resources: Mapping[str, float] | None = None,
     label_map: Mapping[str, str] | None = None,
     timeout_seconds: float = 120.0,
@@ -232,15 +233,14 @@ def start(
     """One loaded actor a directory, in the connected cluster.
 
     Raises ``ClusterError`` at once when the cluster has no room, later when one does not load.
-    ``num_cpus`` per teacher: by default one, or a share of half the cluster, so that students find
-    a place too.
+    ``num_cpus`` per teacher: by default one, or a share of half the cluster, and little enough that
+    ``beside`` workers find a core each.
     """
     _check_times(timeout_seconds=timeout_seconds, start_timeout_seconds=start_timeout_seconds)
     if not directories:
         raise ConfigError("distillation.teachers is empty\n  allowed: at least one directory")
     if num_cpus is None:
-        half = ray.cluster_resources().get("CPU", 0.0) / 2
-        num_cpus = min(1.0, math.floor(100 * half / len(directories)) / 100)
+        num_cpus = core_share(ray.cluster_resources().get("CPU", 0.0), len(directories), beside)
     check_placement(
         "teachers",
         len(directories),

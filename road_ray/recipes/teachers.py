@@ -18,9 +18,8 @@ class TeachersConfig(FinetuneConfig):
 
     run_dir: Path = Path("runs/teachers")
     num_teachers: int = Field(3, ge=1)  # ROaD distils from three
-    at_once: int = Field(
-        0, ge=0
-    )  # Ray tasks of one core each; 0: one after the other in this process
+    # Ray tasks of one core and `gpus_per_worker` each; 0: one after the other in this process.
+    at_once: int = Field(0, ge=0)
     timeout_seconds: float = Field(7 * 86400.0, gt=0)  # for all of them
 
 
@@ -36,7 +35,12 @@ def _run(config: TeachersConfig) -> Run:
             with connected(
                 config.address, num_cpus=config.at_once if config.address is None else None
             ):
-                runs = side_by_side(finetune, single, timeout_seconds=config.timeout_seconds)
+                runs = side_by_side(
+                    finetune,
+                    single,
+                    num_gpus=config.gpus_per_worker,
+                    timeout_seconds=config.timeout_seconds,
+                )
         else:
             runs = [finetune(one) for one in single]
         listing = [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from road_ray.distributed.placement import fitting
+from road_ray.distributed.placement import core_share, fitting
 
 NODE = {"CPU": 4.0, "GPU": 1.0, "memory": 1e9}
 
@@ -25,3 +25,12 @@ def test_the_scarcest_resource_decides(asked, places):
 
 def test_ten_tenths_fit_into_one():
     assert fitting({"CPU": 1.0}, {"CPU": 0.1}, most=99) == 10
+
+
+@pytest.mark.parametrize(
+    ("total", "beside", "share"),
+    [(8, 0, 1.0), (2, 0, 0.33), (8, 6, 0.66), (4, 2, 0.66), (2, 2, 0.0), (2, 4, 0.0)],
+)
+def test_three_teachers_leave_half_the_cores_and_one_for_every_worker(total, beside, share):
+    assert core_share(total, 3, beside) == share
+    assert total - 3 * share >= min(beside, total)

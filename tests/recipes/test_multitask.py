@@ -61,6 +61,7 @@ def test_the_next_stage_starts_from_it(mixture, sentiment, tmp_path):
         ({"data.datasets": []}, 2, "data.datasets"),
         ({"data.datasets": ["sst2", "newsqa"]}, 2, "'newsqa' has no train split"),
         ({"mixing.passes": 0}, 2, "mixing.passes = 0"),
+        ({"training.passes": 2}, 2, "mixing.passes=2"),
         ({"training.steps": "null"}, 2, "training.steps is not given"),
         ({"init": ""}, 2, "init is not given"),
         ({"data.max_length_tokens": 512, "data.datasets": ["squad_v2"]}, 2, "128 positions"),
