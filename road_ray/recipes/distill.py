@@ -17,7 +17,7 @@ from road_ray.data.mixing import accumulated
 from road_ray.data.specs import Regress, Span
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble import Ensemble, LocalEnsemble, annotate
-from road_ray.distillation.identity import check_teacher, teacher_manifest
+from road_ray.distillation.identity import check_teacher, locate, teacher_manifest
 from road_ray.distillation.weighting import Weighting, resolve
 from road_ray.distributed.launch import connected, launch
 from road_ray.errors import CheckpointError, ConfigError
@@ -45,7 +45,7 @@ class DistillationConfig(Config):
     )  # of both sides; T^2 keeps the gradient's size
     host: Literal["actors", "process"] = "actors"  # Ray actors, one a teacher, or this process
     lookahead: int = Field(2, ge=0)  # batches asked for ahead of the student
-    cpus_per_teacher: float | None = Field(None, gt=0)  # None: one, or a share of half the cluster
+    cpus_per_teacher: float | None = Field(None, gt=0)  # None: one, or less to leave students room
     gpus_per_teacher: float = Field(0.0, ge=0)
     timeout_seconds: float = Field(
         120.0, gt=0
@@ -117,6 +117,7 @@ def _pool(config: DistillConfig, directories: list[str]) -> ActorEnsemble:
         catalog.task(config.data.dataset),
         num_cpus=settings.cpus_per_teacher,
         num_gpus=settings.gpus_per_teacher,
+        beside=config.workers,
         timeout_seconds=settings.timeout_seconds,
     )
 
@@ -183,7 +184,7 @@ def teacher_directories(settings: DistillationConfig) -> list[str]:
             "  nothing was started"
         )
     try:
-        return [model_directory(name) for name in named]
+        return [str(locate(model_directory(name))) for name in named]
     except CheckpointError as error:
         text = str(error).replace("init = ", "distillation.teachers: ", 1)
         raise CheckpointError(text) from error

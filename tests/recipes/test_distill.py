@@ -10,7 +10,13 @@ import pytest
 import torch
 
 import road_ray as rr
-from road_ray.recipes.distill import DistillConfig, WeightingConfig, rule
+from road_ray.recipes.distill import (
+    DistillationConfig,
+    DistillConfig,
+    WeightingConfig,
+    rule,
+    teacher_directories,
+)
 from road_ray.recipes.finetune import FinetuneDataConfig
 from road_ray.training.journal import read_rows
 
@@ -41,6 +47,20 @@ def test_the_journal_tells_who_was_right_and_how_long_was_waited(students):
     manifest = json.loads((run.directory / "teachers.json").read_text())
     assert len({one["weights_sha256"] for one in manifest["teachers"]}) == 3
     assert "eval/sst2/accuracy" in run.metrics
+
+
+def test_the_card_names_the_teachers(students, teachers):
+    card = (students("carded").hf_dir / "README.md").read_text()
+    assert "distilled from several teachers on sst2" in card
+    assert "- weighting.wrong: `0.75`" in card
+    assert f"- teacher 2: `{teachers.directory}/teacher-2/hf`, weights `" in card
+
+
+def test_a_teacher_of_the_hub_is_fetched(teachers, monkeypatch):
+    fetched = str(teachers.directory / "teacher-0" / "hf")
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, **_: fetched)
+    settings = DistillationConfig(teachers=("somebody/sst2",), num_teachers=1)
+    assert teacher_directories(settings) == [fetched]
 
 
 def test_the_rule_matters_and_the_weight_of_the_wrong_too(students):
