@@ -49,10 +49,9 @@ class MultitaskModel(nn.Module):
         logits: Tensor = self.heads[batch["task"]](hidden)
         return logits
 
-    def export(self, directory: Path, task: str, metadata: Mapping[str, Any] | None = None) -> None:
+    def export(self, directory: Path, task: str) -> None:
         """Write encoder and head of ``task`` as plain ``transformers`` loads them."""
         exported = _hugging_face_class(self.tasks[task]).from_multitask(self, task)
-        exported.config.update({"road_ray": dict(metadata or {})})
         with hushed():
             exported.save_pretrained(directory)
 

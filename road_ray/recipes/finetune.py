@@ -222,6 +222,7 @@ def fit(
             seed=config.seed,
             checkpoints=checkpoints(config, log, keep=config.training.keep_checkpoints),
             journal=log,
+            tokenizer=prepared.tokenizer,
             identity=prepared.identity,
             evaluate=lambda: _quick(config, worker, prepared),
         )

@@ -70,6 +70,11 @@ def multitask(config: MultitaskConfig) -> Run:
 def _run(config: MultitaskConfig) -> Run:
     if config.training.steps is None:
         raise ConfigError("training.steps is not given\n  allowed: a number of updates, at least 1")
+    if config.training.passes != 1:
+        raise ConfigError(
+            f"training.passes = {config.training.passes}: a step of `multitask` has mixing.passes\n"
+            f"  fix: mixing.passes={config.training.passes}, or a larger data.batch_size"
+        )
     if len(set(config.data.datasets)) < len(config.data.datasets):
         raise ConfigError(
             f"data.datasets = {', '.join(config.data.datasets)}: one is named twice\n"
@@ -127,6 +132,7 @@ def main(config: MultitaskConfig, worker: Worker) -> dict[str, float]:
             seed=config.seed,
             checkpoints=checkpoints(config, log, keep=config.training.keep_checkpoints),
             journal=log,
+            tokenizer=tokenizer,
             identity=identity_of(
                 batch=config.data.batch_size,
                 **{name: split.features.tokens for name, split in splits.items()},

@@ -139,6 +139,7 @@ def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
             seed=config.seed,
             checkpoints=checkpoints(config, log, keep=config.training.keep_checkpoints),
             journal=log,
+            tokenizer=tokenizer,
             identity=identity_of(corpus=corpus.manifest, batch=config.data.batch_size),
         )
         last = train(objective, steps, training, worker) or _last_row(config)

@@ -65,6 +65,7 @@ class Training:
     journal: Journal
     identity: Mapping[str, str]  # what a resumed run must share: data, tokenizer, teachers
     evaluate: Callable[[], Mapping[str, float]] | None = None
+    tokenizer: Any = None  # kept beside the model of every checkpoint: any stage starts from one
 
 
 def train(
@@ -180,6 +181,8 @@ def _save(
             }
             (directory / "state.json").write_text(json.dumps(state) + "\n", encoding="utf-8")
             objective.export(directory / "hf")
+            if training.tokenizer is not None:
+                training.tokenizer.save_pretrained(directory / "hf")
 
         training.checkpoints.save(step, write)
     worker.barrier()

@@ -41,6 +41,12 @@ def test_the_same_command_on_a_finished_run_returns_at_once(road, flags, sentime
     assert "optimizer.peak_lr: there 0.01, asked 0.001" in other.err
 
 
+def test_a_checkpoint_is_a_model_to_start_from(sentiment, asked, tmp_path):
+    step = asked.directory / "checkpoints" / "step-00000006"
+    overrides = sentiment | {"init": str(step), "training.steps": 1}
+    assert rr.finetune(overrides=overrides, run_dir=tmp_path).hf_dir.is_dir()
+
+
 def test_a_run_in_use_is_refused(road, flags, sentiment, tmp_path):
     import fcntl
 
