@@ -77,7 +77,7 @@ class Columns:
 class Dataset:
     """One entry of the catalogue: task, file layout, folder, columns, splits and metrics.
 
-    ``layout`` names a function of ``data/readers.py``: ``glue_tsv``, ``jsonl`` or ``squad_json``.
+    ``layout`` is a key of ``LAYOUTS`` in ``data/readers.py``.
     ``hub`` is ``(path, configuration)`` on the Hugging Face hub for when no local root is given.
     ``label_map`` maps what the file says to a label name of the task, where the two differ.
     """

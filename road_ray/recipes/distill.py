@@ -8,17 +8,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from road_ray.config import Config, override, to_dict
 from road_ray.data import catalog
 from road_ray.data.batches import Batch
 from road_ray.data.mixing import accumulated
-from road_ray.data.specs import Regress, Span
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble import Ensemble, LocalEnsemble, annotate
 from road_ray.distillation.identity import check_teacher, locate, teacher_manifest
-from road_ray.distillation.weighting import Weighting, resolve
+from road_ray.distillation.weighting import Weighting, options_of, resolve
 from road_ray.distributed.launch import connected, launch
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.encoder import model_directory
@@ -55,7 +54,7 @@ class DistillationConfig(Config):
 class WeightingConfig(Config):
     """Who of the teachers counts how much. Source: ROaD part 1, Algorithm 2."""
 
-    rule: Literal["mean", "correctness"] = "correctness"
+    rule: str = "correctness"  # a name of distillation/weighting.py
     wrong: float = Field(0.75, ge=0, le=1)  # W: the weight of a teacher that errs
     all_wrong: Literal["scale", "mean", "drop"] = (
         "scale"  # when none is right: W each, 1 each, no distillation
@@ -63,6 +62,15 @@ class WeightingConfig(Config):
     span_correctness: Literal["independent", "joint"] = (
         "independent"  # start and end judged apart or together
     )
+
+    @field_validator("rule")
+    @classmethod
+    def _entered(cls, rule: str) -> str:
+        try:
+            options_of(rule)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+        return rule
 
 
 class DistillConfig(FinetuneConfig):
@@ -154,19 +162,10 @@ def main(
 
 
 def rule(config: DistillConfig) -> Weighting:
-    """The configured weighting rule; regressions have the mean only (nothing is right or wrong
-    there).
-    """
-    kind = catalog.task(config.data.dataset).kind
-    if config.weighting.rule == "mean" or isinstance(kind, Regress):
-        return resolve("mean")
-    options: dict[str, object] = {
-        "wrong": config.weighting.wrong,
-        "all_wrong": config.weighting.all_wrong,
-    }
-    if isinstance(kind, Span):
-        options["span_correctness"] = config.weighting.span_correctness
-    return resolve(config.weighting.rule, **options)
+    """The configured weighting rule, with those of the configured options that it takes."""
+    settings = to_dict(config.weighting)
+    name = settings.pop("rule")
+    return resolve(name, **{key: settings[key] for key in options_of(name) if key in settings})
 
 
 def teacher_directories(settings: DistillationConfig) -> list[str]:

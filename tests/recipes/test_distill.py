@@ -10,6 +10,9 @@ import pytest
 import torch
 
 import road_ray as rr
+from road_ray.config import load
+from road_ray.distillation.weighting import WEIGHTINGS
+from road_ray.errors import ConfigError
 from road_ray.recipes.distill import (
     DistillationConfig,
     DistillConfig,
@@ -117,6 +120,14 @@ def test_options_of_spans_reach_the_rule_and_regressions_have_the_mean():
     assert together[:, 0, 0].tolist() == [0.75, 1.25]
     mean = rule(DistillConfig(data=FinetuneDataConfig(dataset="stsb")))
     assert mean(torch.zeros(3, 2, 1), torch.zeros(2)).eq(1).all()
+
+
+def test_a_rule_that_was_entered_can_be_configured(monkeypatch):
+    monkeypatch.setitem(WEIGHTINGS, "loudest", lambda logits, targets: logits.amax(-1))
+    config = load(DistillConfig, overrides={"weighting.rule": "loudest"})
+    assert rule(config)(torch.ones(2, 1, 3), torch.zeros(1, dtype=torch.long)).eq(1).all()
+    with pytest.raises(ConfigError, match=r"(?s)weighting\.rule.*did you mean 'correctness'"):
+        load(DistillConfig, overrides={"weighting.rule": "corectness"})
 
 
 def test_a_span_student_learns_too(questions, asked, tmp_path):
