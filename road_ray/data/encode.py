@@ -11,15 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from road_ray.data.encode_spans import encode_spans
-from road_ray.data.features import Example, Features, Longs, SpanExample, TextExample
+from road_ray.data.features import UNKNOWN, Example, Features, Longs, SpanExample, TextExample
 from road_ray.data.ragged import Ragged, ranges, starts_of, tokenized
 from road_ray.data.specs import Classify, Dataset, Regress, Task
 from road_ray.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
-
-UNLABELLED = -100  # not counted by any loss or metric; in the float labels of a regression as well
 
 _log = logging.getLogger(__name__)
 
@@ -155,7 +153,7 @@ def _labels(examples: Sequence[TextExample], dataset: Dataset, task: Task) -> ND
         low, high = task.kind.low, task.kind.high
         numbers = {e.label: _number(e.label, low, high) for e in examples if e.label is not None}
         _check_labels(examples, numbers, f"a number from {low} to {high}")
-        values = [UNLABELLED if e.label is None else numbers[e.label] for e in examples]
+        values = [UNKNOWN if e.label is None else numbers[e.label] for e in examples]
         return np.array(values, np.float32)
     assert isinstance(task.kind, Classify)
     names = task.kind.labels
@@ -165,7 +163,7 @@ def _labels(examples: Sequence[TextExample], dataset: Dataset, task: Task) -> ND
     classes = {e.label: known.get(e.label) for e in examples if e.label is not None}
     written = [f"{said!r} = {name}" for said, name in dataset.label_map.items()]
     _check_labels(examples, classes, ", ".join(written or names))
-    found = [UNLABELLED if e.label is None else classes[e.label] for e in examples]
+    found = [UNKNOWN if e.label is None else classes[e.label] for e in examples]
     return np.array(found, np.int64)
 
 

@@ -14,6 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+# Gold that nobody knows, in the float labels of a regression as well; PyTorch's ignore_index.
+UNKNOWN = -100
+
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from road_ray.data.catalog import TASKS
+from road_ray.data.features import UNKNOWN
 from road_ray.data.sources import SourceConfig, Split, load_split
 from road_ray.data.specs import Classify, Span
 from road_ray.data.tokenizer import load_tokenizer
-
-UNKNOWN = -100  # no gold, as in test splits
 
 
 def shown(dataset: str, split: str, root: str, tokenizer: str, rows: int) -> str:

@@ -17,9 +17,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from road_ray.data.features import UNKNOWN
 from road_ray.data.specs import Span, Task
 from road_ray.distillation.identity import check_teacher, locate
-from road_ray.distillation.weighting import UNKNOWN, Weighting, combine, num_right
+from road_ray.distillation.weighting import Weighting, combine, num_right
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.models.quiet import hushed
 

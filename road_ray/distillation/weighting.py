@@ -18,9 +18,8 @@ from typing import Literal, Protocol, TypeVar, get_args
 import torch
 from torch import Tensor
 
+from road_ray.data.features import UNKNOWN
 from road_ray.errors import ConfigError, DataError
-
-UNKNOWN = -100  # a target that nobody knows (PyTorch's ignore_index)
 
 AllWrong = Literal["scale", "mean", "drop"]
 SpanCorrectness = Literal["independent", "joint"]

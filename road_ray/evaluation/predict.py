@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from road_ray.data.batches import pad, to_device
 from road_ray.data.catalog import TASKS
-from road_ray.data.features import Features, SpanExample, TextExample
+from road_ray.data.features import UNKNOWN, Features, SpanExample, TextExample
 from road_ray.data.sources import Split
 from road_ray.data.specs import Classify, Span
 from road_ray.evaluation import metrics
@@ -91,7 +91,7 @@ def evaluate_split(
         return evaluate_spans(split, logits, threshold)
     values = np.stack(logits)
     predicted = values.argmax(-1) if isinstance(kind, Classify) else values[:, 0]
-    known = split.features.gold["labels"] != -100
+    known = split.features.gold["labels"] != UNKNOWN
     figures = {}
     if known.any():
         gold = split.features.gold["labels"][known]

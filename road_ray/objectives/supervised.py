@@ -11,12 +11,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from road_ray.data.batches import Batch
+from road_ray.data.features import UNKNOWN
 from road_ray.data.specs import Regress, Span, Task
 from road_ray.models.multitask import MultitaskModel
 from road_ray.models.terms import Term
 from road_ray.objectives.base import Objective
-
-NOT_COUNTED = -100  # a label that is not known
 
 
 def allowed_positions(batch: Mapping[str, Any]) -> Tensor:
@@ -43,17 +42,15 @@ def gold_total(task: Task, logits: Tensor, batch: Mapping[str, Any]) -> tuple[Te
         masked = logits.masked_fill(~allowed_positions(batch)[:, None, :], float("-inf"))
         gold = torch.stack([batch["start_positions"], batch["end_positions"]], 1)
         total = functional.cross_entropy(
-            masked.flatten(0, 1), gold.flatten(), reduction="sum", ignore_index=NOT_COUNTED
+            masked.flatten(0, 1), gold.flatten(), reduction="sum", ignore_index=UNKNOWN
         )
-        return total / 2, (gold[:, 0] != NOT_COUNTED).sum()
+        return total / 2, (gold[:, 0] != UNKNOWN).sum()
     if isinstance(task.kind, Regress):
-        known = batch["labels"] != NOT_COUNTED
+        known = batch["labels"] != UNKNOWN
         error = (logits.squeeze(-1) - batch["labels"]) ** 2
         return (error * known).sum(), known.sum()
-    total = functional.cross_entropy(
-        logits, batch["labels"], reduction="sum", ignore_index=NOT_COUNTED
-    )
-    return total, (batch["labels"] != NOT_COUNTED).sum()
+    total = functional.cross_entropy(logits, batch["labels"], reduction="sum", ignore_index=UNKNOWN)
+    return total, (batch["labels"] != UNKNOWN).sum()
 
 
 class Supervised(Objective):
