@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 
 IN_DOMAIN, OUT_OF_DOMAIN = "squad_v2", "newsqa"
 # In domain raw (threshold 0) and at the threshold tuned on that very set, as papers print it; out
-# of
-# domain at that threshold, and with every question answered.
+# of domain at that threshold, and with every question answered.
 _FIGURES = {
     "in domain F1": f"eval/{IN_DOMAIN}/f1",
     "best F1": f"eval/{IN_DOMAIN}/best_f1",

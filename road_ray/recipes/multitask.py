@@ -133,6 +133,7 @@ def main(config: MultitaskConfig, worker: Worker) -> dict[str, float]:
             checkpoints=checkpoints(config, log, keep=config.training.keep_checkpoints),
             journal=log,
             tokenizer=tokenizer,
+            evaluate=lambda: _judge(judged, model, tokenizer, worker)[0],
             identity=identity_of(
                 batch=config.data.batch_size,
                 **{name: split.features.tokens for name, split in splits.items()},

@@ -24,6 +24,7 @@ from pydantic import Field
 
 from road_ray.config import Config, load, to_dict, to_yaml
 from road_ray.errors import ConfigError, ResourceError, RoadError
+from road_ray.reporting.environment import devices
 from road_ray.training.checkpoint import Checkpoints, disk_error
 from road_ray.training.journal import Journal, write_json_atomic
 from road_ray.training.trackers import wandb_tracker
@@ -224,11 +225,12 @@ def checkpoints(config: RunConfig, log: Journal, *, keep: int) -> Checkpoints:
 
 
 def environment() -> dict[str, Any]:
-    """Versions and devices, without importing what is not loaded yet."""
+    """Versions and devices of the process that starts the run."""
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
+        "devices": devices(),
         "packages": {name: _version(name) for name in _PACKAGES},
         "revision": _revision(),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:2]],  # no arguments: they may hold secrets

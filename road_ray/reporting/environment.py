@@ -44,12 +44,18 @@ def _row(what: str, found: str, good: bool) -> dict[str, Any]:
     return {"what": what, "found": found, "state": "ok" if good else "PROBLEM"}
 
 
+def devices() -> list[str]:
+    """Names of the GPUs that torch can use."""
+    import torch
+
+    return [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+
+
 def _device() -> dict[str, Any]:
     import torch
 
-    if torch.cuda.is_available():
-        names = ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))
-        return _row("devices", names, True)
+    if names := devices():
+        return _row("devices", ", ".join(names), True)
     return _row(
         "devices", f"no GPU; {os.cpu_count()} CPU cores, {torch.get_num_threads()} threads", True
     )

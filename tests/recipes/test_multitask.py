@@ -10,6 +10,7 @@ import road_ray as rr
 from road_ray.data.sources import SourceConfig, load_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.recipes.multitask import MixingConfig, probabilities
+from road_ray.training.journal import read_rows
 
 
 @pytest.fixture(scope="session")
@@ -23,6 +24,12 @@ def mix(questions) -> dict[str, object]:
 @pytest.fixture(scope="session")
 def mixture(mix, tmp_path_factory):
     return rr.multitask(overrides=mix, run_dir=tmp_path_factory.mktemp("runs") / "mixture")
+
+
+def test_the_mixture_is_judged_on_the_way_when_asked(mix, tmp_path):
+    rr.multitask(overrides=mix | {"training.evaluate_every_steps": 2}, run_dir=tmp_path)
+    rows = read_rows(tmp_path / "metrics.jsonl")
+    assert [row["step"] for row in rows if "eval/squad_v2/f1" in row] == [2, 4]
 
 
 def test_every_task_has_a_head_and_figures(mixture):

@@ -31,6 +31,7 @@ def test_what_runs_is_recorded_before_it_runs(tmp_path):
         recorded = json.loads((directory / "environment.json").read_text())
         assert recorded["seed"] == 3
         assert recorded["packages"]["torch"]
+        assert isinstance(recorded["devices"], list)
 
 
 def test_the_environment_holds_no_arguments(monkeypatch):
