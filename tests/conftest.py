@@ -4,6 +4,7 @@ runs to start from, the real data when it is at hand.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -78,6 +79,7 @@ def road(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
         capfd.readouterr()
         with pytest.raises(SystemExit) as ended:
             main()
+        logging.getLogger("road_ray").setLevel(logging.NOTSET)  # a quiet run would hush later tests
         out, err = capfd.readouterr()
         assert "Traceback" not in err
         return Said(int(ended.value.code or 0), out, err)
