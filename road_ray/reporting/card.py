@@ -33,7 +33,7 @@ def write_card(directory: Path, lineage: Mapping[str, Any]) -> Path:
         _front(kind, told, named),
         f"# {kind} by road_ray {version('road-ray')}",
         _about(told),
-        f"## Figures\n\n```\n{figures(named)}\n```\n\nScores are percentages.",
+        f"## Figures\n\n```\n{figures(named)}\n```\n\nFigures below `eval/` are percentages.",
         f"## Where it comes from\n\n{_origin(told)}",
         f"## Use\n\n```python\n{_use(kind)}\n```",
     ]
