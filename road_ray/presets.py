@@ -158,8 +158,8 @@ def tiny_electra() -> PretrainConfig:
         data=CorpusConfig(vocab_size=4096, max_length_tokens=128, batch_size=16),
         encoder=_tiny(192, 3),
         generator=GeneratorConfig(scale=2 / 3),
-        optimizer=OptimizerConfig(peak_lr=1e-3, warmup_steps=200, beta2=0.98, bias_correction=True),
-        training=TrainingConfig(steps=2500, save_every_steps=2000, log_every_steps=100),
+        optimizer=OptimizerConfig(peak_lr=5e-4, warmup_steps=200, beta2=0.98, bias_correction=True),
+        training=TrainingConfig(steps=1500, save_every_steps=2000, log_every_steps=100),
     )
 
 

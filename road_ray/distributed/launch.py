@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -126,7 +128,8 @@ def _fit(
         ),
     )
     try:
-        result = _persistent(lambda: trainer.fit().return_value)
+        with _own_interrupt():
+            result = _persistent(lambda: trainer.fit().return_value)
     except Exception as error:
         raise _unwrapped(error) or error from error
     finally:
@@ -135,6 +138,19 @@ def _fit(
         raise result
     metrics: dict[str, float] = result
     return metrics
+
+
+@contextmanager
+def _own_interrupt() -> Iterator[None]:
+    """Ctrl-C is again what it was: Ray Train leaves a handler that asks a dead controller."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _persistent(fit: Callable[[], Any]) -> Any:

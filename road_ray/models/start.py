@@ -125,10 +125,8 @@ def sinusoidal_positions(encoder: ElectraModel, std: float) -> None:
 
 @torch.no_grad()
 def open_paths(encoder: ElectraModel) -> None:
-    """Attention that hands on what it attends to, and first-layer heads that attend to a neighbour.
-
-    Value and output matrices multiply to half the identity (after Trockman and Kolter 2023); query
-    and key of layer 1 are fitted to the position table, one neighbour a head.
+    """Attention that hands on what it attends to: value and output matrices multiply to half the
+    identity. Source: after Trockman and Kolter 2023.
     """
     if hasattr(encoder, "embeddings_project"):
         torch.nn.init.orthogonal_(encoder.embeddings_project.weight)
@@ -137,11 +135,15 @@ def open_paths(encoder: ElectraModel) -> None:
         basis = torch.linalg.qr(torch.randn(width, width))[0] * 0.5**0.5
         layer.attention.self.value.weight.copy_(basis)
         layer.attention.output.dense.weight.copy_(basis.T)
-    _look_at_neighbours(encoder)
 
 
-def _look_at_neighbours(encoder: ElectraModel, gain: float = 8.0) -> None:
-    """``gain`` is the logit of the neighbour before what the words themselves add."""
+@torch.no_grad()
+def look_at_neighbours(encoder: ElectraModel, gain: float = 8.0) -> None:
+    """First-layer heads that attend to a neighbour each, fitted to the position table.
+
+    ``gain`` is the neighbour's logit before what the words themselves add. For masked language
+    models: a discriminator that starts so sharp soon looks at nothing but itself from [CLS].
+    """
     positions = _normalized_positions(encoder)
     attention = encoder.encoder.layer[0].attention.self
     size = attention.attention_head_size

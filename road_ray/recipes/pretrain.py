@@ -32,7 +32,12 @@ from road_ray.models.encoder import (
     model_directory,
     scaled,
 )
-from road_ray.models.start import open_paths, sinusoidal_positions, start_from_corpus
+from road_ray.models.start import (
+    look_at_neighbours,
+    open_paths,
+    sinusoidal_positions,
+    start_from_corpus,
+)
 from road_ray.objectives.base import Objective
 from road_ray.objectives.electra import Electra
 from road_ray.objectives.mlm import MaskedLanguageModel
@@ -208,6 +213,7 @@ def _language_model(
     if config.start == "corpus":
         sinusoidal_positions(model.electra, size.initializer_std)
         open_paths(model.electra)
+        look_at_neighbours(model.electra)
         start_from_corpus(model, corpus, special, size.initializer_std)
     return model
 

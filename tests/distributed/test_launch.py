@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 import time
 from pathlib import Path
@@ -116,7 +117,9 @@ class TestCluster:
     """On three cores of a cluster of our own."""
 
     def test_two_workers_see_each_other_and_rank_0_answers(self, tmp_path):
+        before = signal.getsignal(signal.SIGINT)
         found = launch(report, 5, 1, 2, workers=2, scratch=tmp_path)
+        assert signal.getsignal(signal.SIGINT) == before
         assert found == {"rank": 0, "size": 2, "extra": 3, "config": 5}
         assert not list(tmp_path.glob(".failure*"))
 

@@ -14,6 +14,7 @@ from road_ray.models.encoder import EncoderConfig, hugging_face_config, initiali
 from road_ray.models.start import (
     cooccurrence_embeddings,
     log_frequencies,
+    look_at_neighbours,
     open_paths,
     sinusoidal_positions,
     start_from_corpus,
@@ -75,7 +76,7 @@ def test_positions_have_the_size_of_the_other_embeddings_and_near_ones_are_alike
 
 def test_each_head_of_the_first_layer_starts_with_its_neighbour(model):
     sinusoidal_positions(model.electra, STD)
-    open_paths(model.electra)
+    look_at_neighbours(model.electra)
     words = torch.zeros(1, 64, dtype=torch.long)  # all alike: only positions tell
     with torch.no_grad():
         hidden = model.electra.embeddings(words)
