@@ -7,6 +7,7 @@ device.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -89,3 +90,12 @@ class Features:
     def row(self, index: int) -> Ints:
         """Token ids of one row."""
         return self.tokens[self.bounds[index] : self.bounds[index + 1]]
+
+    def fingerprint(self) -> str:
+        """sha256 over rows and gold: what a resumed run must share."""
+        digest = hashlib.sha256()
+        parts: dict[str, NDArray[Any]] = dict(self.gold)
+        parts |= {"tokens": self.tokens, "bounds": self.bounds, "first": self.first_segment}
+        for name, values in sorted(parts.items()):
+            digest.update(name.encode() + values.tobytes())
+        return digest.hexdigest()

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -99,7 +99,7 @@ def _run(config: DistillConfig, ensemble: ActorEnsemble | None) -> Run:
     check(config, directories)
     with opened(config) as run_dir, ExitStack() as stack:
         task = catalog.task(config.data.dataset)
-        write_json_atomic(run_dir / "teachers.json", teacher_manifest(directories, task))
+        _record_teachers(run_dir, teacher_manifest(directories, task))
         if ensemble is None and config.distillation.host == "actors":
             stack.enter_context(connected(config.address))
             ensemble = stack.enter_context(_pool(config, directories))
@@ -114,6 +114,20 @@ def _run(config: DistillConfig, ensemble: ActorEnsemble | None) -> Run:
             scratch=run_dir,
         )
     return Run(run_dir, metrics)
+
+
+def _record_teachers(run_dir: Path, manifest: dict[str, Any]) -> None:
+    """Write who teaches; a run that goes on must have the very teachers that it began with."""
+    path = run_dir / "teachers.json"
+    if path.is_file() and any((run_dir / "checkpoints").glob("step-*")):
+        before = json.loads(path.read_text(encoding="utf-8"))
+        if before != json.loads(json.dumps(manifest)):
+            raise CheckpointError(
+                f"{run_dir}: this run began with other teachers; {path} names them\n"
+                "  fix: restore them, or give another run_dir to start afresh\n"
+                "  kept: the run, as it is"
+            )
+    write_json_atomic(path, manifest)
 
 
 def _pool(config: DistillConfig, directories: list[str]) -> ActorEnsemble:

@@ -140,9 +140,7 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
     )
     updates = stream.batches_per_epoch * config.data.epochs / config.training.passes
     total = config.training.steps or max(1, math.ceil(updates))
-    identity = identity_of(
-        rows=split.features.tokens, bounds=split.features.bounds, batch=config.data.batch_size
-    )
+    identity = identity_of(rows=split.features.fingerprint(), batch=config.data.batch_size)
     return Prepared(task, tokenizer, model, split, judged, stream, total, identity)
 
 

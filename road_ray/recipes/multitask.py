@@ -136,7 +136,7 @@ def main(config: MultitaskConfig, worker: Worker) -> dict[str, float]:
             evaluate=lambda: _judge(judged, model, tokenizer, worker)[0],
             identity=identity_of(
                 batch=config.data.batch_size,
-                **{name: split.features.tokens for name, split in splits.items()},
+                **{name: split.features.fingerprint() for name, split in splits.items()},
             ),
         )
         train(Supervised(model), steps, training, worker)
