@@ -21,7 +21,7 @@ from road_ray.training.journal import read_rows
 
 DATA, RUNS = sys.argv[1], Path(sys.argv[2])
 SETTINGS = {
-    "init": str(RUNS / "electra"),
+    "init": str(RUNS / "mlm"),
     "data.root": DATA,
     "data.dataset": "sst2",
     "data.max_rows": 1600,
@@ -45,7 +45,7 @@ def main() -> None:
     """Both runs, and what differs between them."""
     teachers = [RUNS / "sst2" / "teachers" / f"teacher-{n}" for n in range(3)]
     weights, seconds = {}, {}
-    with rr.Ensemble(teachers, task="sst2", num_cpus=0.3) as ensemble:
+    with rr.Ensemble(teachers, task="sst2", num_cpus=0.0) as ensemble:
         for name in ("undisturbed", "killed"):
             run = RUNS / "sst2" / f"two-workers-{name}"
             pids = ensemble.members.health()

@@ -97,10 +97,11 @@ def _fit(
     from ray.train import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchConfig, TorchTrainer
 
-    from road_ray.distributed.placement import check_placement
+    from road_ray.distributed.placement import check_placement, wait_for_room
 
     resources = {"CPU": 1.0, "GPU": gpus_per_worker}
     check_placement("workers", workers, resources, remedy=", or lower --workers")
+    wait_for_room("workers", workers, {name: x for name, x in resources.items() if x})
     marker = Path(scratch).resolve() / f".failure-{uuid.uuid4().hex}"
     trainer = TorchTrainer(
         _on_worker,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 
 import ray
@@ -31,6 +32,28 @@ def check_placement(what: str, count: int, asked: Mapping[str, float], *, remedy
         + "\n".join(rows)
         + f"\n  fix: ask for less for each, or add nodes{remedy}\n  kept: nothing was started"
     )
+
+
+def wait_for_room(
+    what: str, count: int, asked: Mapping[str, float], *, timeout_seconds: float = 30.0
+) -> None:
+    """Returns once that much is free, all nodes together. Raises ``ClusterError`` when others keep
+    it for ``timeout_seconds``: Ray itself would wait for ever.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    while True:
+        free = ray.available_resources()
+        lacking = {n: a for n, a in asked.items() if free.get(n, 0.0) + 1e-6 < count * a}
+        if not lacking:
+            return
+        if time.monotonic() > deadline:
+            names = ", ".join(f"{count} x {amount:g} {name}" for name, amount in lacking.items())
+            raise ClusterError(
+                f"{count} {what} wait for {names}, and others hold it: free {free_resources()}\n"
+                "  fix: stop what else runs there, ask for fewer, or give teachers less "
+                "(distillation.cpus_per_teacher)\n  kept: nothing was started"
+            )
+        time.sleep(0.2)
 
 
 def core_share(total: float, members: int, beside: int = 0) -> float:

@@ -14,6 +14,7 @@ import torch
 
 from road_ray.distributed import launch as module
 from road_ray.distributed.launch import connected, launch, side_by_side
+from road_ray.distributed.placement import wait_for_room
 from road_ray.errors import ClusterError, ConfigError, DataError, DivergedError
 
 
@@ -111,6 +112,13 @@ def cluster():
     shutil.rmtree(place, ignore_errors=True)
 
 
+class Holder:
+    """Occupies what it was given."""
+
+    def ready(self) -> bool:
+        return True
+
+
 @pytest.mark.ray
 @pytest.mark.usefixtures("cluster")
 class TestCluster:
@@ -139,6 +147,16 @@ class TestCluster:
     def test_more_workers_than_room_is_said_at_once(self, tmp_path):
         with pytest.raises(ClusterError, match="9 workers find no place"):
             launch(report, 5, workers=9, scratch=tmp_path)
+
+    def test_room_that_others_hold_is_not_waited_for_in_vain(self):
+        import ray
+
+        holder = ray.remote(num_cpus=2)(Holder).remote()
+        ray.get(holder.ready.remote(), timeout=60)
+        with pytest.raises(ClusterError, match="3 workers wait for 3 x 1 CPU, and others hold it"):
+            wait_for_room("workers", 3, {"CPU": 1.0}, timeout_seconds=1.0)
+        ray.kill(holder)
+        wait_for_room("workers", 3, {"CPU": 1.0}, timeout_seconds=30.0)
 
     def test_relative_paths_mean_the_same_to_workers(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
