@@ -85,36 +85,40 @@ def _line(title: str, runs: list[Path], figures: dict[str, str]) -> str:
 
 
 def tests(runs: Path, name: str) -> str:
-    """Paired t-tests over seeds of the first figure, and how many teachers were right."""
+    """Paired t-tests over the seeds both have, and how many teachers were right."""
     figure = next(iter(FIGURES[name].values()))
-    values = {
-        kind: [
-            json.loads((p / "metrics.json").read_text())[figure]
-            for p in sorted((runs / name).glob(f"{kind}-*"))
-        ]
-        for kind in KINDS
-    }
+    values: dict[str, dict[str, float]] = {kind: {} for kind in KINDS}
+    for kind in KINDS:
+        for found in (runs / name).glob(f"{kind}-*/metrics.json"):
+            seed = found.parent.name.rpartition("-")[2]
+            values[kind][seed] = json.loads(found.read_text())[figure]
     pairs = (
         ("mean", "none"),
         ("correctness", "none"),
         ("correctness", "mean"),
         ("none", "scratch"),
     )
-    lines = [
-        f"- {KINDS[a]} against {KINDS[b]}: {paired_test(values[a], values[b])}" for a, b in pairs
-    ]
-    rows = [
-        r for run in (runs / name).glob("correctness-*") for r in read_rows(run / "metrics.jsonl")
-    ]
-    right = [sum(r.get(f"teachers/right_{n}", 0) for r in rows) for n in range(4)]
-    share = ", ".join(f"{n}: {count / max(sum(right), 1):.1%}" for n, count in enumerate(right))
+    lines = []
+    for one, other in pairs:
+        seeds = sorted(values[one].keys() & values[other].keys())
+        if len(seeds) > 1:
+            left, right = ([values[kind][seed] for seed in seeds] for kind in (one, other))
+            test = paired_test(left, right)
+            lines.append(
+                f"- {KINDS[one]} against {KINDS[other]}: {test.difference:+.2f} over {test.pairs} "
+                f"seeds, p = {test.p_value:.2f} (paired t-test)"
+            )
+    journals = (runs / name).glob("correctness-*/metrics.jsonl")
+    rows = [row for journal in journals for row in read_rows(journal)]
+    counts = [sum(row.get(f"teachers/right_{n}", 0) for row in rows) for n in range(4)]
+    share = ", ".join(f"{n}: {count / max(sum(counts), 1):.1%}" for n, count in enumerate(counts))
     waits = [
-        r["time/teacher_wait_seconds"] / r["time/step_seconds"]
-        for r in rows
-        if "time/teacher_wait_seconds" in r
+        row["time/teacher_wait_seconds"] / row["time/step_seconds"]
+        for row in rows
+        if "time/teacher_wait_seconds" in row
     ]
-    lines.append(f"- teachers right on training rows: {share}; share of a step spent waiting: "
-                 f"{sum(waits) / max(len(waits), 1):.0%}")  # fmt: skip
+    lines.append(f"- teachers right on training rows: {share}")
+    lines.append(f"- share of a step spent in the teachers: {sum(waits) / max(len(waits), 1):.0%}")
     return "\n".join(lines)
 
 
