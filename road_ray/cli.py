@@ -15,6 +15,9 @@ from typing import Annotated, Any
 
 import typer
 
+from road_ray.commands.data import data_app
+from road_ray.commands.look import check, presets, schema
+from road_ray.commands.options import JsonOption
 from road_ray.errors import InterruptedRunError, RoadError
 from road_ray.verbs import VERBS
 
@@ -25,15 +28,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-data_app = typer.Typer(help="Look at data, train a tokenizer, build corpora.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
+for _command in (presets, check, schema):
+    app.command()(_command)
 
 _Arguments = Annotated[
     list[str] | None,
     typer.Argument(metavar="[CONFIG.yaml] [key=value]...", help="a YAML file, then overrides"),
 ]
 _PresetOption = Annotated[str | None, typer.Option("--preset", help="start from a named preset")]
-_JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
 def _say_version(wanted: bool) -> None:
@@ -65,7 +68,7 @@ def _register(name: str, about: str) -> None:
         gpus_per_worker: Annotated[float | None, typer.Option(help="GPUs of each worker")] = None,
         address: Annotated[str | None, typer.Option(help="a running Ray cluster")] = None,
         seed: Annotated[int | None, typer.Option(help="of weights, data order and masks")] = None,
-        as_json: _JsonOption = False,
+        as_json: JsonOption = False,
         quiet: Annotated[bool, typer.Option("-q", help="no progress")] = False,
     ) -> None:
         path, overrides = _split(arguments or [])
@@ -138,130 +141,6 @@ def _uninterrupted(recipe: Callable[..., Any], config: Any) -> Any:
         ) from None
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-@app.command()
-def presets(
-    name: Annotated[str | None, typer.Argument(help="show this one as YAML")] = None,
-    as_json: _JsonOption = False,
-) -> None:
-    """List the presets, or show one as YAML."""
-    from road_ray.config import to_yaml
-    from road_ray.presets import PRESETS, named
-
-    if name is not None:
-        chosen = named(name)
-        typer.echo(f"# road {chosen.verb}: {chosen.about}\n{to_yaml(chosen.make())}", nl=False)
-        return
-    rows = [{"name": p.name, "verb": p.verb, "about": p.about} for p in PRESETS.values()]
-    _list(rows, as_json)
-
-
-@app.command()
-def check(
-    address: Annotated[str | None, typer.Option(help="a Ray cluster to reach")] = None,
-    root: Annotated[str | None, typer.Option(help="a data root to look at")] = None,
-    as_json: _JsonOption = False,
-) -> None:
-    """Look at the environment: versions, devices, disk, data, cluster."""
-    from road_ray.reporting.environment import findings
-
-    rows, good = findings(address, root)
-    _list(rows, as_json)
-    raise typer.Exit(0 if good else 4)
-
-
-@app.command()
-def schema(verb: Annotated[str, typer.Argument(help="pretrain, finetune, ...")]) -> None:
-    """The JSON schema of a verb's configuration, for editors."""
-    from road_ray.config import json_schema
-
-    if verb not in VERBS:
-        raise typer.BadParameter(f"{verb!r} has no configuration; known: {', '.join(VERBS)}")
-    typer.echo(json.dumps(json_schema(VERBS[verb].config), indent=1))
-
-
-@data_app.command("list")
-def data_list(as_json: _JsonOption = False) -> None:
-    """The catalogue of data sets."""
-    from road_ray.data.catalog import DATASETS
-
-    rows = [
-        {
-            "name": d.name,
-            "task": d.task,
-            "layout": d.layout,
-            "folder": d.folder,
-            "metrics": ", ".join(d.metrics),
-        }
-        for d in DATASETS.values()
-    ]
-    _list(rows, as_json)
-
-
-@data_app.command("peek")
-def data_peek(
-    dataset: Annotated[str, typer.Argument(help="a name of the catalogue")],
-    tokenizer: Annotated[str, typer.Option(help="vocab.txt or model directory")],
-    root: Annotated[str, typer.Option(help="data root, or miniature")] = "miniature",
-    split: Annotated[str, typer.Option()] = "train",
-    rows: Annotated[int, typer.Option(min=1)] = 3,
-) -> None:
-    """Rows as the model sees them, with their gold."""
-    from road_ray.data.peek import shown
-
-    typer.echo(shown(dataset, split, root, _model_of(tokenizer), rows))
-
-
-@data_app.command("tokenizer")
-def data_tokenizer(
-    corpus: Annotated[Path, typer.Argument(help="file or directory of text")],
-    out: Annotated[Path, typer.Argument(help="directory for the tokenizer")],
-    vocab_size: Annotated[int, typer.Option(min=8)] = 8192,
-) -> None:
-    """Train a WordPiece tokenizer on a corpus."""
-    from road_ray.data.documents import read_corpus
-    from road_ray.data.tokenizer import train_wordpiece
-
-    trained = train_wordpiece(read_corpus(corpus), vocab_size=vocab_size)
-    trained.save_pretrained(out)
-    typer.echo(f"{len(trained)} entries: {out}")
-
-
-@data_app.command("corpus")
-def data_corpus(
-    corpus: Annotated[Path, typer.Argument(help="file or directory of text")],
-    out: Annotated[Path, typer.Argument(help="directory for the shards")],
-    tokenizer: Annotated[str, typer.Option(help="vocab.txt or model directory")],
-    max_length_tokens: Annotated[int, typer.Option(min=8)] = 128,
-) -> None:
-    """Build two-segment shards from raw text."""
-    from road_ray.data.corpus import build_corpus
-    from road_ray.data.documents import read_corpus
-    from road_ray.data.tokenizer import load_tokenizer
-
-    built = build_corpus(
-        read_corpus(corpus),
-        out,
-        load_tokenizer(_model_of(tokenizer)),
-        max_length_tokens=max_length_tokens,
-        source=corpus.name,
-    )
-    typer.echo(f"{built.manifest['rows']:,} rows, {built.manifest['tokens']:,} tokens: {out}")
-
-
-def _model_of(name: str) -> str:
-    """``hf/`` of a run directory; anything else as it is."""
-    return str(Path(name) / "hf") if (Path(name) / "hf").is_dir() else name
-
-
-def _list(rows: list[dict[str, Any]], as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps(rows))
-        return
-    from road_ray.reporting.tables import aligned
-
-    typer.echo(aligned(rows))
 
 
 def _say_what_is_logged() -> None:

@@ -59,6 +59,17 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return miniature.write(tmp_path_factory.mktemp("data") / "world", size=0.05)
 
 
+@pytest.fixture
+def recipe(monkeypatch: pytest.MonkeyPatch):
+    """``recipe(function)`` puts a function in the place of every verb's recipe."""
+    from road_ray.verbs import Verb
+
+    def put(function):
+        monkeypatch.setattr(Verb, "run", property(lambda self: function))
+
+    return put
+
+
 @dataclass(frozen=True)
 class Said:
     """What a command returned and printed."""

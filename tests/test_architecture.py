@@ -25,6 +25,7 @@ ROWS = [
     {"recipes"},
     {"presets"},
     {"verbs"},
+    {"commands"},
     {"cli", "__init__"},
     {"__main__"},
 ]

@@ -14,17 +14,7 @@ import pytest
 
 from road_ray import cli, errors
 from road_ray.recipes.run import Run
-from road_ray.verbs import VERBS, Verb
-
-
-@pytest.fixture
-def recipe(monkeypatch: pytest.MonkeyPatch):
-    """``recipe(function)`` puts a function in the place of every verb's recipe."""
-
-    def put(function):
-        monkeypatch.setattr(Verb, "run", property(lambda self: function))
-
-    return put
+from road_ray.verbs import VERBS
 
 
 def test_help_is_quick_and_the_package_imports_nothing_heavy():
@@ -143,86 +133,6 @@ def test_broken_yaml_is_named_by_its_line(road, tmp_path):
     said = road("finetune", file)
     assert said.code == 2
     assert f"{file}:" in said.err
-
-
-def test_presets_are_listed_and_shown_as_yaml_that_runs(road, recipe, tmp_path):
-    rows = json.loads(road("presets", "--json").out)
-    assert {"name", "verb", "about"} <= set(rows[0])
-    assert "electra_small" in {row["name"] for row in rows}
-    assert "electra_small" in road("presets").out
-    shown = road("presets", "squad_v2_small").out
-    assert shown.startswith("# road finetune: ")
-    (tmp_path / "a.yaml").write_text(shown)
-    seen = []
-    recipe(lambda config: seen.append(config) or Run(tmp_path, {}))
-    road("finetune", tmp_path / "a.yaml")
-    road("finetune", "--preset", "squad_v2_small")
-    assert seen[0] == seen[1]
-
-
-def test_schemas_know_every_key(road):
-    schema = json.loads(road("schema", "finetune").out)
-    assert {"preset", "data", "optimizer", "training", "init"} <= set(schema["properties"])
-
-
-class TestData:
-    """``road data``."""
-
-    def test_the_catalogue_is_listed(self, road):
-        rows = json.loads(road("data", "list", "--json").out)
-        assert {"sst2", "squad_v2", "newsqa"} <= {row["name"] for row in rows}
-        assert "squad_v2" in road("data", "list").out
-
-    def test_a_tokenizer_and_a_corpus_are_made_and_rows_looked_at(self, road, world, tmp_path):
-        text = world / "wikipedia" / "train-00000-of-00001.parquet"
-        vocabulary = tmp_path / "tokenizer"
-        said = road("data", "tokenizer", text, vocabulary, "--vocab-size", 300)
-        assert said.out == f"300 entries: {vocabulary}\n"
-        made = ("data", "corpus", text, tmp_path / "corpus", "--tokenizer", vocabulary)
-        said = road(*made, "--max-length-tokens", 64)
-        assert "rows" in said.out
-        assert road(*made, "--max-length-tokens", 64).out == said.out
-        other = road(*made, "--max-length-tokens", 32)
-        assert other.code == 3
-        assert "another recipe" in other.err
-        peek = ("data", "peek", "squad_v2", "--tokenizer", vocabulary, "--root", world)
-        shown = road(*peek, "--rows", 2).out
-        assert shown.startswith("squad_v2 train: 128 examples")
-        assert shown.count("gold:") == 2
-        assert "gold: " in road("data", "peek", "sst2", *peek[3:]).out
-
-    @pytest.mark.parametrize(
-        ("arguments", "code", "told"),
-        [
-            (("tokenizer", "nowhere", "out"), 3, "nowhere: no such file"),
-            (("tokenizer", "nowhere", "out", "--vocab-size", 2), 2, "--vocab-size"),
-            (("peek", "sst3", "--tokenizer", "."), 3, "holds no tokenizer"),
-            (("corpus", "nowhere", "out", "--tokenizer", "."), 3, "holds no tokenizer"),
-        ],
-    )
-    def test_mistakes_are_told(self, road, tmp_path, monkeypatch, arguments, code, told):
-        monkeypatch.chdir(tmp_path)
-        said = road("data", *arguments)
-        assert said.code == code
-        assert told in said.err
-        assert not list(tmp_path.iterdir())
-
-
-class TestCheck:
-    """``road check``."""
-
-    def test_all_is_well(self, road, world):
-        said = road("check", "--root", world, "--json")
-        states = {row["what"]: row["state"] for row in json.loads(said.out)}
-        assert {"python", "torch", "ray", "devices", "disk", "data"} <= set(states)
-        if set(states.values()) == {"ok"}:
-            assert said.code == 0
-
-    def test_a_root_that_is_not_there_is_a_problem(self, road):
-        said = road("check", "--root", "/nowhere")
-        assert said.code == 4
-        assert "/nowhere" in said.out
-        assert "PROBLEM" in said.out
 
 
 def test_what_is_no_file_is_an_override():

@@ -15,7 +15,7 @@ from road_ray.data.sources import MINIATURE
 from road_ray.distributed.launch import connected, side_by_side
 from road_ray.evaluation.metrics import summary
 from road_ray.models.encoder import EncoderConfig
-from road_ray.recipes.distill import DistillationConfig, DistillConfig, WeightingConfig, distill
+from road_ray.recipes.distill import DistillConfig, distill
 from road_ray.recipes.finetune import FinetuneConfig, FinetuneDataConfig, finetune
 from road_ray.recipes.multitask import (
     MixingConfig,
@@ -29,6 +29,7 @@ from road_ray.recipes.pretrain import (
     pretrain,
 )
 from road_ray.recipes.run import Run, RunConfig, finished, opened
+from road_ray.recipes.teaching import DistillationConfig, WeightingConfig
 from road_ray.training.journal import write_json_atomic
 from road_ray.training.loop import TrainingConfig
 from road_ray.training.optimizer import OptimizerConfig

@@ -10,17 +10,6 @@ import pytest
 import torch
 
 import road_ray as rr
-from road_ray.config import load
-from road_ray.distillation.weighting import WEIGHTINGS
-from road_ray.errors import ConfigError
-from road_ray.recipes.distill import (
-    DistillationConfig,
-    DistillConfig,
-    WeightingConfig,
-    rule,
-    teacher_directories,
-)
-from road_ray.recipes.finetune import FinetuneDataConfig
 from road_ray.training.journal import read_rows
 
 
@@ -57,13 +46,6 @@ def test_the_card_names_the_teachers(students, teachers):
     assert "distilled from several teachers on sst2" in card
     assert "- weighting.wrong: `0.75`" in card
     assert f"- teacher 2: `{teachers.directory}/teacher-2/hf`, weights `" in card
-
-
-def test_a_teacher_of_the_hub_is_fetched(teachers, monkeypatch):
-    fetched = str(teachers.directory / "teacher-0" / "hf")
-    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, **_: fetched)
-    settings = DistillationConfig(teachers=("somebody/sst2",), num_teachers=1)
-    assert teacher_directories(settings) == [fetched]
 
 
 def test_the_rule_matters_and_the_weight_of_the_wrong_too(students):
@@ -104,30 +86,6 @@ def test_the_names_of_the_public_example_are_understood(sentiment, teachers, pre
     assert "host: process" in text
     with pytest.raises(rr.errors.ConfigError, match="temprature"):
         rr.distill(student="x", temprature=2.0)
-
-
-def test_options_of_spans_reach_the_rule_and_regressions_have_the_mean():
-    logits = torch.tensor([[[[9.0, 0, 0], [9, 0, 0]]], [[[9.0, 0, 0], [0, 9, 0]]]])
-    gold = torch.tensor([[0, 1]])
-
-    def weigh(dataset: str, **options: object) -> torch.Tensor:
-        data = FinetuneDataConfig(dataset=dataset)
-        return rule(DistillConfig(data=data, weighting=WeightingConfig(**options)))(logits, gold)
-
-    apart = weigh("squad_v2", span_correctness="independent")
-    together = weigh("squad_v2", span_correctness="joint")
-    assert apart[:, 0, 0].tolist() == [1, 1]
-    assert together[:, 0, 0].tolist() == [0.75, 1.25]
-    mean = rule(DistillConfig(data=FinetuneDataConfig(dataset="stsb")))
-    assert mean(torch.zeros(3, 2, 1), torch.zeros(2)).eq(1).all()
-
-
-def test_a_rule_that_was_entered_can_be_configured(monkeypatch):
-    monkeypatch.setitem(WEIGHTINGS, "loudest", lambda logits, targets: logits.amax(-1))
-    config = load(DistillConfig, overrides={"weighting.rule": "loudest"})
-    assert rule(config)(torch.ones(2, 1, 3), torch.zeros(1, dtype=torch.long)).eq(1).all()
-    with pytest.raises(ConfigError, match=r"(?s)weighting\.rule.*did you mean 'correctness'"):
-        load(DistillConfig, overrides={"weighting.rule": "corectness"})
 
 
 def test_a_span_student_learns_too(questions, asked, tmp_path):

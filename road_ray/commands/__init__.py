@@ -1,0 +1,1 @@
+"""What `road` does besides running recipes: one file a command or family of them."""

@@ -1,0 +1,86 @@
+"""``road data``: look at data, train a tokenizer, build corpora."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from road_ray.commands.options import JsonOption, show_list
+
+data_app = typer.Typer(help="Look at data, train a tokenizer, build corpora.", no_args_is_help=True)
+
+
+@data_app.command("list")
+def data_list(as_json: JsonOption = False) -> None:
+    """The catalogue of data sets."""
+    from road_ray.data.catalog import DATASETS
+
+    rows = [
+        {
+            "name": d.name,
+            "task": d.task,
+            "layout": d.layout,
+            "folder": d.folder,
+            "metrics": ", ".join(d.metrics),
+        }
+        for d in DATASETS.values()
+    ]
+    show_list(rows, as_json)
+
+
+@data_app.command("peek")
+def data_peek(
+    dataset: Annotated[str, typer.Argument(help="a name of the catalogue")],
+    tokenizer: Annotated[str, typer.Option(help="vocab.txt or model directory")],
+    root: Annotated[str, typer.Option(help="data root, or miniature")] = "miniature",
+    split: Annotated[str, typer.Option()] = "train",
+    rows: Annotated[int, typer.Option(min=1)] = 3,
+) -> None:
+    """Rows as the model sees them, with their gold."""
+    from road_ray.data.peek import shown
+
+    typer.echo(shown(dataset, split, root, _model_of(tokenizer), rows))
+
+
+@data_app.command("tokenizer")
+def data_tokenizer(
+    corpus: Annotated[Path, typer.Argument(help="file or directory of text")],
+    out: Annotated[Path, typer.Argument(help="directory for the tokenizer")],
+    vocab_size: Annotated[int, typer.Option(min=8)] = 8192,
+) -> None:
+    """Train a WordPiece tokenizer on a corpus."""
+    from road_ray.data.documents import read_corpus
+    from road_ray.data.tokenizer import train_wordpiece
+
+    trained = train_wordpiece(read_corpus(corpus), vocab_size=vocab_size)
+    trained.save_pretrained(out)
+    typer.echo(f"{len(trained)} entries: {out}")
+
+
+@data_app.command("corpus")
+def data_corpus(
+    corpus: Annotated[Path, typer.Argument(help="file or directory of text")],
+    out: Annotated[Path, typer.Argument(help="directory for the shards")],
+    tokenizer: Annotated[str, typer.Option(help="vocab.txt or model directory")],
+    max_length_tokens: Annotated[int, typer.Option(min=8)] = 128,
+) -> None:
+    """Build two-segment shards from raw text."""
+    from road_ray.data.corpus import build_corpus
+    from road_ray.data.documents import read_corpus
+    from road_ray.data.tokenizer import load_tokenizer
+
+    built = build_corpus(
+        read_corpus(corpus),
+        out,
+        load_tokenizer(_model_of(tokenizer)),
+        max_length_tokens=max_length_tokens,
+        source=corpus.name,
+    )
+    typer.echo(f"{built.manifest['rows']:,} rows, {built.manifest['tokens']:,} tokens: {out}")
+
+
+def _model_of(name: str) -> str:
+    """``hf/`` of a run directory; anything else as it is."""
+    return str(Path(name) / "hf") if (Path(name) / "hf").is_dir() else name

@@ -1,0 +1,116 @@
+"""Who teaches, and how they count: what every recipe with teachers shares (`distill` first)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field, field_validator
+
+from road_ray.config import Config, to_dict
+from road_ray.data.specs import Task
+from road_ray.distillation.identity import locate
+from road_ray.distillation.weighting import Weighting, options_of, resolve
+from road_ray.errors import CheckpointError, ConfigError
+from road_ray.models.encoder import model_directory
+
+if TYPE_CHECKING:
+    from road_ray.distributed.teachers import ActorEnsemble
+
+
+class DistillationConfig(Config):
+    """The teachers and how they count. Source: Hinton et al. 2015; ROaD part 1, section 3.5."""
+
+    # Model or run directories, hub names, or one teachers.json as `road teachers` writes it.
+    teachers: tuple[str, ...] = ()
+    num_teachers: int = Field(3, ge=1)  # as many as must be named: a forgotten one is an error
+    kd_weight: float = Field(0.5, ge=0, le=1)  # of the soft loss; the gold has the rest
+    temperature: float = Field(
+        2.0, ge=0.01, le=1000
+    )  # of both sides; T^2 keeps the gradient's size
+    host: Literal["actors", "process"] = "actors"  # Ray actors, one a teacher, or this process
+    lookahead: int = Field(2, ge=0)  # batches asked for ahead of the student
+    cpus_per_teacher: float | None = Field(None, gt=0)  # None: one, or less to leave students room
+    gpus_per_teacher: float = Field(0.0, ge=0)
+    timeout_seconds: float = Field(
+        120.0, gt=0
+    )  # for one answer; then the teacher is replaced, once
+
+
+class WeightingConfig(Config):
+    """Who of the teachers counts how much. Source: ROaD part 1, Algorithm 2."""
+
+    rule: str = "correctness"  # a name of distillation/weighting.py
+    wrong: float = Field(0.75, ge=0, le=1)  # W: the weight of a teacher that errs
+    all_wrong: Literal["scale", "mean", "drop"] = (
+        "scale"  # when none is right: W each, 1 each, no distillation
+    )
+    span_correctness: Literal["independent", "joint"] = (
+        "independent"  # start and end judged apart or together
+    )
+
+    @field_validator("rule")
+    @classmethod
+    def _entered(cls, rule: str) -> str:
+        try:
+            options_of(rule)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+        return rule
+
+
+def pool(
+    settings: DistillationConfig, task: Task, directories: list[str], *, beside: int
+) -> ActorEnsemble:
+    """The teachers in actors of the connected cluster, with room left for ``beside`` workers."""
+    from road_ray.distributed.teachers import start
+
+    return start(
+        directories,
+        task,
+        num_cpus=settings.cpus_per_teacher,
+        num_gpus=settings.gpus_per_teacher,
+        beside=beside,
+        timeout_seconds=settings.timeout_seconds,
+    )
+
+
+def rule(weighting: WeightingConfig) -> Weighting:
+    """The configured weighting rule, with those of the configured options that it takes."""
+    settings = to_dict(weighting)
+    name = settings.pop("rule")
+    return resolve(name, **{key: settings[key] for key in options_of(name) if key in settings})
+
+
+def teacher_directories(settings: DistillationConfig) -> list[str]:
+    """Model directories of the teachers. Raises ``ConfigError`` when there are not ``num_teachers``
+    of them.
+    """
+    named = list(settings.teachers)
+    if len(named) == 1 and named[0].endswith(".json"):
+        named = _listed(Path(named[0]).expanduser())
+    if len(named) != settings.num_teachers:
+        raise ConfigError(
+            f"distillation.teachers names {len(named)}: {', '.join(named) or 'none'}\n"
+            f"  allowed: exactly distillation.num_teachers = {settings.num_teachers}\n"
+            "  fix: name them all (or one teachers.json), or change num_teachers\n"
+            "  nothing was started"
+        )
+    try:
+        return [str(locate(model_directory(name))) for name in named]
+    except CheckpointError as error:
+        text = str(error).replace("init = ", "distillation.teachers: ", 1)
+        raise CheckpointError(text) from error
+
+
+def _listed(path: Path) -> list[str]:
+    """The directories in a ``teachers.json``."""
+    try:
+        listing = json.loads(path.read_text(encoding="utf-8"))
+        return [str(teacher["directory"]) for teacher in listing["teachers"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"distillation.teachers = {path}: no list of teachers: {error!r}\n"
+            "  allowed: a teachers.json as `road teachers` writes it, or the directories themselves"
+        ) from error

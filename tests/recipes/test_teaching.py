@@ -1,0 +1,42 @@
+"""Who teaches and how they count, as configured."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from road_ray.config import load
+from road_ray.distillation.weighting import WEIGHTINGS
+from road_ray.errors import ConfigError
+from road_ray.recipes.teaching import (
+    DistillationConfig,
+    WeightingConfig,
+    rule,
+    teacher_directories,
+)
+
+
+def test_a_teacher_of_the_hub_is_fetched(teachers, monkeypatch):
+    fetched = str(teachers.directory / "teacher-0" / "hf")
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, **_: fetched)
+    settings = DistillationConfig(teachers=("somebody/sst2",), num_teachers=1)
+    assert teacher_directories(settings) == [fetched]
+
+
+def test_options_of_spans_reach_the_rule_and_regressions_have_the_mean():
+    logits = torch.tensor([[[[9.0, 0, 0], [9, 0, 0]]], [[[9.0, 0, 0], [0, 9, 0]]]])
+    gold = torch.tensor([[0, 1]])
+    apart = rule(WeightingConfig(span_correctness="independent"))(logits, gold)
+    together = rule(WeightingConfig(span_correctness="joint"))(logits, gold)
+    assert apart[:, 0, 0].tolist() == [1, 1]
+    assert together[:, 0, 0].tolist() == [0.75, 1.25]
+    mean = rule(WeightingConfig())
+    assert mean(torch.zeros(3, 2, 1), torch.zeros(2)).eq(1).all()
+
+
+def test_a_rule_that_was_entered_can_be_configured(monkeypatch):
+    monkeypatch.setitem(WEIGHTINGS, "loudest", lambda logits, targets: logits.amax(-1))
+    config = load(WeightingConfig, overrides={"rule": "loudest"})
+    assert rule(config)(torch.ones(2, 1, 3), torch.zeros(1, dtype=torch.long)).eq(1).all()
+    with pytest.raises(ConfigError, match=r"(?s)rule.*did you mean 'correctness'"):
+        load(WeightingConfig, overrides={"rule": "corectness"})
