@@ -119,12 +119,12 @@ def bert_small() -> PretrainConfig:
     )
 
 
-def _tiny(hidden_size: int, heads: int) -> EncoderConfig:
+def _tiny() -> EncoderConfig:
     return EncoderConfig(
-        layers=3,
-        hidden_size=hidden_size,
-        heads=heads,
-        intermediate_size=4 * hidden_size,
+        layers=4,
+        hidden_size=256,
+        heads=4,
+        intermediate_size=1024,
         embedding_size=128,
         max_length_tokens=512,
         dropout=0.0,  # hours on a laptop see no text twice
@@ -135,31 +135,36 @@ def _tiny(hidden_size: int, heads: int) -> EncoderConfig:
 
 @preset("pretrain")
 def tiny_mlm() -> PretrainConfig:
-    """First stage for a laptop: the generator of tiny_electra alone, on short rows. Our choice."""
+    """First stage for a laptop: a masked language model on short rows, 8 million tokens. Our
+    choice.
+    """
     return PretrainConfig(
         start="corpus",
-        data=CorpusConfig(vocab_size=4096, max_length_tokens=32, batch_size=32),
-        encoder=_tiny(128, 2),
+        data=CorpusConfig(vocab_size=4096, max_length_tokens=64, batch_size=16),
+        encoder=_tiny(),
         objective=ObjectiveConfig(name="mlm", choose_fraction=0.25),
         # Without bias correction the first hundred updates are several times too large at this
         # rate.
-        optimizer=OptimizerConfig(peak_lr=2e-3, warmup_steps=200, beta2=0.98, bias_correction=True),
-        training=TrainingConfig(steps=4000, save_every_steps=2000, log_every_steps=100),
+        optimizer=OptimizerConfig(
+            peak_lr=1.5e-3, warmup_steps=200, beta2=0.98, bias_correction=True
+        ),
+        training=TrainingConfig(steps=8000, save_every_steps=2000, log_every_steps=100),
     )
 
 
 @preset("pretrain")
 def tiny_electra() -> PretrainConfig:
-    """ELECTRA for a laptop, three layers of 192; best with generator.init from tiny_mlm. Our
-    choice.
+    """Second stage for a laptop: generator and discriminator both go on from tiny_mlm (give its run
+    as init and as generator.init). Our choice.
     """
     return PretrainConfig(
         start="corpus",
         data=CorpusConfig(vocab_size=4096, max_length_tokens=128, batch_size=16),
-        encoder=_tiny(192, 3),
-        generator=GeneratorConfig(scale=2 / 3),
+        encoder=_tiny(),
+        # As large as the discriminator, so that both can go on from one model.
+        generator=GeneratorConfig(scale=1.0),
         optimizer=OptimizerConfig(peak_lr=5e-4, warmup_steps=200, beta2=0.98, bias_correction=True),
-        training=TrainingConfig(steps=1500, save_every_steps=2000, log_every_steps=100),
+        training=TrainingConfig(steps=2500, save_every_steps=500, log_every_steps=100),
     )
 
 

@@ -14,7 +14,7 @@ road=${ROAD:-road}
 pretrain() {
     $road pretrain --preset tiny_mlm --run-dir "$RUNS/mlm" data.root="$DATA" data.shards="$RUNS/corpus"
     $road pretrain --preset tiny_electra --run-dir "$RUNS/electra" data.root="$DATA" \
-        data.shards="$RUNS/corpus" generator.init="$RUNS/mlm"
+        data.shards="$RUNS/corpus" init="$RUNS/mlm" generator.init="$RUNS/mlm"
 }
 
 # What the start from the corpus is worth: 600 updates (0.6 million tokens) of the masked model.
