@@ -158,6 +158,23 @@ def gold_of(features: Features, numbers: NDArray[np.int64]) -> dict[str, Tensor]
     return {name: torch.from_numpy(values[numbers]) for name, values in features.gold.items()}
 
 
+def allowed_positions(batch: Mapping[str, Any]) -> Tensor:
+    """Where an answer may start or end, ``[B, L]`` bool: the second segment, and position 0 for no
+    answer.
+
+    A row without a second segment (models that know none) may answer anywhere but in padding.
+    """
+    attention, segments = batch.get("attention_mask"), batch.get("token_type_ids")
+    if attention is None:
+        attention = torch.ones_like(torch.as_tensor(batch["input_ids"]))
+    allowed = torch.as_tensor(attention).bool().clone()
+    if segments is not None:
+        second = torch.as_tensor(segments) == 1
+        allowed &= second | ~second.any(1, keepdim=True)
+    allowed[:, 0] = True
+    return allowed
+
+
 def to_device(batch: Mapping[str, Any], device: torch.device) -> Batch:
     """The batch with its tensors on ``device``."""
     return {

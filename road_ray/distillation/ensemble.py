@@ -17,10 +17,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from road_ray.data.batches import allowed_positions
 from road_ray.data.features import UNKNOWN
 from road_ray.data.specs import Span, Task
 from road_ray.distillation.identity import check_teacher, locate
-from road_ray.distillation.weighting import Weighting, combine, num_right
+from road_ray.distillation.weighting import Rule, num_right, soften
+from road_ray.distillation.weighting.combining import among
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.models.quiet import hushed
 
@@ -125,7 +127,7 @@ class LocalEnsemble:
 
 
 def annotate(
-    batches: Iterable[Mapping[str, Any]], ensemble: Ensemble, weigh: Weighting, lookahead: int = 2
+    batches: Iterable[Mapping[str, Any]], ensemble: Ensemble, weigh: Rule, lookahead: int = 2
 ) -> Iterator[Mapping[str, Any]]:
     """Each batch, copied, with what the teachers say; order kept, ``lookahead`` requests ahead of
     the consumer.
@@ -140,7 +142,7 @@ def annotate(
 
 
 def _annotated(
-    batches: Iterable[Mapping[str, Any]], ensemble: Ensemble, weigh: Weighting, lookahead: int
+    batches: Iterable[Mapping[str, Any]], ensemble: Ensemble, weigh: Rule, lookahead: int
 ) -> Iterator[Mapping[str, Any]]:
     waiting: deque[tuple[Mapping[str, Any], Any]] = deque()
     for batch in batches:
@@ -152,21 +154,22 @@ def _annotated(
 
 
 def _softened(
-    batch: Mapping[str, Any], handle: Any, ensemble: Ensemble, weigh: Weighting
+    batch: Mapping[str, Any], handle: Any, ensemble: Ensemble, weigh: Rule
 ) -> Mapping[str, Any]:
     begin = time.perf_counter()
     logits = ensemble.gather(handle)
     stats = {"time/teacher_wait_seconds": time.perf_counter() - begin}
-    targets = targets_of(batch).to(logits.device)
-    weights = weigh(logits, targets)
+    targets, allowed = targets_of(batch).to(logits.device), allowed_of(batch)
+    soft = soften(weigh, logits, targets, allowed)
     if not targets.is_floating_point():
         known = targets != UNKNOWN
-        counts = num_right(logits, targets)[known].bincount(minlength=ensemble.size + 1)
+        right = num_right(among(logits, allowed), targets)
+        counts = right[known].bincount(minlength=ensemble.size + 1)
         stats |= {f"teachers/right_{n}": float(count) for n, count in enumerate(counts.tolist())}
     # A copy of its own type: a collator's batch keeps methods such as ``to``.
     softened = copy.copy(batch) if isinstance(batch, MutableMapping) else dict(batch)
-    softened["soft_logits"] = combine(logits, weights)
-    softened["kd_keep"] = (weights != 0).any(0)
+    softened["soft_logits"] = soft.logits
+    softened["kd_keep"] = soft.keep
     softened["stats"] = {**batch.get("stats", {}), **stats}
     return softened
 
@@ -192,6 +195,13 @@ def targets_of(batch: Mapping[str, Any]) -> Tensor:
             f"  allowed: labels, or start_positions and end_positions; {UNKNOWN} where unknown"
         )
     return torch.as_tensor(batch["labels"])
+
+
+def allowed_of(batch: Mapping[str, Any]) -> Tensor | None:
+    """The classes that a teacher may be judged by, None for all: of spans ``[B, 1, L]``, without
+    question and padding.
+    """
+    return allowed_positions(batch)[:, None, :] if "start_positions" in batch else None
 
 
 def stacked(answers: Sequence[Tensor]) -> Tensor:

@@ -90,8 +90,8 @@ class Ensemble:
         ``wrong``.
         """
         weigh = rules.resolve(weighting, **rule)
-        logits = self.logits(batch)
-        return rules.combine(logits, weigh(logits, local.targets_of(batch).to(logits.device)))
+        targets, allowed = local.targets_of(batch), local.allowed_of(batch)
+        return rules.soften(weigh, self.logits(batch), targets, allowed).logits
 
     def annotate(
         self,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from road_ray.data.batches import Batch
+from road_ray.data.batches import Batch, allowed_positions
 from road_ray.data.features import UNKNOWN
 from road_ray.data.specs import Regress, Span, Task
 from road_ray.models.multitask import MultitaskModel
@@ -18,20 +18,8 @@ from road_ray.models.terms import Term
 from road_ray.objectives.base import Objective
 
 
-def allowed_positions(batch: Mapping[str, Any]) -> Tensor:
-    """Where an answer may start or end, ``[B, L]`` bool: the second segment, and position 0 for no
-    answer.
-    """
-    allowed: Tensor = batch["attention_mask"].bool()
-    if batch.get("token_type_ids") is not None:
-        allowed = allowed & (batch["token_type_ids"] == 1)
-    allowed = allowed.clone()
-    allowed[:, 0] = True
-    return allowed
-
-
 def gold_total(task: Task, logits: Tensor, batch: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
-    """Sum of the per-example losses and how many examples are counted: both ``[]``.
+    """Sum of the losses and how many examples (tokens of a tagging) are counted: both ``[]``.
 
     For spans the mean of the start's and the end's cross-entropy over allowed positions (science:
     section 1.2).
@@ -49,7 +37,9 @@ def gold_total(task: Task, logits: Tensor, batch: Mapping[str, Any]) -> tuple[Te
         known = batch["labels"] != UNKNOWN
         error = (logits.squeeze(-1) - batch["labels"]) ** 2
         return (error * known).sum(), known.sum()
-    total = functional.cross_entropy(logits, batch["labels"], reduction="sum", ignore_index=UNKNOWN)
+    total = functional.cross_entropy(
+        logits.flatten(0, -2), batch["labels"].flatten(), reduction="sum", ignore_index=UNKNOWN
+    )
     return total, (batch["labels"] != UNKNOWN).sum()
 
 

@@ -107,7 +107,7 @@ def main(
     objective = Distilled(
         prepared.model, kd_weight=settings.kd_weight, temperature=settings.temperature
     )
-    weigh = rule(config.weighting)
+    weigh = rule(config.weighting, settings.temperature)
     manifest = json.loads((config.run_dir / "teachers.json").read_text(encoding="utf-8"))
     prepared.identity.update(identity_of(teachers=manifest))
     prepared.lineage.update(

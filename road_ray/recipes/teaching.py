@@ -11,7 +11,7 @@ from pydantic import Field, field_validator
 from road_ray.config import Config, to_dict
 from road_ray.data.specs import Task
 from road_ray.distillation.identity import locate
-from road_ray.distillation.weighting import Weighting, options_of, resolve
+from road_ray.distillation.weighting import Rule, options_of, resolve
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.encoder import model_directory
 
@@ -39,9 +39,13 @@ class DistillationConfig(Config):
 
 
 class WeightingConfig(Config):
-    """Who of the teachers counts how much. Source: ROaD part 1, Algorithm 2."""
+    """Who of the teachers counts how much; each rule takes those of the options that concern it.
+    Source: ROaD part 1, Algorithm 2.
+    """
 
-    rule: str = "correctness"  # a name of distillation/weighting.py
+    # mean, correctness, correct_only, confidence, entropy, mean_probabilities or
+    # probability_shift: a name entered in distillation/weighting.
+    rule: str = "correctness"
     wrong: float = Field(0.75, ge=0, le=1)  # W: the weight of a teacher that errs
     all_wrong: Literal["scale", "mean", "drop"] = (
         "scale"  # when none is right: W each, 1 each, no distillation
@@ -76,9 +80,9 @@ def pool(
     )
 
 
-def rule(weighting: WeightingConfig) -> Weighting:
-    """The configured weighting rule, with those of the configured options that it takes."""
-    settings = to_dict(weighting)
+def rule(weighting: WeightingConfig, temperature: float = 1.0) -> Rule:
+    """The configured rule, with those of the configured options that it takes."""
+    settings = to_dict(weighting) | {"temperature": temperature}
     name = settings.pop("rule")
     return resolve(name, **{key: settings[key] for key in options_of(name) if key in settings})
 

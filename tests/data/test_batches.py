@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from road_ray.data.batches import BatchStream, epoch_order, pad, padded_width, to_device
+from road_ray.data.batches import (
+    BatchStream,
+    allowed_positions,
+    epoch_order,
+    pad,
+    padded_width,
+    to_device,
+)
 from road_ray.data.features import Features
 from road_ray.errors import ConfigError, DataError
 
@@ -173,3 +180,22 @@ def test_no_rows_and_too_few_for_the_workers_are_refused():
 def test_only_tensors_move_to_a_device():
     moved = to_device(stream()[0], torch.device("cpu"))
     assert equal(moved, stream()[0])
+
+
+def test_answers_lie_in_the_second_segment_or_at_position_0():
+    batch = {
+        "attention_mask": torch.tensor([[1, 1, 1, 1, 1, 0]] * 2),
+        "token_type_ids": torch.tensor([[0, 0, 0, 1, 1, 0]] * 2),
+    }
+    allowed = allowed_positions(batch)
+    assert allowed.tolist() == [[True, False, False, True, True, False]] * 2
+    assert batch["attention_mask"].tolist() == [[1, 1, 1, 1, 1, 0]] * 2
+
+
+def test_where_a_model_knows_no_segments_answers_lie_anywhere_but_in_padding():
+    attention = torch.tensor([[1, 1, 1, 0]])
+    allowed = [[True, True, True, False]]
+    assert allowed_positions({"attention_mask": attention}).tolist() == allowed
+    none = {"attention_mask": attention, "token_type_ids": torch.zeros(1, 4)}
+    assert allowed_positions(none).tolist() == allowed
+    assert allowed_positions({"input_ids": torch.zeros(1, 2)}).all()

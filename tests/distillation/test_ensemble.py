@@ -13,6 +13,7 @@ from road_ray.distillation import weighting
 from road_ray.distillation.ensemble import (
     LocalEnsemble,
     Teacher,
+    allowed_of,
     annotate,
     inputs_of,
     stacked,
@@ -169,9 +170,30 @@ def test_spans_are_weighed_a_head(tmp_path, teacher):
     counts = [softened["stats"][f"teachers/right_{n}"] for n in range(3)]
     assert sum(counts) == 7  # two heads of four examples, less the unknown one
     logits = ensemble.gather(ensemble.submit(one))
-    nobody = (weighting.num_right(logits, targets_of(one)) == 0) & (targets_of(one) != -100)
+    judged = logits.masked_fill(~allowed_of(one), -torch.inf)
+    nobody = (weighting.num_right(judged, targets_of(one)) == 0) & (targets_of(one) != -100)
     assert nobody.any()
     assert torch.equal(softened["kd_keep"], ~nobody)
+
+
+def test_a_teacher_is_not_wrong_for_what_it_says_of_the_question():
+    class Loud(Echo):
+        def gather(self, handle):
+            return torch.tensor([9.0, 9.0, 1.0, 5.0]).expand(2, 1, 2, 4)
+
+    one = {
+        "input_ids": torch.ones(1, 4),
+        "token_type_ids": torch.tensor([[0, 0, 1, 1]]),
+        **{f"{end}_positions": torch.tensor([3]) for end in ("start", "end")},
+    }
+    (softened,) = annotate([one], Loud(), weighting.resolve("correctness"))
+    assert softened["stats"]["teachers/right_2"] == 0  # position 0 is allowed, and loudest
+    one["token_type_ids"][0, 0] = 1
+    loud = Loud()
+    loud.gather = lambda handle: torch.tensor([0.0, 9.0, 1.0, 5.0]).expand(2, 1, 2, 4)
+    (softened,) = annotate([one], loud, weighting.resolve("correctness"))
+    assert softened["stats"]["teachers/right_2"] == 2  # both heads
+    assert softened["soft_logits"].tolist() == [[[0.0, 9.0, 1.0, 5.0]] * 2]
 
 
 def test_soft_logits_can_be_trained_on(trio):

@@ -7,7 +7,18 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from road_ray.distillation import weighting
-from road_ray.distillation.weighting import combine, correctness, mean, num_right
+from road_ray.distillation.weighting import (
+    combine,
+    confidence,
+    correct_only,
+    correctness,
+    entropy,
+    mean,
+    mean_probabilities,
+    num_right,
+    probability_shift,
+    soften,
+)
 from road_ray.errors import ConfigError, DataError
 
 
@@ -147,6 +158,135 @@ def test_an_option_out_of_range_fails_before_the_first_step(options):
 def test_an_unknown_rule_is_answered_with_the_nearest():
     with pytest.raises(ConfigError, match="did you mean 'correctness'"):
         weighting.resolve("correctnes")
+
+
+def test_the_weights_of_tags_are_those_of_each_token():
+    logits = torch.randn(3, 2, 5, 4, generator=torch.Generator().manual_seed(1))
+    targets = torch.tensor([[0, 1, 2, 3, -100], [3, 2, 1, 0, -100]])
+    weights = correctness(logits, targets)
+    apart = correctness(logits.flatten(1, 2), targets.flatten())
+    assert_close(weights.flatten(1), apart)
+
+
+def test_joint_correctness_asks_only_where_gold_is_known():
+    logits, targets = spans()
+    targets = torch.tensor([[-100, 2]])
+    weights = correctness(logits, targets, span_correctness="joint")
+    assert_close(weights, torch.ones(2, 1, 2))  # both are right at the end
+    targets = torch.tensor([[1, -100]])
+    weights = correctness(logits, targets, span_correctness="joint")
+    assert_close(weights, torch.tensor([[[1.25, 1.25]], [[0.75, 0.75]]]))
+
+
+class TestCorrectOnly:
+    def test_those_that_are_right_share_everything(self):
+        weights = correct_only(teachers(2, 3), torch.tensor([0]))
+        assert_close(weights[:, 0], torch.tensor([1.5, 1.5, 0.0]))
+        assert_close(combine(teachers(2, 3), weights), torch.tensor([[1.0, 0.0]]))
+
+    def test_when_nobody_is_right_there_is_nothing_to_learn_or_the_mean(self):
+        soft = soften(correct_only, teachers(0, 3), torch.tensor([0]))
+        assert soft.keep.tolist() == [False]
+        weights = correct_only(teachers(0, 3), torch.tensor([0]), all_wrong="mean")
+        assert_close(weights[:, 0], torch.ones(3))
+
+
+class TestConfidence:
+    def test_by_hand(self):
+        """Gold probabilities 1/2 and 1/4: cross-entropies ln 2 and ln 4, their softmax 1/3 and
+        2/3; two teachers: 2 (1 - 1/3) / 1."""
+        logits = torch.log(torch.tensor([[[0.5, 0.5]], [[0.25, 0.75]]]))
+        weights = confidence(logits, torch.tensor([0]))
+        assert_close(weights, torch.tensor([[4 / 3], [2 / 3]]))
+
+    def test_three_teachers(self):
+        """Gold probabilities 1/2, 1/4, 1/4: the softmax of minus their logs is 1/5, 2/5, 2/5."""
+        logits = torch.log(torch.tensor([[[0.5, 0.5]], [[0.25, 0.75]], [[0.25, 0.75]]]))
+        weights = confidence(logits, torch.tensor([0]))
+        assert_close(weights[:, 0], torch.tensor([1.2, 0.9, 0.9]))
+
+    def test_joint_takes_the_mean_cross_entropy_of_start_and_end(self):
+        even, sure = [0.5, 0.5], [1 / 8, 7 / 8]
+        logits = torch.log(torch.tensor([[[even, even]], [[even, sure]]]))
+        weights = confidence(logits, torch.tensor([[0, 0]]), span_correctness="joint")
+        assert_close(weights, torch.tensor([[[4 / 3] * 2], [[2 / 3] * 2]]))  # ln 2, (ln 2 + ln 8)/2
+
+    def test_gold_that_nobody_thinks_possible_is_no_nan(self):
+        logits = torch.tensor([[[-torch.inf, 0.0]], [[-torch.inf, 1.0]]])
+        assert_close(confidence(logits, torch.tensor([0])), torch.ones(2, 1))
+
+    @pytest.mark.parametrize("options", [{"span_correctness": "both"}, {"wrong": 0.5}])
+    def test_options_are_checked(self, options):
+        with pytest.raises(ConfigError, match=r"weighting\.\w+"):
+            weighting.resolve("confidence", **options)
+
+
+class TestEntropy:
+    def test_by_hand(self):
+        """Two even classes, ln 2; one of four even classes, ln 4: shares 1/3 and 2/3."""
+        logits = torch.tensor([[[0.0, 0.0, -torch.inf, -torch.inf]], [[0.0] * 4]])
+        weights = entropy(logits, torch.tensor([0]))
+        assert_close(weights, torch.tensor([[4 / 3], [2 / 3]]))
+
+    def test_gold_is_not_looked_at(self):
+        logits = torch.randn(3, 2, 4)
+        asked = [entropy(logits, torch.tensor(gold)) for gold in ([0, 1], [3, -100])]
+        assert torch.equal(*asked)
+
+    def test_teachers_without_any_doubt_count_alike(self):
+        logits = torch.tensor([[[0.0, -torch.inf]]] * 3)
+        assert_close(entropy(logits, torch.tensor([0])), torch.ones(3, 1))
+
+
+class TestMeanProbabilities:
+    def test_by_hand(self):
+        """Probabilities 1/2 and 1/8 of class 0: their mean is 5/16."""
+        logits = torch.log(torch.tensor([[[0.5, 0.5]], [[1 / 8, 7 / 8]]]))
+        soft = mean_probabilities(logits, torch.tensor([0]))
+        assert_close(soft.softmax(-1), torch.tensor([[5 / 16, 11 / 16]]))
+
+    @pytest.mark.parametrize("temperature", [0.5, 2.0, 8.0])
+    def test_the_student_sees_the_mean_at_its_own_temperature(self, temperature):
+        logits = 3 * torch.randn(3, 5, 4, generator=torch.Generator().manual_seed(2))
+        soft = mean_probabilities(logits, torch.zeros(5).long(), temperature=temperature)
+        expected = (logits / temperature).softmax(-1).mean(0)
+        assert_close((soft / temperature).softmax(-1), expected)
+
+    def test_a_teacher_cannot_veto(self):
+        logits = torch.tensor([[[0.0, -200.0]], [[0.0, 5.0]]])
+        assert mean_probabilities(logits, torch.tensor([1])).softmax(-1)[0, 1] > 0.49
+        assert combine(logits, torch.ones(2, 1)).softmax(-1)[0, 1] < 1e-6
+
+    @pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan"), float("inf")])
+    def test_a_temperature_without_signal_is_refused(self, temperature):
+        with pytest.raises(ConfigError, match="temperature"):
+            weighting.resolve("mean_probabilities", temperature=temperature)
+
+
+class TestProbabilityShift:
+    def test_gold_and_top_change_places_where_the_mean_errs(self):
+        logits = torch.tensor([[[1.0, 4.0, 2.0], [5.0, 0.0, 1.0]]] * 2)
+        soft = probability_shift(logits, torch.tensor([2, 0]))
+        assert soft.tolist() == [[1.0, 2.0, 4.0], [5.0, 0.0, 1.0]]
+
+    def test_unknown_gold_is_the_mean(self):
+        logits = torch.randn(3, 2, 4)
+        assert_close(probability_shift(logits, torch.tensor([-100, -100])), logits.mean(0))
+
+    def test_a_target_outside_the_classes_is_refused(self):
+        with pytest.raises(DataError, match="target 7"):
+            probability_shift(torch.zeros(2, 1, 3), torch.tensor([7]))
+
+
+def test_correctness_of_spans_is_judged_where_an_answer_may_stand():
+    """Both teachers put their largest logit on the question; among the rest one is right."""
+    logits, targets = spans()
+    logits[..., 0] = 99.0
+    allowed = torch.tensor([[[False, True, True, True]]])
+    soft = soften(correctness, logits, targets, allowed)
+    assert_close(soft.weights, torch.tensor([[[1.25, 1.0]], [[0.75, 1.0]]]))
+    assert soft.logits[0, 0, 0] == 99.0  # raw logits are combined; the student's loss masks them
+    assert_close(soften(correctness, logits, targets).weights, torch.full((2, 1, 2), 0.75))
 
 
 @st.composite

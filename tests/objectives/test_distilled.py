@@ -94,3 +94,22 @@ def test_padding_has_no_say_in_a_span():
 def test_numbers_out_of_range_are_refused(name, value):
     with pytest.raises(ConfigError, match=name):
         Distilled(Fixed(PAIR, torch.zeros(1, 2)), **{name: value})
+
+
+def test_an_example_without_gold_still_learns_from_the_teachers():
+    logits = torch.zeros(2, 2)
+    made = terms(PAIR, logits, torch.tensor([[4.0, 0.0]] * 2), labels=torch.tensor([0, -100]))
+    assert made["d"].count.item() == 1
+    assert made["d_soft"].count.item() == 2
+    alone = terms(PAIR, logits[:1], torch.tensor([[4.0, 0.0]]), labels=torch.tensor([-100]))
+    assert alone["d_soft"].count.item() == 1
+    assert made["d_soft"].total.item() == pytest.approx(2 * alone["d_soft"].total.item())
+
+
+def test_of_a_tagging_every_labelled_token_is_an_example():
+    logits = torch.tensor([[[0.0, 1.0], [2.0, 0.0], [9.0, 9.0]]])
+    keep = torch.ones(1, 3, dtype=torch.bool)
+    tagged = terms(PAIR, logits, -logits, keep=keep, labels=torch.tensor([[0, 1, -100]]))
+    assert tagged["d_soft"].count.item() == 2
+    apart = terms(PAIR, logits[0, :2], -logits[0, :2], labels=torch.tensor([0, 1]))
+    torch.testing.assert_close(tagged["d_soft"].total, apart["d_soft"].total)

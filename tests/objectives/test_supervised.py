@@ -11,7 +11,7 @@ from transformers import ElectraModel
 
 from road_ray.data.specs import Classify, Regress, Span, Task
 from road_ray.models.multitask import MultitaskModel
-from road_ray.objectives.supervised import Supervised, allowed_positions, gold_total
+from road_ray.objectives.supervised import Supervised, gold_total
 
 NLI = Task("nli", Classify(("contradiction", "entailment", "neutral")))
 SIMILARITY = Task("similarity", Regress(0, 5))
@@ -39,17 +39,6 @@ def span_batch(**more):
         "attention_mask": torch.tensor([[1, 1, 1, 1, 1, 0]] * 2),
         "token_type_ids": torch.tensor([[0, 0, 0, 1, 1, 0]] * 2),
     } | more
-
-
-def test_answers_lie_in_the_second_segment_or_at_position_0():
-    batch = span_batch()
-    allowed = allowed_positions(batch)
-    assert allowed.tolist() == [[True, False, False, True, True, False]] * 2
-    assert batch["attention_mask"].tolist() == [[1, 1, 1, 1, 1, 0]] * 2
-    assert allowed_positions({"attention_mask": batch["attention_mask"]})[0].tolist() == [
-        *[True] * 5,
-        False,
-    ]
 
 
 def test_spans_are_judged_by_the_mean_of_start_and_end_over_allowed_positions():

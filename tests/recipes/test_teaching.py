@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from road_ray.config import load
-from road_ray.distillation.weighting import WEIGHTINGS
+from road_ray.distillation.weighting import MERGES, WEIGHTINGS, soften
 from road_ray.errors import ConfigError
 from road_ray.recipes.teaching import (
     DistillationConfig,
@@ -40,3 +40,16 @@ def test_a_rule_that_was_entered_can_be_configured(monkeypatch):
     assert rule(config)(torch.ones(2, 1, 3), torch.zeros(1, dtype=torch.long)).eq(1).all()
     with pytest.raises(ConfigError, match=r"(?s)rule.*did you mean 'correctness'"):
         load(WeightingConfig, overrides={"rule": "corectness"})
+
+
+@pytest.mark.parametrize("name", sorted(WEIGHTINGS | MERGES))
+def test_every_rule_can_be_configured(name):
+    soft = soften(rule(WeightingConfig(rule=name)), torch.zeros(3, 2, 4), torch.tensor([0, 1]))
+    assert soft.logits.shape == (2, 4)
+
+
+def test_the_temperature_of_the_loss_is_that_of_the_mean_of_probabilities():
+    logits = torch.tensor([[[4.0, 0.0]], [[0.0, 2.0]]])
+    soft = rule(WeightingConfig(rule="mean_probabilities"), 2.0)(logits, torch.tensor([0]))
+    expected = (logits / 2).softmax(-1).mean(0)
+    torch.testing.assert_close((soft / 2).softmax(-1), expected)

@@ -1,0 +1,86 @@
+"""From what the teachers said to soft logits: the mean, and the law that all rules share."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from road_ray.distillation.weighting.registry import Merge, Rule
+from road_ray.errors import DataError
+
+
+class Soft(NamedTuple):
+    """What an ensemble says of a batch. Where nobody counts ``keep`` is false, and nothing is to be
+    learnt.
+    """
+
+    logits: Tensor  # [B, ..., C], fp32
+    keep: Tensor  # [B, ...] bool
+    weights: Tensor | None  # [M, B, ...]; None where a rule gives no weights
+
+
+def soften(rule: Rule, logits: Tensor, targets: Tensor, allowed: Tensor | None = None) -> Soft:
+    """The teachers' logits made one by a rule. ``[M, B, ..., C], [B, ...] -> [B, ..., C]``.
+
+    Classes outside ``allowed`` (broadcast to ``[B, ..., C]``: no padding, no question) have no say
+    in the rule's judgement. Weights are then put on the raw logits, which the student's loss masks;
+    a rule that merges gives ``-inf`` there. Source of that order: ROaD part 1, Algorithm 2, our
+    reading.
+    """
+    targets = targets.to(logits.device)
+    judged = among(logits, allowed)
+    if isinstance(rule, Merge):
+        every = torch.ones(targets.shape, dtype=torch.bool, device=logits.device)
+        return Soft(rule(judged, targets), every, None)
+    weights = rule(judged, targets)
+    return Soft(combine(logits, weights), (weights != 0).any(0), weights)
+
+
+def among(logits: Tensor, allowed: Tensor | None) -> Tensor:
+    """The logits with ``-inf`` outside ``allowed``. ``[M, B, ..., C] -> [M, B, ..., C]``."""
+    if allowed is None:
+        return logits
+    return logits.float().masked_fill(~allowed.to(logits.device), -torch.inf)
+
+
+def combine(logits: Tensor, weights: Tensor) -> Tensor:
+    """The weighted logits ``sum_m w_m z_m / M`` in fp32. ``[M, B, ..., C], [M, B, ...] -> [B, ...,
+    C]``.
+
+    Weights ``[M, B]`` or ``[M]`` count for all trailing axes. Mask positions after this, never
+    before. Source: ROaD part 1, Algorithm 2.
+    """
+    if weights.shape != logits.shape[: weights.ndim] or not 0 < weights.ndim < logits.ndim:
+        raise DataError(
+            f"weights {list(weights.shape)} do not fit the teachers' logits {list(logits.shape)}\n"
+            f"  allowed: {list(logits.shape[:-1])} (teachers, batch, ...)"
+        )
+    weights = weights.to(logits.device, torch.float32)
+    weights = weights.reshape(*weights.shape, *[1] * (logits.ndim - weights.ndim))
+    # A teacher that does not count must not spoil the sum with 0 * -inf.
+    weighted = torch.where(weights == 0, 0.0, weights * logits.float())
+    return weighted.sum(0) / len(logits)
+
+
+def check_shapes(logits: Tensor, targets: Tensor) -> None:
+    """Raises ``DataError`` unless logits are ``[M, B, ..., C]`` and targets ``[B, ...]``; nothing
+    is broadcast.
+    """
+    if logits.ndim < 3 or targets.shape != logits.shape[1:-1] or not len(logits):
+        raise DataError(
+            f"teacher logits {list(logits.shape)} and targets {list(targets.shape)} do not fit\n"
+            "  allowed: logits [M, B, C] and targets [B], or logits [M, B, 2, L] and targets [B, 2]"
+        )
+
+
+def check_targets(logits: Tensor, targets: Tensor, unknown: int) -> None:
+    """Raises ``DataError`` for gold that is neither a class nor ``unknown``."""
+    classes = logits.shape[-1]
+    misfit = (targets != unknown) & ((targets < 0) | (targets >= classes))
+    if bool(misfit.any()):
+        raise DataError(
+            f"target {int(targets[misfit][0])} is outside the teachers' classes 0..{classes - 1}\n"
+            f"  fix: correct the gold, or mark it as unknown with {unknown}"
+        )
