@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable
@@ -163,6 +164,8 @@ def main() -> None:
     except RoadError as error:
         text = str(error)
         typer.echo(text if text.startswith("error[") else f"error[{error.kind}] {text}", err=True)
+        if isinstance(error, InterruptedRunError):
+            typer.echo(f"  command: {shlex.join(['road', *sys.argv[1:]])}", err=True)
         sys.exit(error.exit_code)
 
 

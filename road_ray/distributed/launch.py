@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
-import threading
+import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
-from road_ray.errors import ClusterError, RoadError
+from road_ray.errors import ClusterError, InterruptedRunError, RoadError
+from road_ray.training.signals import OUTSIDE
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -97,19 +98,21 @@ def _fit(
     from ray.train import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchConfig, TorchTrainer
 
+    from road_ray.distributed.board import Board, attended
     from road_ray.distributed.placement import check_placement, wait_for_room
 
     resources = {"CPU": 1.0, "GPU": gpus_per_worker}
     check_placement("workers", workers, resources, remedy=", or lower --workers")
     wait_for_room("workers", workers, {name: x for name, x in resources.items() if x})
-    marker = Path(scratch).resolve() / f".failure-{uuid.uuid4().hex}"
+    board = Board()
+    name, storage = f"fit-{uuid.uuid4().hex[:12]}", Path(scratch).resolve() / ".ray"
     trainer = TorchTrainer(
         _on_worker,
         train_loop_config={
             "main": main,
             "config": config,
             "extra": tuple(extra),
-            "marker": str(marker),
+            "board": board,
             "place": os.getcwd(),
         },
         torch_config=TorchConfig(backend="nccl" if gpus_per_worker else "gloo"),
@@ -121,37 +124,24 @@ def _fit(
         run_config=RunConfig(
             # A name of its own: Ray would otherwise resume its own bookkeeping; the checkpoints
             # are ours.
-            name=f"fit-{uuid.uuid4().hex[:12]}",
-            storage_path=str(Path(scratch).resolve() / ".ray"),
+            name=name,
+            storage_path=str(storage),
             failure_config=FailureConfig(max_failures=_MAX_FAILURES),
             # Ray would print the traceback of every error; the last one is raised and told once.
             logging_config=LoggingConfig(log_level="CRITICAL"),
         ),
     )
     try:
-        with _own_interrupt():
-            result = _persistent(lambda: trainer.fit().return_value)
+        result = attended(lambda: _persistent(lambda: trainer.fit().return_value), board)
     except Exception as error:
         raise _unwrapped(error) or error from error
     finally:
-        marker.unlink(missing_ok=True)
-    if isinstance(result, RoadError):
-        raise result
+        board.close()
+        shutil.rmtree(storage / name, ignore_errors=True)  # nothing of ours is in there
+        with suppress(OSError):
+            storage.rmdir()
     metrics: dict[str, float] = result
     return metrics
-
-
-@contextmanager
-def _own_interrupt() -> Iterator[None]:
-    """Ctrl-C is again what it was: Ray Train leaves a handler that asks a dead controller."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _persistent(fit: Callable[[], Any]) -> Any:
@@ -174,27 +164,44 @@ def _persistent(fit: Callable[[], Any]) -> Any:
 def _on_worker(loop: Mapping[str, Any]) -> Any:
     """The training function of Ray Train: our own ``main`` with this process's worker.
 
-    A ``RoadError`` will not go away by trying again. The worker leaves a marker and fails; Ray
-    restarts the group,
-    and all return the error instead of training.
+    A ``RoadError`` will not go away by trying again, so it does not fail the worker, which would
+    start the group again: it is pinned to the board, and the other workers come out of what they
+    wait for because this one leaves their group.
     """
     import ray.train
     from ray.train.torch import get_device
 
+    from road_ray.distributed.board import Board, listening
+
     context = ray.train.get_context()
     _enter(loop["place"])
-    marker = Path(loop["marker"])
-    if marker.exists():
-        return _read_marker(marker)
+    board: Board = loop["board"]
+    if board.failure() is not None:
+        return None
     device = get_device() if torch.cuda.is_available() else torch.device("cpu")
     worker = Worker(context.get_world_rank(), context.get_world_size(), device)
     if device.type == "cpu":
         torch.set_num_threads(1)
-    try:
-        return loop["main"](loop["config"], worker, *loop["extra"])
-    except RoadError as error:
-        _leave_marker(marker, error)
-        raise
+    with listening(board, worker.rank, _preempted):
+        try:
+            return loop["main"](loop["config"], worker, *loop["extra"])
+        except RoadError as error:
+            board.fail(error)
+            if dist.is_initialized():
+                dist.destroy_process_group()
+            return None
+        except Exception:
+            time.sleep(1.0)  # another worker may be about to say why this one lost its group
+            if board.failure() is not None:
+                return None
+            raise
+
+
+def _preempted() -> bool:
+    """Whether the machine of any worker is being taken away; all workers must ask together."""
+    import ray.train
+
+    return ray.train.get_preemption_info() is not None
 
 
 def _enter(place: str) -> None:
@@ -203,22 +210,6 @@ def _enter(place: str) -> None:
     """
     if Path(place).is_dir():
         os.chdir(place)
-
-
-def _leave_marker(marker: Path, error: RoadError) -> None:
-    marker.parent.mkdir(parents=True, exist_ok=True)
-    temporary = marker.with_suffix(f".{os.getpid()}")
-    temporary.write_text(f"{type(error).__name__}\n{error}", encoding="utf-8")
-    os.replace(temporary, marker)
-
-
-def _read_marker(marker: Path) -> RoadError:
-    from road_ray import errors
-
-    name, _, message = marker.read_text(encoding="utf-8").partition("\n")
-    kind = getattr(errors, name, ClusterError)
-    error: RoadError = kind(message)
-    return error
 
 
 def _unwrapped(error: BaseException) -> RoadError | None:
@@ -253,33 +244,44 @@ def side_by_side(
     """
     import ray
 
+    from road_ray.distributed.board import Board, attended, listening
     from road_ray.distributed.placement import check_placement
 
     check_placement("run", 1, {"CPU": num_cpus, "GPU": num_gpus})
-    place = os.getcwd()
+    place, board = os.getcwd(), Board()
 
-    def one(config: Any) -> Any:
+    def one(number: int, config: Any) -> Any:
         _enter(place)
         torch.set_num_threads(max(1, int(num_cpus)))
-        try:
-            return function(config, *extra)
-        except RoadError as error:
-            return error
+        with listening(board, number):
+            if OUTSIDE.stop:
+                return InterruptedRunError(f"run {number} was not begun")
+            try:
+                return function(config, *extra)
+            except RoadError as error:
+                return error
 
     task = ray.remote(num_cpus=num_cpus, num_gpus=num_gpus, max_retries=2)(one)
-    refs = [task.remote(config) for config in configs]
-    deadline = time.monotonic() + timeout_seconds
-    _, waiting = ray.wait(
-        refs, num_returns=len(refs), timeout=max(0.0, deadline - time.monotonic())
-    )
-    if waiting:
-        for ref in waiting:
+    refs = [task.remote(number, config) for number, config in enumerate(configs)]
+    try:
+        results = attended(lambda: _gathered(refs, timeout_seconds), board)
+    finally:
+        for ref in refs:
             ray.cancel(ref, force=True)
-        raise ClusterError(
-            f"{len(waiting)} of {len(refs)} runs did not end within {timeout_seconds:g} s"
-        )
-    results = [ray.get(ref, timeout=60) for ref in refs]
+        board.close()
     for result in results:
         if isinstance(result, RoadError):
             raise result
-    return results
+    return list(results)
+
+
+def _gathered(refs: Sequence[Any], timeout_seconds: float) -> list[Any]:
+    """What the tasks gave. Raises ``ClusterError`` when time is over."""
+    import ray
+
+    _, waiting = ray.wait(list(refs), num_returns=len(refs), timeout=timeout_seconds)
+    if waiting:
+        raise ClusterError(
+            f"{len(waiting)} of {len(refs)} runs did not end within {timeout_seconds:g} s"
+        )
+    return [ray.get(ref, timeout=60) for ref in refs]

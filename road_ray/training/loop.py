@@ -117,8 +117,10 @@ def train(
                 training.journal.write(done, row)
             if _due(done, config.evaluate_every_steps) and not last:
                 _evaluate(objective, done, training, worker)
-            stopped = stop.on_any(worker)
-            if last or stopped or _due(done, config.save_every_steps):
+            stopped, save_now = stop.after_step(done, worker)
+            if save_now:
+                training.journal.event("preemption_notice", step=done)
+            if last or stopped or save_now or _due(done, config.save_every_steps):
                 _save(done, objective, optimizer, training, worker)
             if stopped and not last:
                 raise InterruptedRunError(

@@ -1,15 +1,39 @@
-"""SIGTERM and Ctrl-C ask the loop to stop at the next step; a second one stops at once."""
+"""SIGTERM and Ctrl-C ask the loop to stop at the next step; a second one stops at once. Whatever
+hosts the process may ask too, and tell that its machine is about to be taken away.
+"""
 
 from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any
 
 import torch
 
 from road_ray.training.worker import Worker
+
+
+@dataclass
+class Outside:
+    """What a host tells this process, and what it may read of it. Nothing is told by default."""
+
+    stop: bool = False
+    look: bool = False  # time to ask whether the machine is being taken away
+    preempted: Callable[[], bool] | None = None  # asked on all workers at once
+    saved: bool = False  # a checkpoint was taken for that reason; one is enough
+    step: int = 0  # the last one that was done
+
+    def reset(self, preempted: Callable[[], bool] | None = None) -> None:
+        """As if nothing had been told."""
+        self.stop = self.look = self.saved = False
+        self.preempted, self.step = preempted, 0
+
+
+OUTSIDE = Outside()
+"""One a process, as its signals are."""
 
 
 class StopRequest:
@@ -46,6 +70,18 @@ class StopRequest:
 
     def on_any(self, worker: Worker) -> bool:
         """True when any worker was asked, so that all stop after the same step."""
-        if worker.size == 1:
-            return self.asked
-        return bool(worker.total(torch.tensor(float(self.asked), device=worker.device)) > 0)
+        return self.after_step(0, worker)[0]
+
+    def after_step(self, step: int, worker: Worker) -> tuple[bool, bool]:
+        """Whether to stop, and whether to save at once and go on; the same on all workers."""
+        OUTSIDE.step = step
+        asked = (self.asked or OUTSIDE.stop, OUTSIDE.look and not OUTSIDE.saved)
+        if worker.size > 1:
+            told = worker.total(torch.tensor(asked, dtype=torch.float32, device=worker.device))
+            asked = (bool(told[0] > 0), bool(told[1] > 0))
+        stop, look = asked
+        if not look or OUTSIDE.preempted is None:
+            return stop, False
+        OUTSIDE.look = False
+        OUTSIDE.saved = OUTSIDE.preempted()
+        return stop, OUTSIDE.saved

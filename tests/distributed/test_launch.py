@@ -6,16 +6,20 @@ import os
 import shutil
 import signal
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 import pytest
 import torch
 
+from road_ray.distributed import board
 from road_ray.distributed import launch as module
 from road_ray.distributed.launch import connected, launch, side_by_side
 from road_ray.distributed.placement import wait_for_room
-from road_ray.errors import ClusterError, ConfigError, DataError, DivergedError
+from road_ray.errors import ClusterError, ConfigError, DataError, DivergedError, InterruptedRunError
+from road_ray.training.signals import StopRequest
+from road_ray.training.worker import Worker
 
 
 def report(config, worker, *extra):
@@ -40,6 +44,42 @@ def die_once(place, worker):
     return {"sum": float(worker.total(torch.tensor(float(worker.rank + 1))))}
 
 
+def fail_alone(place, worker):
+    """Rank 1 raises an error of ours while rank 0 waits for it."""
+    (Path(place) / f"started-{worker.rank}-{os.getpid()}").touch()
+    if worker.rank == 1:
+        raise DataError("row 3")
+    worker.barrier()
+    return {}
+
+
+def wait_for_a_stop(ready, worker=None):
+    """A loop without end."""
+    worker = worker or Worker.alone()
+    with StopRequest() as stop:
+        for step in range(10_000):
+            time.sleep(0.05)
+            Path(ready).touch()
+            if stop.after_step(step, worker)[0]:
+                raise InterruptedRunError(f"stopped after step {step}")
+    return {}
+
+
+def signal_when(ready, number):
+    deadline = time.monotonic() + 120
+    while not ready.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    os.kill(os.getpid(), number)
+
+
+def hang_once(place, worker):
+    """Rank 1 freezes the first time."""
+    (Path(place) / f"started-{worker.rank}-{os.getpid()}").touch()
+    if worker.rank == 1 and len(list(Path(place).glob("started-1-*"))) == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return {"sum": float(worker.total(torch.tensor(float(worker.rank + 1))))}
+
+
 def where(config, worker):
     return {"here": float(Path(config).is_file()), "threads": float(torch.get_num_threads())}
 
@@ -48,15 +88,6 @@ def test_without_workers_it_is_a_call():
     assert launch(report, 5, 1, 2) == {"rank": 0, "size": 1, "extra": 3, "config": 5}
     with pytest.raises(DivergedError):
         launch(fail, None)
-
-
-def test_a_marker_brings_back_the_class_and_the_text(tmp_path):
-    marker = tmp_path / "place" / ".failure"
-    module._leave_marker(marker, DataError("a.tsv:3\n  fix: it"))
-    error = module._read_marker(marker)
-    assert type(error) is DataError
-    assert str(error) == "a.tsv:3\n  fix: it"
-    assert list(marker.parent.iterdir()) == [marker]
 
 
 def test_our_error_is_found_inside_others():
@@ -129,14 +160,46 @@ class TestCluster:
         found = launch(report, 5, 1, 2, workers=2, scratch=tmp_path)
         assert signal.getsignal(signal.SIGINT) == before
         assert found == {"rank": 0, "size": 2, "extra": 3, "config": 5}
-        assert not list(tmp_path.glob(".failure*"))
+        assert list(tmp_path.iterdir()) == [], "Ray's own record of a run stayed"
 
     def test_our_error_comes_out_as_it_is(self, tmp_path):
         with pytest.raises(DivergedError) as raised:
             launch(fail, None, workers=2, scratch=tmp_path)
         assert str(raised.value) == "step 7: loss nan\n  kept: step 6"
         assert raised.value.exit_code == 5
-        assert not list(tmp_path.glob(".failure*"))
+        assert list(tmp_path.iterdir()) == []
+
+    def test_our_error_on_one_worker_starts_no_group_again(self, tmp_path):
+        with pytest.raises(DataError, match="row 3"):
+            launch(fail_alone, str(tmp_path), workers=2, scratch=tmp_path / "run")
+        assert len(list(tmp_path.glob("started-*"))) == 2
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    def test_a_signal_to_the_driver_reaches_the_loops_of_all_workers(self, tmp_path, number):
+        ready = tmp_path / "ready"
+        before = signal.getsignal(signal.SIGTERM)
+        thread = threading.Thread(target=signal_when, args=(ready, number))
+        thread.start()
+        with pytest.raises(InterruptedRunError, match="stopped after step"):
+            launch(wait_for_a_stop, str(ready), workers=2, scratch=tmp_path / "run")
+        thread.join()
+        assert signal.getsignal(signal.SIGTERM) is before
+
+    def test_a_signal_stops_runs_side_by_side_also_those_not_begun(self, tmp_path):
+        ready = tmp_path / "ready"
+        thread = threading.Thread(target=signal_when, args=(ready, signal.SIGTERM))
+        thread.start()
+        with pytest.raises(InterruptedRunError):
+            side_by_side(wait_for_a_stop, [str(ready)] * 5, timeout_seconds=120)
+        thread.join()
+
+    def test_a_worker_that_hangs_is_named_and_ended(self, tmp_path, caplog, monkeypatch):
+        monkeypatch.setattr(board, "SILENT_SECONDS", 5.0)
+        found = launch(hang_once, str(tmp_path), workers=2, scratch=tmp_path / "run")
+        assert found == {"sum": 3.0}
+        assert len(list(tmp_path.glob("started-1-*"))) == 2, "rank 1 did not hang once"
+        assert "worker 1 (process" in caplog.text
+        assert "silent for 5 s" in caplog.text
 
     def test_a_worker_that_dies_is_replaced_with_its_group(self, tmp_path):
         place = tmp_path / "starts"

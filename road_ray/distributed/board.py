@@ -1,0 +1,223 @@
+"""A notice board between a driver and its workers: stop, what failed, who was last seen when.
+
+One small actor beside the driver. Workers read it twice a second from a thread of their own, so
+that it works across machines and costs the loop nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from road_ray import errors
+from road_ray.errors import ClusterError, RoadError
+from road_ray.training.signals import OUTSIDE, StopRequest
+
+_log = logging.getLogger(__name__)
+SILENT_SECONDS = 120.0  # of a worker without a sign of life; long for a machine that swaps
+_BEAT_SECONDS = 0.5
+_ANSWER_SECONDS = 30.0  # more than the board ever needs, on a machine that is overloaded too
+_GRACE_SECONDS = 20.0  # for a worker to notice by itself that another one has failed
+
+
+@dataclass(frozen=True)
+class Beat:
+    """The last sign of life of a worker."""
+
+    seen: float  # time.monotonic() of the board
+    pid: int
+    node: str
+    step: int
+
+
+class BoardActor:
+    """What is pinned to the board. The first failure counts: the others follow from it."""
+
+    def __init__(self) -> None:
+        self._stop = False
+        self._failure: tuple[str, str] | None = None
+        self._beats: dict[int, Beat] = {}
+
+    def stop(self) -> None:
+        """Everybody is to stop after the step under way."""
+        self._stop = True
+
+    def fail(self, kind: str, text: str) -> None:
+        """An error that will not go away by trying again."""
+        self._failure = self._failure or (kind, text)
+
+    def failure(self) -> tuple[str, str] | None:
+        """Class and text of the first failure."""
+        return self._failure
+
+    def beat(self, rank: int, pid: int, node: str, step: int) -> tuple[bool, bool]:
+        """Note that a worker lives; gives whether to stop and whether another one has failed."""
+        self._beats[rank] = Beat(time.monotonic(), pid, node, step)
+        return self._stop, self._failure is not None
+
+    def leave(self, rank: int) -> None:
+        """The worker is done; its silence means nothing from here on."""
+        self._beats.pop(rank, None)
+
+    def silent(self, seconds: float) -> dict[int, Beat]:
+        """Workers that were heard of, but not for so long."""
+        now = time.monotonic()
+        return {rank: beat for rank, beat in self._beats.items() if now - beat.seen > seconds}
+
+
+class Board:
+    """A handle that driver and workers share; can be sent to Ray workers."""
+
+    def __init__(self, actor: Any = None) -> None:
+        if actor is None:
+            here = NodeAffinitySchedulingStrategy(
+                ray.get_runtime_context().get_node_id(), soft=False
+            )
+            made = ray.remote(num_cpus=0, scheduling_strategy=here)(BoardActor)
+            actor = made.remote()
+        self.actor = actor
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Board, (self.actor,)
+
+    def stop(self) -> None:
+        """Ask everybody to stop; does not wait."""
+        self.actor.stop.remote()
+
+    def fail(self, error: RoadError) -> None:
+        """Pin an error of ours; returns once it is there."""
+        ray.get(self.actor.fail.remote(type(error).__name__, str(error)), timeout=_ANSWER_SECONDS)
+
+    def failure(self) -> RoadError | None:
+        """The first error that was pinned, of its own class."""
+        told = ray.get(self.actor.failure.remote(), timeout=_ANSWER_SECONDS)
+        return None if told is None else error_of(*told)
+
+    def silent(self, seconds: float) -> dict[int, Beat]:
+        """Workers not heard of for so long."""
+        beats: dict[int, Beat] = ray.get(self.actor.silent.remote(seconds), timeout=_ANSWER_SECONDS)
+        return beats
+
+    def close(self) -> None:
+        """Take it down."""
+        ray.kill(self.actor, no_restart=True)
+
+
+def error_of(name: str, text: str) -> RoadError:
+    """The error of ours with that class name; a name that is unknown here gives a ClusterError."""
+    kind = getattr(errors, name, ClusterError)
+    error: RoadError = kind(text)
+    return error
+
+
+@contextmanager
+def listening(
+    board: Board, rank: int, preempted: Callable[[], bool] | None = None
+) -> Iterator[None]:
+    """Inside, what the board says reaches the loop of this process, and the board hears of it.
+
+    When another worker has failed and this one does not come out by itself within seconds, it ends
+    the process: it waits for one that will never answer.
+    """
+    done = threading.Event()
+    node = ray.get_runtime_context().get_node_id()
+    OUTSIDE.reset(preempted)
+
+    def hear() -> bool:
+        stop, failed = ray.get(
+            board.actor.beat.remote(rank, os.getpid(), node, OUTSIDE.step),
+            timeout=_ANSWER_SECONDS,
+        )
+        OUTSIDE.stop = OUTSIDE.stop or stop
+        OUTSIDE.look = preempted is not None
+        return bool(failed)
+
+    def listen() -> None:
+        failed_since: float | None = None
+        while not done.wait(_BEAT_SECONDS):
+            try:
+                failed = hear()
+            except RayActorError:
+                OUTSIDE.stop = True  # the driver has given up
+                continue
+            except RayError:
+                continue  # slow; Ray itself decides when it is too slow
+            if failed:
+                failed_since = failed_since or time.monotonic()
+                if time.monotonic() - failed_since > _GRACE_SECONDS and not done.is_set():
+                    os._exit(1)
+
+    hear()
+    thread = threading.Thread(target=listen, name="notice-board", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        board.actor.leave.remote(rank)
+        OUTSIDE.reset()
+
+
+def attended(work: Callable[[], Any], board: Board) -> Any:
+    """What ``work`` gives, done in a thread, while this one passes SIGTERM and Ctrl-C on to the
+    board and ends workers that have fallen silent.
+
+    Raises the failure that workers pinned, also when ``work`` ended in another way.
+    """
+    outcome: dict[str, Any] = {}
+
+    def run() -> None:
+        try:
+            outcome["result"] = work()
+        except BaseException as error:
+            outcome["error"] = error
+
+    thread = threading.Thread(target=run, name="fit", daemon=True)
+    with StopRequest() as stop:
+        thread.start()
+        told, look_at = False, time.monotonic()
+        while thread.is_alive():
+            thread.join(0.2)
+            if stop.asked and not told:
+                told = True
+                board.stop()
+                _log.warning("stopping after the step under way; once more to stop at once")
+            if time.monotonic() > look_at:
+                look_at = time.monotonic() + SILENT_SECONDS / 6
+                _end_silent(board, SILENT_SECONDS)
+    if error := outcome.get("error"):
+        raise (board.failure() or error) from error
+    if failure := board.failure():
+        raise failure
+    return outcome["result"]
+
+
+def _end_silent(board: Board, seconds: float) -> None:
+    """Kill workers that hang, each on its machine; Ray then starts the group again."""
+    for rank, beat in board.silent(seconds).items():
+        _log.warning(
+            "worker %d (process %d) is silent for %g s, last seen at step %d; ending it",
+            rank,
+            beat.pid,
+            seconds,
+            beat.step,
+        )
+        board.actor.leave.remote(rank)
+        there = NodeAffinitySchedulingStrategy(beat.node, soft=False)
+        ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(_end).remote(beat.pid)
+
+
+def _end(pid: int) -> None:
+    import signal
+
+    os.kill(pid, signal.SIGKILL)

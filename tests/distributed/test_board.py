@@ -1,0 +1,40 @@
+"""What is pinned to the board, and who counts as silent. The rest is in ``test_launch.py``."""
+
+from __future__ import annotations
+
+from road_ray.distributed.board import BoardActor, error_of
+from road_ray.errors import ClusterError, DataError
+
+
+def test_the_first_failure_is_the_one_that_counts():
+    board = BoardActor()
+    assert board.failure() is None
+    board.fail("DataError", "row 3")
+    board.fail("ClusterError", "connection closed by peer")
+    assert board.failure() == ("DataError", "row 3")
+    assert board.beat(0, 1, "a", 5) == (False, True)
+
+
+def test_a_stop_reaches_whoever_beats():
+    board = BoardActor()
+    assert board.beat(0, 1, "a", 5) == (False, False)
+    board.stop()
+    assert board.beat(1, 2, "a", 5) == (True, False)
+
+
+def test_only_those_who_spoke_and_did_not_leave_can_be_silent():
+    board = BoardActor()
+    board.beat(0, 11, "a", 5)
+    board.beat(1, 12, "b", 4)
+    assert board.silent(60.0) == {}
+    assert set(board.silent(-1.0)) == {0, 1}
+    assert board.silent(-1.0)[1].pid == 12
+    board.leave(1)
+    assert set(board.silent(-1.0)) == {0}
+
+
+def test_an_error_comes_back_with_its_class_and_text():
+    error = error_of("DataError", "a.tsv:3\n  fix: it")
+    assert type(error) is DataError
+    assert str(error) == "a.tsv:3\n  fix: it"
+    assert type(error_of("FromTheFuture", "x")) is ClusterError
