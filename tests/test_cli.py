@@ -51,7 +51,9 @@ def test_every_error_of_ours_is_a_message_and_its_exit_code(road, recipe, kind):
     recipe(fail)
     said = road("finetune")
     assert said.code == kind.exit_code
-    assert said.err == f"error[{kind.kind}] what is wrong\n  fix: this\n"
+    told = f"error[{kind.kind}] what is wrong\n  fix: this\n"
+    told += "  command: road finetune\n" if kind is errors.InterruptedRunError else ""
+    assert said.err == told
     assert said.out == ""
 
 

@@ -112,14 +112,12 @@ def train(
             tally.add(result, passes, data_seconds=waited, step_seconds=time.perf_counter() - began)
             done, last = step + 1, step + 1 == total
             if last or _due(done, config.log_every_steps):
-                row = tally.collect(worker)
-                row |= {"train/grad_norm": float(norm), "train/lr": _rate_of(optimizer)}
+                gauges = {"train/grad_norm": float(norm), "train/lr": _rate_of(optimizer)}
+                row = tally.collect(worker) | gauges
                 training.journal.write(done, row)
             if _due(done, config.evaluate_every_steps) and not last:
                 _evaluate(objective, done, training, worker)
             stopped, save_now = stop.after_step(done, worker)
-            if save_now:
-                training.journal.event("preemption_notice", step=done)
             if last or stopped or save_now or _due(done, config.save_every_steps):
                 _save(done, objective, optimizer, training, worker)
             if stopped and not last:

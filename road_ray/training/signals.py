@@ -4,6 +4,7 @@ hosts the process may ask too, and tell that its machine is about to be taken aw
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from typing import Any
 import torch
 
 from road_ray.training.worker import Worker
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -84,4 +87,6 @@ class StopRequest:
             return stop, False
         OUTSIDE.look = False
         OUTSIDE.saved = OUTSIDE.preempted()
+        if OUTSIDE.saved:
+            _log.warning("a machine is about to be taken away: saving after step %d", step)
         return stop, OUTSIDE.saved
