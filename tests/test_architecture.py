@@ -25,6 +25,7 @@ ROWS = [
     {"recipes"},
     {"presets"},
     {"verbs"},
+    {"sweeps"},
     {"commands"},
     {"cli", "__init__"},
     {"__main__"},

@@ -1,0 +1,63 @@
+"""From drawn values to the configurations of a trial's runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from road_ray.config import Config, override
+from road_ray.sweeps.config import StageConfig, SweepConfig
+from road_ray.verbs import configure
+
+SECOND = "then."  # begins the keys of the second run
+# Where and how a trial runs is the sweep's to say, so no space may hold these.
+OWN = ("run_dir", "console", "seed", "address")
+
+
+def base(stage: StageConfig) -> Config:
+    """The configuration of a run before values are drawn."""
+    return _base(stage.model_dump_json())
+
+
+@cache
+def _base(written: str) -> Config:
+    stage = StageConfig.model_validate_json(written, extra="ignore")
+    return configure(stage.verb, preset=stage.preset, overrides=stage.overrides)
+
+
+def split(changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The values of the first run and those of the second, each by its own dotted key."""
+    first = {key: value for key, value in changes.items() if not key.startswith(SECOND)}
+    second = {key.removeprefix(SECOND): value for key, value in changes.items() if key not in first}
+    return first, second
+
+
+def runs_of(
+    sweep: SweepConfig, changes: Mapping[str, Any], directory: Path, number: int
+) -> list[tuple[str, Config]]:
+    """Verb and configuration of each run of one seed, the ``number``-th, of a trial."""
+    place = directory / f"seed-{number}"
+    runs: list[tuple[str, Config]] = []
+    for stage, drawn in zip(sweep.stages, split(changes), strict=False):
+        found = base(stage)
+        at = place if sweep.then is None else place / stage.verb
+        own: dict[str, Any] = {"run_dir": at, "console": "quiet"}
+        own["seed"] = getattr(found, "seed", 0) + number
+        if runs:
+            own["init"] = runs[-1][1].run_dir  # type: ignore[attr-defined]
+        if sweep.tracking != type(sweep.tracking)():
+            own |= _tracking(sweep)
+        runs.append((stage.verb, override(found, {**drawn, **own})))
+    return runs
+
+
+def _tracking(sweep: SweepConfig) -> dict[str, Any]:
+    chosen = sweep.tracking
+    return {
+        "tracking.wandb_project": chosen.wandb_project,
+        "tracking.wandb_group": sweep.name,
+        "tracking.tensorboard": chosen.tensorboard,
+        "tracking.mlflow_uri": chosen.mlflow_uri,
+    }
