@@ -15,12 +15,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from road_ray.data.features import Features, Ints, Longs
+from road_ray.data.features import UNKNOWN, Features, Ints, Longs
 from road_ray.errors import ConfigError, DataError
 
 Batch = dict[str, Any]
-"""Tensors by name (``input_ids``, ``attention_mask``, ``token_type_ids`` ``[B, L]``, the gold
-``[B]``), ``task`` and ``dataset``; label -100 is not counted. Knows no device.
+"""Tensors by name (``input_ids``, ``attention_mask``, ``token_type_ids`` ``[B, L]`` or ``[B, N,
+L]``, the gold ``[B]`` or ``[B, L]``), ``task`` and ``dataset``; label -100 is not counted. Knows no
+device.
 """
 
 NOISE_CHANNELS = 3  # which positions are chosen, which of them are masked, what is sampled there
@@ -64,8 +65,14 @@ def epoch_order(
 def pad(rows: Rows, numbers: NDArray[np.int64], *, pad_id: int, width: int | None = None) -> Batch:
     """The given rows, padded to the longest or to ``width``.
 
-    ``input_ids``, ``attention_mask`` and ``token_type_ids``, ``[B, L]`` each.
+    ``input_ids``, ``attention_mask`` and ``token_type_ids``, ``[B, L]`` each, or ``[B, N, L]``
+    where every question has N choices.
     """
+    choices = rows.choices if isinstance(rows, Features) else 1
+    shape: tuple[int, ...] = (len(numbers), -1)
+    if choices > 1:
+        shape = (len(numbers), choices, -1)
+        numbers = (numbers[:, None] * choices + np.arange(choices)).ravel()
     taken = [rows.row(int(number)) for number in numbers]
     longest = width or padded_width(max(len(row) for row in taken))
     ids = np.full((len(taken), longest), pad_id, dtype=np.int64)
@@ -76,9 +83,9 @@ def pad(rows: Rows, numbers: NDArray[np.int64], *, pad_id: int, width: int | Non
     real = positions < lengths
     second = (positions >= rows.first_segment[numbers][:, None]) & real
     return {
-        "input_ids": torch.from_numpy(ids),
-        "attention_mask": torch.from_numpy(real.astype(np.int64)),
-        "token_type_ids": torch.from_numpy(second.astype(np.int64)),
+        "input_ids": torch.from_numpy(ids).view(shape),
+        "attention_mask": torch.from_numpy(real.astype(np.int64)).view(shape),
+        "token_type_ids": torch.from_numpy(second.astype(np.int64)).view(shape),
     }
 
 
@@ -143,7 +150,7 @@ class BatchStream:
             drawn = rng.random((NOISE_CHANNELS, len(numbers), width), dtype=np.float32)
             batch["noise"] = torch.from_numpy(drawn[:, self.rank :: self.size].copy())
         if isinstance(self.rows, Features):
-            batch |= gold_of(self.rows, mine)
+            batch |= gold_of(self.rows, mine, width)
         return batch
 
     def since(self, number: int) -> Iterator[Batch]:
@@ -153,9 +160,15 @@ class BatchStream:
             number += 1
 
 
-def gold_of(features: Features, numbers: NDArray[np.int64]) -> dict[str, Tensor]:
-    """The gold of the given rows, ``[B]`` each."""
-    return {name: torch.from_numpy(values[numbers]) for name, values in features.gold.items()}
+def gold_of(features: Features, numbers: NDArray[np.int64], width: int) -> dict[str, Tensor]:
+    """The gold of the given rows, ``[B]`` each; of tags ``[B, width]``, -100 where none is."""
+    if features.words is None:
+        return {name: torch.from_numpy(values[numbers]) for name, values in features.gold.items()}
+    labels = np.full((len(numbers), width), UNKNOWN, np.int64)
+    for index, number in enumerate(numbers):
+        row = slice(features.bounds[number], features.bounds[number + 1])
+        labels[index, : row.stop - row.start] = features.gold["labels"][row]
+    return {"labels": torch.from_numpy(labels)}
 
 
 def allowed_positions(batch: Mapping[str, Any]) -> Tensor:

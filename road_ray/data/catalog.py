@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 
-from road_ray.data.specs import Classify, Columns, Dataset, Regress, Span, Splits, Task
+from road_ray.data.specs import Choose, Classify, Columns, Dataset, Regress, Span, Splits, Tag, Task
 from road_ray.errors import ConfigError
+
+_ENTITIES = ("PER", "ORG", "LOC", "MISC")
 
 _TASKS = (
     Task("mrc", Span()),
@@ -16,6 +18,9 @@ _TASKS = (
     Task("paraphrase", Classify(("different", "same"))),
     Task("sentiment", Classify(("negative", "positive"))),
     Task("similarity", Regress(0.0, 5.0)),
+    Task("ner", Tag(("O", *(f"{mark}-{kind}" for kind in _ENTITIES for mark in "BI")))),
+    Task("commonsense", Choose(5)),
+    Task("completion", Choose(4)),
 )
 
 _SQUAD_METRICS = ("exact", "f1")
@@ -106,6 +111,42 @@ _DATASETS = (
         splits=Splits(train="train-v2.0.json", dev=("dev-v2.0.json",)),
         metrics=_SQUAD_METRICS,
         hub=("rajpurkar/squad_v2", None),
+    ),
+    Dataset(
+        "commonsenseqa",
+        task="commonsense",
+        layout="commonsenseqa",
+        folder="commonsenseqa",
+        columns=Columns((), id="id"),
+        splits=Splits(train="train.jsonl", dev=("dev.jsonl",), test="test.jsonl"),
+        hub=("tau/commonsense_qa", None),
+    ),
+    Dataset(
+        "swag",
+        task="completion",
+        layout="swag",
+        folder="swag",
+        splits=Splits(train="train.csv", dev=("val.csv",), test="test.csv"),
+        hub=("allenai/swag", "regular"),
+    ),
+    Dataset(
+        "hellaswag",
+        task="completion",
+        layout="hellaswag",
+        folder="hellaswag",
+        splits=Splits(
+            train="hellaswag_train.jsonl", dev=("hellaswag_val.jsonl",), test="hellaswag_test.jsonl"
+        ),
+        hub=("Rowan/hellaswag", None),
+    ),
+    Dataset(
+        "conll2003",
+        task="ner",
+        layout="conll",
+        folder="conll2003",
+        columns=Columns((0,), label=-1),
+        splits=Splits(train="eng.train", dev=("eng.testa",), test="eng.testb"),
+        metrics=("entity_f1",),
     ),
     Dataset(  # out of domain: evaluate only
         "newsqa",

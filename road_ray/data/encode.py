@@ -1,25 +1,31 @@
-"""Examples to features: sentences and pairs with a label here, spans in ``encode_spans``."""
+"""Examples to features: sentences, pairs and choices here, spans and tags in files of their own."""
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from road_ray.data.encode_rows import text_rows
 from road_ray.data.encode_spans import encode_spans
-from road_ray.data.features import UNKNOWN, Example, Features, Longs, SpanExample, TextExample
-from road_ray.data.ragged import Ragged, ranges, starts_of, tokenized
-from road_ray.data.specs import Classify, Dataset, Regress, Task
+from road_ray.data.encode_tags import encode_tags
+from road_ray.data.features import (
+    UNKNOWN,
+    ChoiceExample,
+    Example,
+    Features,
+    SpanExample,
+    TagExample,
+    TextExample,
+)
+from road_ray.data.specs import Choose, Classify, Dataset, Regress, Span, Tag, Task
 from road_ray.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
-
-_log = logging.getLogger(__name__)
 
 
 def encode(
@@ -34,20 +40,23 @@ def encode(
 ) -> Features:
     """Features of a split, by the kind of its task.
 
-    ``max_length_tokens`` is 128 for text and 384 for spans unless given; ``stride_tokens`` and
+    ``max_length_tokens`` is 384 for spans and 128 for all else unless given; ``stride_tokens`` and
     ``max_question_tokens`` apply to spans. ``train`` leaves out what only predictions need.
     """
-    if isinstance(task.kind, Classify | Regress):
-        texts = [example for example in examples if isinstance(example, TextExample)]
-        _check_all(texts, examples, dataset, task)
-        limit = 128 if max_length_tokens is None else max_length_tokens
-        return encode_texts(texts, dataset, task, tokenizer, max_length_tokens=limit)
-    spans = [example for example in examples if isinstance(example, SpanExample)]
-    _check_all(spans, examples, dataset, task)
-    limit = 384 if max_length_tokens is None else max_length_tokens
-    return encode_spans(
-        spans, dataset, tokenizer, max_length_tokens=limit, train=train, **span_limits
-    )
+    limit = max_length_tokens or (384 if isinstance(task.kind, Span) else 128)
+    if isinstance(task.kind, Span):
+        spans = _all_of(SpanExample, examples, dataset, task)
+        return encode_spans(
+            spans, dataset, tokenizer, max_length_tokens=limit, train=train, **span_limits
+        )
+    if isinstance(task.kind, Tag):
+        sentences = _all_of(TagExample, examples, dataset, task)
+        return encode_tags(sentences, dataset, task, tokenizer, max_length_tokens=limit)
+    if isinstance(task.kind, Choose):
+        questions = _all_of(ChoiceExample, examples, dataset, task)
+        return encode_choices(questions, dataset, task, tokenizer, max_length_tokens=limit)
+    texts = _all_of(TextExample, examples, dataset, task)
+    return encode_texts(texts, dataset, task, tokenizer, max_length_tokens=limit)
 
 
 def encode_texts(
@@ -66,30 +75,49 @@ def encode_texts(
     width = len(dataset.columns.text)
     if width not in (1, 2):
         raise ConfigError(f"data set {dataset.name!r} has {width} text columns; allowed: 1 or 2")
-    room = max_length_tokens - width - 1
-    if room < width:
-        raise ConfigError(
-            f"max_length_tokens = {max_length_tokens} leaves no room for text; "
-            f"allowed: at least {2 * width + 1}"
-        )
+    columns = [[e.texts[place] for e in examples] for place in range(width)]
     labels = _labels(examples, dataset, task)
-    parts = [tokenized([e.texts[place] for e in examples], tokenizer) for place in range(width)]
-    whole = np.stack([part.lengths for part in parts])
-    kept = _longest_first(whole, room)
-    cut = int((kept < whole).any(0).sum())
-    if cut:
-        rows = f"{cut} of {len(examples)} rows"
-        _log.info("%s: cut %s to %d tokens", dataset.name, rows, max_length_tokens)
-    parts = [part.kept(lengths) for part, lengths in zip(parts, kept, strict=True)]
-    tokens, lengths = _assembled(parts, tokenizer)
     return Features(
         dataset=dataset.name,
         task=task.name,
-        tokens=tokens,
-        bounds=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-        first_segment=(kept[0] + 2).astype(np.int32),
         gold={"labels": labels},
         example=np.arange(len(examples), dtype=np.int32),
+        **text_rows(columns, tokenizer, max_length_tokens=max_length_tokens, name=dataset.name),
+    )
+
+
+def encode_choices(
+    examples: Sequence[ChoiceExample],
+    dataset: Dataset,
+    task: Task,
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    max_length_tokens: int,
+) -> Features:
+    """Rows ``[CLS] question [SEP] choice [SEP]``, as many a question as the task has choices.
+
+    Raises ``DataError`` for a question with another number of them.
+    """
+    assert isinstance(task.kind, Choose)
+    number = task.kind.choices
+    for example in examples:
+        if len(example.choices) != number:
+            raise DataError(
+                f"{example.where} has {len(example.choices)} choices, task {task.name!r} {number}\n"
+                "  fix: mend the row, or remove the question"
+            )
+    columns = (
+        [e.question for e in examples for _ in range(number)],
+        [choice for e in examples for choice in e.choices],
+    )
+    gold = [UNKNOWN if e.answer is None else e.answer for e in examples]
+    return Features(
+        dataset=dataset.name,
+        task=task.name,
+        gold={"labels": np.array(gold, np.int64)},
+        example=np.arange(len(examples), dtype=np.int32),
+        choices=number,
+        **text_rows(columns, tokenizer, max_length_tokens=max_length_tokens, name=dataset.name),
     )
 
 
@@ -100,52 +128,28 @@ def overlap(train: Sequence[Example], dev: Sequence[Example]) -> int:
 
 
 def _texts(example: Example) -> tuple[str, ...]:
-    return (
-        example.texts if isinstance(example, TextExample) else (example.question, example.context)
-    )
+    match example:
+        case TextExample():
+            return example.texts
+        case SpanExample():
+            return (example.question, example.context)
+        case TagExample():
+            return example.words
+        case ChoiceExample():
+            return (example.question, *example.choices)
 
 
-def _check_all(
-    found: Sequence[Example], examples: Sequence[Example], dataset: Dataset, task: Task
-) -> None:
+E = TypeVar("E", TextExample, SpanExample, TagExample, ChoiceExample)
+
+
+def _all_of(kind: type[E], examples: Sequence[Example], dataset: Dataset, task: Task) -> list[E]:
+    found = [example for example in examples if isinstance(example, kind)]
     if len(found) != len(examples):
         raise ConfigError(
             f"data set {dataset.name!r} with layout {dataset.layout!r} does not fit the task "
             f"{task.name!r}: {type(task.kind).__name__}"
         )
-
-
-def _longest_first(lengths: Longs, room: int) -> Longs:
-    """Tokens kept of each text, ``[texts, rows] -> [texts, rows]``: ``longest_first``.
-
-    The longer text is cut down to the shorter, then both to half; an odd token goes to the longer,
-    or to the second.
-    Source: Hugging Face tokenizers, truncation.rs.
-    """
-    if len(lengths) == 1:
-        return np.minimum(lengths, room)
-    short, long = lengths.min(0), lengths.max(0)
-    fair = short > room // 2
-    kept_short = np.where(fair, room // 2, short)
-    kept_long = np.minimum(long, room - kept_short)
-    first_is_long = lengths[0] > lengths[1]
-    first = np.where(first_is_long, kept_long, kept_short)
-    second = np.where(first_is_long, kept_short, kept_long)
-    return np.where(lengths.sum(0) <= room, lengths, np.stack([first, second]))
-
-
-def _assembled(parts: Sequence[Ragged], tokenizer: Any) -> tuple[NDArray[np.int32], Longs]:
-    """Token ids with specials, and the row lengths, of texts that stand beside each other."""
-    lengths: Longs = np.sum([part.lengths + 1 for part in parts], axis=0) + 1
-    place = starts_of(lengths)
-    tokens = np.empty(int(lengths.sum()), np.int32)
-    tokens[place] = tokenizer.cls_token_id
-    place = place + 1
-    for part in parts:
-        tokens[ranges(place, part.lengths)] = part.ids[ranges(part.starts, part.lengths)]
-        tokens[place + part.lengths] = tokenizer.sep_token_id
-        place = place + part.lengths + 1
-    return tokens, lengths
+    return found
 
 
 def _labels(examples: Sequence[TextExample], dataset: Dataset, task: Task) -> NDArray[Any]:

@@ -51,7 +51,28 @@ class SpanExample:
     where: str
 
 
-Example = TextExample | SpanExample
+@dataclass(frozen=True)
+class TagExample:
+    """The words of a sentence with a tag each (IOB2 for entities), or without tags."""
+
+    id: str
+    words: tuple[str, ...]
+    tags: tuple[str, ...] | None
+    where: str
+
+
+@dataclass(frozen=True)
+class ChoiceExample:
+    """A question with its answers, and the number of the right one (from 0) if it is known."""
+
+    id: str
+    question: str
+    choices: tuple[str, ...]
+    answer: int | None
+    where: str
+
+
+Example = TextExample | SpanExample | TagExample | ChoiceExample
 
 
 @dataclass(frozen=True)
@@ -66,7 +87,10 @@ class Features:
     from.
     Only span rows have ``offsets`` (``[tokens, 2]`` character start and end in the context, -1
     outside it) and
-    ``max_context`` (``[tokens]``: this window sees the token with the most context).
+    ``max_context`` (``[tokens]``: this window sees the token with the most context). Only tag rows
+    have ``words`` (``[tokens]``: which word of the example begins here, -1 elsewhere); their
+    ``labels`` have one entry a token. Where a question has ``choices``, so many rows of tokens
+    follow each other for each row of gold.
     """
 
     dataset: str
@@ -78,17 +102,20 @@ class Features:
     example: Ints
     offsets: Ints | None = None
     max_context: NDArray[np.bool_] | None = None
+    words: Ints | None = None
+    choices: int = 1
 
     def __len__(self) -> int:
-        return len(self.bounds) - 1
+        return (len(self.bounds) - 1) // self.choices
 
     @property
     def lengths(self) -> Longs:
-        """Tokens in each row."""
-        return np.diff(self.bounds)
+        """Tokens in each row; of the longest choice where there are several."""
+        longest: Longs = np.diff(self.bounds).reshape(-1, self.choices).max(1)
+        return longest
 
     def row(self, index: int) -> Ints:
-        """Token ids of one row."""
+        """Token ids of one row; choice ``c`` of row ``r`` is number ``r * choices + c``."""
         return self.tokens[self.bounds[index] : self.bounds[index + 1]]
 
     def fingerprint(self) -> str:

@@ -5,6 +5,7 @@ Nothing here knows what the rows mean.
 
 from __future__ import annotations
 
+import csv
 import difflib
 import gzip
 import json
@@ -65,6 +66,46 @@ def parquet_rows(path: Path, only: list[str] | None = None) -> Iterator[dict[str
         raise DataError(
             f"{path}: damaged or cut-off parquet file ({error})\n  fix: fetch it again"
         ) from error
+
+
+def table_rows(path: Path) -> Iterator[tuple[str, dict[str, object]]]:
+    """Where each row stands and the row by column names; JSONL, CSV or parquet by the file's name.
+
+    CSV is comma-separated with quoting, a row may span lines; ``.tsv`` the same with tabs.
+    """
+    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    match suffix:
+        case ".jsonl" | ".json":
+            for number, line in numbered_lines(path):
+                if line.strip():
+                    yield f"{path}:{number}", parse_json_line(line, f"{path}:{number}")
+        case ".csv" | ".tsv":
+            yield from _csv_rows(path, "," if suffix == ".csv" else "\t")
+        case ".parquet":
+            for number, row in enumerate(parquet_rows(path), 1):
+                yield f"{path}:{number}", row
+        case _:
+            raise DataError(
+                f"{path}: {suffix or 'no suffix'} is no table that can be read\n"
+                "  allowed: .jsonl, .csv, .tsv (each also with .gz) and .parquet"
+            )
+
+
+def _csv_rows(path: Path, delimiter: str) -> Iterator[tuple[str, dict[str, object]]]:
+    lines = (line + "\n" for _, line in numbered_lines(path))
+    reader = csv.reader(lines, strict=True, delimiter=delimiter)
+    header: list[str] | None = None
+    try:
+        for cells in reader:
+            where = f"{path}:{reader.line_num}"
+            if header is None:
+                header = cells
+            elif cells:
+                if len(cells) != len(header):
+                    raise DataError(f"{where}: {len(cells)} columns, expected {len(header)}")
+                yield where, dict(zip(header, cells, strict=True))
+    except csv.Error as error:
+        raise DataError(f"{path}:{reader.line_num}: broken CSV: {error}") from error
 
 
 def well_formed(text: object, where: str, column: str | int) -> str:

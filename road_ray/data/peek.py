@@ -5,7 +5,7 @@ from __future__ import annotations
 from road_ray.data.catalog import TASKS
 from road_ray.data.features import UNKNOWN
 from road_ray.data.sources import SourceConfig, Split, load_split
-from road_ray.data.specs import Classify, Span
+from road_ray.data.specs import Choose, Classify, Span, Tag
 from road_ray.data.tokenizer import load_tokenizer
 
 
@@ -19,9 +19,12 @@ def shown(dataset: str, split: str, root: str, tokenizer: str, rows: int) -> str
         f"tokens a row: mean {lengths.mean():.0f}, longest {lengths.max()}"
     )
     lines = [head]
+    choices = found.features.choices
     for index in range(min(rows, len(found.features))):
-        tokens = loaded.convert_ids_to_tokens(found.features.row(index).tolist())
-        lines += ["", " ".join(tokens), f"  gold: {_gold(found, index, tokens)}"]
+        for row in range(index * choices, (index + 1) * choices):
+            tokens = loaded.convert_ids_to_tokens(found.features.row(row).tolist())
+            lines += [*([""] if row == index * choices else []), " ".join(tokens)]
+        lines.append(f"  gold: {_gold(found, index, tokens)}")
     return "\n".join(lines)
 
 
@@ -33,7 +36,13 @@ def _gold(split: Split, index: int, tokens: list[str]) -> str:
         if start == 0:
             return "no answer in this window"
         return f"{' '.join(tokens[start : end + 1])}  (tokens {start} to {end})"
+    if isinstance(kind, Tag):
+        row = slice(*split.features.bounds[index : index + 2])
+        told = zip(tokens, gold["labels"][row], strict=True)
+        return " ".join(f"{token}/{kind.labels[tag]}" for token, tag in told if tag != UNKNOWN)
     label = gold["labels"][index]
     if label == UNKNOWN:
         return "unknown"
+    if isinstance(kind, Choose):
+        return f"choice {label + 1} of {kind.choices}"
     return kind.labels[int(label)] if isinstance(kind, Classify) else f"{label:g}"

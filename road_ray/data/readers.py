@@ -8,25 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from road_ray.data.documents import read_corpus
+from road_ray.data.choices import CHOICES, read_choices
+from road_ray.data.conll import read_conll
 from road_ray.data.features import Example, TextExample
 from road_ray.data.specs import Dataset
 from road_ray.data.squad_json import read_squad, span_example
-from road_ray.data.text_rows import read_csv, read_glue_tsv, read_jsonl, read_parquet
+from road_ray.data.text_rows import read_glue_tsv, read_table
 from road_ray.errors import ConfigError, DataError
-
-__all__ = [
-    "LAYOUTS",
-    "hub_examples",
-    "read_corpus",
-    "read_csv",
-    "read_glue_tsv",
-    "read_hub",
-    "read_jsonl",
-    "read_parquet",
-    "read_split",
-    "read_squad",
-]
 
 _log = logging.getLogger(__name__)
 
@@ -34,14 +22,19 @@ SPLITS = ("train", "dev", "test")
 
 Layout = Callable[[Path, Dataset, bool], list[Example]]
 
+
+def _choices(path: Path, dataset: Dataset, labelled: bool) -> list[Example]:
+    return [*read_choices(path, dataset.layout, dataset.columns, labelled=labelled)]
+
+
 # path, entry and whether a label is demanded -> examples
 LAYOUTS: dict[str, Layout] = {
     "glue_tsv": lambda path, d, labelled: [*read_glue_tsv(path, d.columns, labelled=labelled)],
-    "jsonl": lambda path, d, labelled: [*read_jsonl(path, d.columns, labelled=labelled)],
-    "csv": lambda path, d, labelled: [*read_csv(path, d.columns, labelled=labelled)],
-    "parquet": lambda path, d, labelled: [*read_parquet(path, d.columns, labelled=labelled)],
+    "table": lambda path, d, labelled: [*read_table(path, d.columns, labelled=labelled)],
     "squad_json": lambda path, d, labelled: [*read_squad(path)],
+    "conll": lambda path, d, labelled: [*read_conll(path, d.columns, labelled=labelled)],
 }
+LAYOUTS |= {name: _choices for name in CHOICES}
 
 
 def read_split(dataset: Dataset, root: Path, split: str) -> list[Example]:

@@ -44,7 +44,29 @@ class Span:
         return 2
 
 
-Kind = Classify | Regress | Span
+@dataclass(frozen=True)
+class Tag:
+    """One label a word, read at the word's first sub-token; entity labels in the IOB2 scheme."""
+
+    labels: tuple[str, ...]
+
+    @property
+    def width(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Choose:
+    """The best of ``choices`` answers to one question; every answer gets one logit."""
+
+    choices: int
+
+    @property
+    def width(self) -> int:
+        return self.choices
+
+
+Kind = Classify | Regress | Span | Tag | Choose
 
 
 @dataclass(frozen=True)

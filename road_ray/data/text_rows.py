@@ -5,7 +5,6 @@ Every reader names the file and the line of what it cannot use. Nothing here kno
 
 from __future__ import annotations
 
-import csv
 import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,9 +15,8 @@ from road_ray.data.files import (
     first_of,
     missing_columns,
     numbered_lines,
-    parquet_rows,
-    parse_json_line,
     shortened,
+    table_rows,
     well_formed,
 )
 from road_ray.data.specs import Columns
@@ -42,19 +40,11 @@ def read_glue_tsv(path: Path, columns: Columns, *, labelled: bool = False) -> li
     return _kept(path, _tsv_rows(path, columns, labelled))
 
 
-def read_jsonl(path: Path, columns: Columns, *, labelled: bool = False) -> list[TextExample]:
-    """One JSON object a line, columns by key. Raises ``DataError`` with ``file:line``."""
-    return _kept(path, _jsonl_rows(path, columns, labelled))
-
-
-def read_csv(path: Path, columns: Columns, *, labelled: bool = False) -> list[TextExample]:
-    """Comma-separated rows with quoting, columns by header name; a row may span lines."""
-    return _kept(path, _csv_rows(path, columns, labelled))
-
-
-def read_parquet(path: Path, columns: Columns, *, labelled: bool = False) -> list[TextExample]:
-    """Rows of a parquet file, columns by name; ``where`` counts rows from 1."""
-    return _kept(path, _parquet_rows(path, columns, labelled))
+def read_table(path: Path, columns: Columns, *, labelled: bool = False) -> list[TextExample]:
+    """Rows of JSONL, CSV or parquet, columns by name; ``where`` is ``file:line``, or counts the
+    rows of a parquet file from 1.
+    """
+    return _kept(path, _table_rows(path, columns, labelled))
 
 
 def _tsv_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[TextExample]:
@@ -104,37 +94,9 @@ def _judge_ragged(path: Path, ragged: Sequence[str], rows: int) -> None:
         _log.warning("%s: dropped %d broken rows: %s", path, len(ragged), first_of(ragged))
 
 
-def _jsonl_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[TextExample]:
-    row = -1
-    for number, line in numbered_lines(path):
-        if line.strip():
-            row += 1
-            where = f"{path}:{number}"
-            yield _from_mapping(parse_json_line(line, where), row, where, columns, labelled)
-
-
-def _csv_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[TextExample]:
-    reader = csv.reader((line + "\n" for _, line in numbered_lines(path)), strict=True)
-    header: list[str] | None = None
-    row = -1
-    try:
-        for cells in reader:
-            where = f"{path}:{reader.line_num}"
-            if header is None:
-                header = cells
-            elif cells:
-                row += 1
-                if len(cells) != len(header):
-                    raise DataError(f"{where}: {len(cells)} columns, expected {len(header)}")
-                found: dict[str, object] = dict(zip(header, cells, strict=True))
-                yield _from_mapping(found, row, where, columns, labelled)
-    except csv.Error as error:
-        raise DataError(f"{path}:{reader.line_num}: broken CSV: {error}") from error
-
-
-def _parquet_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[TextExample]:
-    for row, found in enumerate(parquet_rows(path)):
-        yield _from_mapping(found, row, f"{path}:{row + 1}", columns, labelled)
+def _table_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[TextExample]:
+    for row, (where, found) in enumerate(table_rows(path)):
+        yield _from_mapping(found, row, where, columns, labelled)
 
 
 def _from_mapping(

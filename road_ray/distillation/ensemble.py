@@ -20,7 +20,7 @@ from torch import Tensor
 from road_ray.data.batches import allowed_positions
 from road_ray.data.features import UNKNOWN
 from road_ray.data.specs import Span, Task
-from road_ray.distillation.identity import check_teacher, locate
+from road_ray.distillation.identity import HEADS, check_teacher, locate
 from road_ray.distillation.weighting import Rule, num_right, soften
 from road_ray.distillation.weighting.combining import among
 from road_ray.errors import CheckpointError, ConfigError, DataError
@@ -221,10 +221,9 @@ def _load(directory: Path, task: Task) -> Any:
     """The model with every weight from the file. Raises ``CheckpointError`` when a part would be
     random.
     """
-    from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification
+    import transformers
 
-    span = isinstance(task.kind, Span)
-    auto = AutoModelForQuestionAnswering if span else AutoModelForSequenceClassification
+    auto = getattr(transformers, f"AutoModel{HEADS[type(task.kind)]}")
     try:
         with hushed():
             model, report = auto.from_pretrained(

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from road_ray.data.specs import Classify, Regress, Span, Task
+from road_ray.data.specs import Choose, Classify, Regress, Span, Tag, Task
 from road_ray.errors import CheckpointError
 
 _FOREIGN_FIELDS = (
@@ -23,10 +23,12 @@ _FOREIGN_FIELDS = (
 _FOREIGN_SUFFIXES = {".py", ".pkl", ".pickle", ".bin", ".ckpt", ".h5", ".msgpack"}
 _NEVER_LOADED = {"training_args.bin"}  # the Trainer leaves it; no from_pretrained reads it
 _SAFE_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
-_HEADS = {
+HEADS: dict[type, str] = {  # how the names of Hugging Face's classes end
     Span: "ForQuestionAnswering",
     Classify: "ForSequenceClassification",
     Regress: "ForSequenceClassification",
+    Tag: "ForTokenClassification",
+    Choose: "ForMultipleChoice",
 }
 
 
@@ -122,7 +124,7 @@ def label_order(
     Raises ``CheckpointError`` for names that are not the task's, such as ``LABEL_0``: guessing
     costs accuracy silently.
     """
-    if not isinstance(task.kind, Classify):
+    if not isinstance(task.kind, Classify | Tag):
         return None
     mapped = {str(theirs): ours for theirs, ours in (label_map or {}).items()}
     names = {int(index): str(name) for index, name in teacher_config.id2label.items()}
@@ -216,7 +218,7 @@ def teacher_manifest(directories: Sequence[str | Path], task: Task) -> dict[str,
 
 
 def _check_head(directory: Path, config: Any, task: Task) -> None:
-    head, where = _HEADS.get(type(task.kind)), directory / "config.json"
+    head, where = HEADS.get(type(task.kind)), directory / "config.json"
     if head is None:
         raise CheckpointError(
             f"task {task.name!r}: no teacher has a head of kind {type(task.kind).__name__}"
@@ -228,7 +230,7 @@ def _check_head(directory: Path, config: Any, task: Task) -> None:
             f"task {task.name!r} needs one ending in {head}\n"
             "  fix: fine-tune the model on the task first; a fresh head teaches noise"
         )
-    if config.num_labels != task.kind.width:
+    if not isinstance(task.kind, Choose) and config.num_labels != task.kind.width:
         raise CheckpointError(
             f"{where}: the head gives {config.num_labels} numbers; "
             f"task {task.name!r} has {task.kind.width}"

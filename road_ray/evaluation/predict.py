@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from road_ray.data.batches import pad, to_device
 from road_ray.data.catalog import TASKS
-from road_ray.data.features import UNKNOWN, Features, SpanExample, TextExample
+from road_ray.data.features import UNKNOWN, Features, SpanExample, TagExample
 from road_ray.data.sources import Split
-from road_ray.data.specs import Classify, Span
+from road_ray.data.specs import Classify, Regress, Span, Tag
 from road_ray.evaluation import metrics
 from road_ray.evaluation.spans import (
     SpanPrediction,
@@ -26,6 +26,7 @@ from road_ray.evaluation.spans import (
     score,
     write_predictions,
 )
+from road_ray.evaluation.tags import entity_scores, predicted_tags
 from road_ray.models.multitask import MultitaskModel
 
 _ROWS_AT_ONCE = 64
@@ -57,19 +58,23 @@ class Evaluation:
 def logits_of(
     model: MultitaskModel, features: Features, *, pad_id: int, device: torch.device
 ) -> list[NDArray[np.float32]]:
-    """The logits of every row, unpadded: ``[C]``, ``[1]`` or ``[2, length]``; no dropout."""
+    """The logits of every row, unpadded: ``[C]`` (or ``[N]``, ``[1]``), ``[2, length]`` of spans,
+    ``[length, C]`` of tags; no dropout.
+    """
     was_training = model.training
     model.eval()
     lengths = features.lengths
     rows: list[NDArray[np.float32] | None] = [None] * len(features)
-    spans = isinstance(model.tasks[features.task].kind, Span)
+    kind = model.tasks[features.task].kind
     order = np.argsort(lengths, kind="stable")
     for start in range(0, len(order), _ROWS_AT_ONCE):
         numbers = order[start : start + _ROWS_AT_ONCE]
         batch: dict[str, Any] = pad(features, numbers, pad_id=pad_id) | {"task": features.task}
         logits = model(to_device(batch, device)).float().cpu().numpy()
         for number, row in zip(numbers, logits, strict=True):
-            rows[number] = row[:, : lengths[number]] if spans else row
+            if isinstance(kind, Span):
+                row = row[:, : lengths[number]]
+            rows[number] = row[: lengths[number]] if isinstance(kind, Tag) else row
     model.train(was_training)
     return [row for row in rows if row is not None]
 
@@ -89,8 +94,10 @@ def evaluate_split(
     kind = TASKS[split.dataset.task].kind
     if isinstance(kind, Span):
         return evaluate_spans(split, logits, threshold)
+    if isinstance(kind, Tag):
+        return evaluate_tags(split, kind, logits)
     values = np.stack(logits)
-    predicted = values.argmax(-1) if isinstance(kind, Classify) else values[:, 0]
+    predicted = values[:, 0] if isinstance(kind, Regress) else values.argmax(-1)
     known = split.features.gold["labels"] != UNKNOWN
     figures = {}
     if known.any():
@@ -101,8 +108,18 @@ def evaluate_split(
         if isinstance(kind, Classify)
         else [str(p) for p in predicted]
     )
-    ids = [example.id for example in split.examples if isinstance(example, TextExample)]
-    return Evaluation(figures, labels=names, ids=ids)
+    return Evaluation(figures, labels=names, ids=[example.id for example in split.examples])
+
+
+def evaluate_tags(split: Split, kind: Tag, logits: Sequence[NDArray[np.float32]]) -> Evaluation:
+    """Entity figures of tag logits ``[length, C]`` a row; a label is the tags of a sentence."""
+    examples = [example for example in split.examples if isinstance(example, TagExample)]
+    predicted = predicted_tags(split.features, examples, kind.labels, logits)
+    figures: dict[str, float] = {}
+    if all(example.tags for example in examples):
+        figures = entity_scores(predicted, [example.tags or () for example in examples])
+    labels = [" ".join(tags) for tags in predicted]
+    return Evaluation(figures, labels=labels, ids=[example.id for example in examples])
 
 
 def evaluate_spans(

@@ -10,9 +10,12 @@ from copy import deepcopy
 
 from torch import Tensor, nn
 from transformers import ElectraConfig
-from transformers.models.electra.modeling_electra import ElectraClassificationHead
+from transformers.models.electra.modeling_electra import (
+    ElectraClassificationHead,
+    ElectraSequenceSummary,
+)
 
-from road_ray.data.specs import Kind, Span
+from road_ray.data.specs import Choose, Classify, Kind, Regress, Span, Tag
 from road_ray.models.encoder import initialize, initialize_output
 
 
@@ -49,8 +52,48 @@ class SpanHead(nn.Module):
         return logits.transpose(1, 2)
 
 
-def build_head(kind: Kind, config: ElectraConfig) -> SentenceHead | SpanHead:
+class TagHead(nn.Module):
+    """Logits of every token: ``[B, L, D] -> [B, L, width]``. Source: Devlin et al. 2019, s. 5.3."""
+
+    def __init__(self, config: ElectraConfig, width: int) -> None:
+        super().__init__()
+        chosen = config.classifier_dropout
+        self.dropout = nn.Dropout(config.hidden_dropout_prob if chosen is None else chosen)
+        self.classifier = nn.Linear(config.hidden_size, width)
+        initialize_output(self.classifier)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        logits: Tensor = self.classifier(self.dropout(hidden))
+        return logits
+
+
+class ChoiceHead(nn.Module):
+    """One logit a choice from its first token: ``[B * N, L, D] -> [B, N]``."""
+
+    def __init__(self, config: ElectraConfig, choices: int) -> None:
+        super().__init__()
+        self.choices = choices
+        self.sequence_summary = ElectraSequenceSummary(config)
+        self.classifier = nn.Linear(config.hidden_size, 1)
+        initialize(self.sequence_summary, config.initializer_range)
+        initialize_output(self.classifier)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        logits: Tensor = self.classifier(self.sequence_summary(hidden))
+        return logits.view(-1, self.choices)
+
+
+Head = SentenceHead | SpanHead | TagHead | ChoiceHead
+
+
+def build_head(kind: Kind, config: ElectraConfig) -> Head:
     """A new head of that kind for an encoder of that size."""
-    if isinstance(kind, Span):
-        return SpanHead(config)
-    return SentenceHead(config, kind.width)
+    match kind:
+        case Span():
+            return SpanHead(config)
+        case Tag():
+            return TagHead(config, kind.width)
+        case Choose():
+            return ChoiceHead(config, kind.choices)
+        case Classify() | Regress():
+            return SentenceHead(config, kind.width)

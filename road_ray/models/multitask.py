@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,15 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import (
     AutoConfig,
+    ElectraForMultipleChoice,
     ElectraForQuestionAnswering,
     ElectraForSequenceClassification,
+    ElectraForTokenClassification,
     ElectraModel,
     PreTrainedModel,
 )
 
-from road_ray.data.specs import Classify, Regress, Span, Task
+from road_ray.data.specs import Choose, Classify, Regress, Span, Tag, Task
 from road_ray.errors import CheckpointError
 from road_ray.models.encoder import load_encoder
 from road_ray.models.heads import build_head
@@ -28,7 +31,8 @@ from road_ray.models.quiet import hushed
 class MultitaskModel(nn.Module):
     """``forward(batch)`` gives the logits of the head of ``batch["task"]``.
 
-    ``[B, C]`` for classes, ``[B, 1]`` for a regression, ``[B, 2, L]`` for spans.
+    ``[B, C]`` for classes, ``[B, 1]`` for a regression, ``[B, 2, L]`` for spans, ``[B, L, C]`` for
+    tags, ``[B, N]`` for choices (whose inputs are ``[B, N, L]``).
     """
 
     def __init__(self, encoder: ElectraModel, tasks: Sequence[Task]) -> None:
@@ -41,13 +45,15 @@ class MultitaskModel(nn.Module):
         )
 
     def forward(self, batch: Mapping[str, Any]) -> Tensor:
-        hidden = self.encoder(
-            input_ids=batch["input_ids"],
-            attention_mask=batch["attention_mask"],
-            token_type_ids=batch.get("token_type_ids"),
-        ).last_hidden_state
-        logits: Tensor = self.heads[batch["task"]](hidden)
+        logits: Tensor = self.heads[batch["task"]](self.hidden(batch))
         return logits
+
+    def hidden(self, batch: Mapping[str, Any]) -> Tensor:
+        """What the encoder makes of every token: ``[B, L, D]``, or ``[B * N, L, D]`` of choices."""
+        names = ("input_ids", "attention_mask", "token_type_ids")
+        given = {name: batch[name].flatten(0, -2) for name in names if batch.get(name) is not None}
+        hidden: Tensor = self.encoder(**given).last_hidden_state
+        return hidden
 
     def export(self, directory: Path, task: str) -> None:
         """Write encoder and head of ``task`` as plain ``transformers`` loads them."""
@@ -56,15 +62,23 @@ class MultitaskModel(nn.Module):
             exported.save_pretrained(directory)
 
 
+@dataclass(frozen=True)
 class _Exporter:
     """Builds the Hugging Face model of one head kind around trained modules."""
 
-    def __init__(self, kind: type[PreTrainedModel], head: str, labels: dict[str, Any]) -> None:
-        self.kind, self.head, self.labels = kind, head, labels
+    kind: type[PreTrainedModel]
+    labels: tuple[str, ...]
+    problem: str | None = None
 
     def from_multitask(self, model: MultitaskModel, task: str) -> PreTrainedModel:
-        config = AutoConfig.for_model(**(model.encoder.config.to_dict() | self.labels))
-        exported = self.kind(config)
+        # All said here because an encoder that comes from another task brings that one's labels.
+        told = {
+            "architectures": [self.kind.__name__],
+            "id2label": dict(enumerate(self.labels)),
+            "label2id": {label: index for index, label in enumerate(self.labels)},
+            "problem_type": self.problem,
+        }
+        exported = self.kind(AutoConfig.for_model(**(model.encoder.config.to_dict() | told)))
         # Head modules are named as Hugging Face names them, so their state fits as it is.
         state = {f"electra.{name}": tensor for name, tensor in model.encoder.state_dict().items()}
         state |= model.heads[task].state_dict()
@@ -73,27 +87,20 @@ class _Exporter:
 
 
 def _hugging_face_class(task: Task) -> _Exporter:
-    kind = task.kind
-    if isinstance(kind, Span):
-        return _Exporter(
-            ElectraForQuestionAnswering,
-            "qa_outputs",
-            # Said here because an encoder that comes from another task brings that one's labels.
-            {
-                "architectures": ["ElectraForQuestionAnswering"],
-                "id2label": {0: "start", 1: "end"},
-                "label2id": {"start": 0, "end": 1},
-                "problem_type": None,
-            },
-        )
-    labels: dict[str, Any] = {"architectures": ["ElectraForSequenceClassification"]}
-    if isinstance(kind, Classify):
-        labels["id2label"] = dict(enumerate(kind.labels))
-        labels["label2id"] = {label: index for index, label in enumerate(kind.labels)}
-        labels["problem_type"] = "single_label_classification"
-    if isinstance(kind, Regress):
-        labels |= {"id2label": {0: "score"}, "label2id": {"score": 0}, "problem_type": "regression"}
-    return _Exporter(ElectraForSequenceClassification, "classifier", labels)
+    match task.kind:
+        case Span():
+            return _Exporter(ElectraForQuestionAnswering, ("start", "end"))
+        case Classify(labels):
+            return _Exporter(
+                ElectraForSequenceClassification, labels, "single_label_classification"
+            )
+        case Regress():
+            return _Exporter(ElectraForSequenceClassification, ("score",), "regression")
+        case Tag(labels):
+            return _Exporter(ElectraForTokenClassification, labels)
+        case Choose(choices):
+            names = tuple(f"choice {number}" for number in range(choices))
+            return _Exporter(ElectraForMultipleChoice, names)
 
 
 def load_multitask(directory: str, tasks: Sequence[Task]) -> MultitaskModel:
@@ -121,22 +128,23 @@ def load_trained(directory: str, task: Task) -> MultitaskModel:
             f"other shape: {sorted(str(key) for key in report['mismatched_keys']) or '-'})\n"
             f"  fix: fine-tune it first, or name a model of task {task.name}"
         )
-    head = getattr(trained, exporter.head).state_dict()
-    if trained.config.num_labels != task.kind.width:
+    # A choice has one logit, whatever number of labels its configuration was saved with.
+    counted = not isinstance(task.kind, Choose)
+    if counted and trained.config.num_labels != task.kind.width:
         raise CheckpointError(
             f"{directory}: its head gives {trained.config.num_labels} numbers, "
             f"task {task.name} wants {task.kind.width}\n  fix: name a model of task {task.name}"
         )
     _check_order(directory, trained.config.id2label, task)
     model.heads[task.name].load_state_dict(
-        {f"{exporter.head}.{name}": value for name, value in head.items()}
+        {k: v for k, v in trained.state_dict().items() if not k.startswith("electra.")}
     )
     return model
 
 
 def _check_order(directory: str, id2label: Mapping[int, str], task: Task) -> None:
     """Raises ``CheckpointError`` when the head has the task's labels, but in another order."""
-    if not isinstance(task.kind, Classify):
+    if not isinstance(task.kind, Classify | Tag):
         return
     there = [str(id2label[index]).lower() for index in sorted(id2label)]
     wanted = [label.lower() for label in task.kind.labels]

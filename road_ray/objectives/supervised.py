@@ -1,4 +1,6 @@
-"""Learning from gold: cross-entropy, squared error, or start and end of a span."""
+"""Learning from gold: cross-entropy of classes, tags and choices, squared error, or start and end
+of a span.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ from road_ray.objectives.base import Objective
 def gold_total(task: Task, logits: Tensor, batch: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
     """Sum of the losses and how many examples (tokens of a tagging) are counted: both ``[]``.
 
-    For spans the mean of the start's and the end's cross-entropy over allowed positions (science:
-    section 1.2).
+    Tags are counted by the word. For spans it is the mean of the start's and the end's
+    cross-entropy over allowed positions (science: section 1.2).
     """
     logits = logits.float()
     if isinstance(task.kind, Span):

@@ -16,6 +16,7 @@ from road_ray.training.redact import redact
 _PIPELINES = {
     "ForQuestionAnswering": "question-answering",
     "ForSequenceClassification": "text-classification",
+    "ForTokenClassification": "token-classification",
     "ForMaskedLM": "fill-mask",
 }
 

@@ -99,7 +99,7 @@ def test_an_empty_file_and_unknown_names_are_named(tmp_path: Path) -> None:
         read_split(dataset("sst2"), sst2_at(tmp_path, "train.tsv", b""), "train")
     with pytest.raises(ConfigError, match="unknown split 'valid'; known: train, dev, test"):
         read_split(dataset("sst2"), tmp_path, "valid")
-    with pytest.raises(ConfigError, match="layout 'xml'; known: glue_tsv, jsonl"):
+    with pytest.raises(ConfigError, match="layout 'xml'; known: glue_tsv, table"):
         read_split(replace(dataset("sst2"), layout="xml"), tmp_path, "train")
 
 

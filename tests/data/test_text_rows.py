@@ -10,10 +10,8 @@ import pytest
 
 from road_ray.data.specs import Columns
 from road_ray.data.text_rows import (
-    read_csv,
     read_glue_tsv,
-    read_jsonl,
-    read_parquet,
+    read_table,
 )
 from road_ray.errors import DataError
 
@@ -160,7 +158,7 @@ def test_jsonl_keeps_order_and_writes_labels_as_json_does(tmp_path: Path) -> Non
         '{"a": "\\u00e9", "b": "y", "gold": true}\n\n{"a": "x", "b": "y", "gold": 3}\n'
         '{"a": "x", "b": "y", "gold": "no"}\n',
     )
-    rows = read_jsonl(path, PAIR)
+    rows = read_table(path, PAIR)
     assert [(r.id, r.label, r.where) for r in rows] == [
         ("0", "true", f"{path}:1"), ("1", "3", f"{path}:3"), ("2", "no", f"{path}:4"),
     ]  # fmt: skip
@@ -184,13 +182,13 @@ def test_a_broken_json_line_is_named(tmp_path: Path, line: str, says: str) -> No
     good = '{"a": "x", "b": "y", "gold": 1}\n'
     path = write(tmp_path / "x.jsonl", good * 2 + line + "\n" + good)
     with pytest.raises(DataError, match=rf"x.jsonl:3: .*{says}"):
-        read_jsonl(path, PAIR, labelled=True)
+        read_table(path, PAIR, labelled=True)
 
 
 def test_csv_cells_may_hold_commas_quotes_and_line_ends(tmp_path: Path) -> None:
     path = write(tmp_path / "x.csv", 'a,b,gold\n"x, ""y""","one\ntwo",1\nx,y,0\n')
 
-    rows = read_csv(path, PAIR)
+    rows = read_table(path, PAIR)
     assert [(r.texts, r.label, r.where) for r in rows] == [
         (('x, "y"', "one\ntwo"), "1", f"{path}:3"),
         (("x", "y"), "0", f"{path}:4"),
@@ -201,7 +199,7 @@ def test_csv_cells_may_hold_commas_quotes_and_line_ends(tmp_path: Path) -> None:
 def test_ragged_and_broken_csv_is_named(tmp_path: Path, line: str) -> None:
     path = write(tmp_path / "x.csv", f"a,b,gold\nx,y,1\n{line}\n")
     with pytest.raises(DataError, match=r"x.csv:3: "):
-        read_csv(path, PAIR)
+        read_table(path, PAIR)
 
 
 def test_parquet_rows_are_read_by_name(tmp_path: Path) -> None:
@@ -211,7 +209,7 @@ def test_parquet_rows_are_read_by_name(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"gold": [1, 0], "b": ["y", "z"], "a": ["x", "w"]}), path)
 
-    rows = read_parquet(path, PAIR, labelled=True)
+    rows = read_table(path, PAIR, labelled=True)
     assert [(r.texts, r.label) for r in rows] == [(("x", "y"), "1"), (("w", "z"), "0")]
 
 
@@ -223,7 +221,7 @@ def test_a_cut_off_parquet_file_is_named(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": ["x"] * 100}), path)
     write(path, path.read_bytes()[:-20])
     with pytest.raises(DataError, match=r"x.parquet: damaged or cut-off parquet"):
-        read_parquet(path, Columns(("a",)))
+        read_table(path, Columns(("a",)))
 
 
 def test_long_lines_are_read_whole(tsv: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import ElectraConfig
 
-from road_ray.data.specs import Classify, Regress, Span
+from road_ray.data.specs import Choose, Classify, Regress, Span, Tag
 from road_ray.models.heads import build_head
 
 CONFIG = ElectraConfig(hidden_size=32, num_attention_heads=2, hidden_dropout_prob=0.0)
@@ -19,6 +19,8 @@ CONFIG = ElectraConfig(hidden_size=32, num_attention_heads=2, hidden_dropout_pro
         (Classify(("no", "yes")), (4, 2)),
         (Regress(0, 5), (4, 1)),
         (Span(), (4, 2, 7)),
+        (Tag(("O", "B-X", "I-X")), (4, 7, 3)),
+        (Choose(2), (2, 2)),
     ],
 )
 def test_each_kind_gives_its_shape(kind, shape):

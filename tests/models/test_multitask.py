@@ -8,13 +8,15 @@ import pytest
 import torch
 from torch.testing import assert_close
 from transformers import (
+    AutoModelForMultipleChoice,
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
     ElectraConfig,
     ElectraForPreTraining,
 )
 
-from road_ray.data.specs import Classify, Regress, Span, Task
+from road_ray.data.specs import Choose, Classify, Regress, Span, Tag, Task
 from road_ray.errors import CheckpointError
 from road_ray.models.encoder import build_encoder
 from road_ray.models.multitask import MultitaskModel, load_multitask, load_trained
@@ -23,7 +25,9 @@ NLI = Task("nli", Classify(("contradiction", "entailment", "neutral")))
 PARAPHRASE = Task("paraphrase", Classify(("different", "same")))
 SIMILARITY = Task("similarity", Regress(0, 5))
 MRC = Task("mrc", Span())
-TASKS = [NLI, PARAPHRASE, SIMILARITY, MRC]
+NER = Task("ner", Tag(("O", "B-X", "I-X")))
+SWAG = Task("completion", Choose(4))
+TASKS = [NLI, PARAPHRASE, SIMILARITY, MRC, NER]
 
 CONFIG = ElectraConfig(
     vocab_size=60,
@@ -61,7 +65,31 @@ def test_the_task_of_the_batch_chooses_the_head(model, batch):
         "paraphrase": (3, 2),
         "similarity": (3, 1),
         "mrc": (3, 2, 10),
+        "ner": (3, 10, 3),
     }
+
+
+def test_tag_models_load_with_plain_transformers(model, batch, tmp_path):
+    model.export(tmp_path, "ner")
+    loaded = AutoModelForTokenClassification.from_pretrained(tmp_path).eval()
+    assert_close(loaded(**batch).logits, model(batch | {"task": "ner"}))
+    assert tuple(loaded.config.id2label.values()) == NER.kind.labels
+
+
+def test_choice_models_load_with_plain_transformers_and_come_back(batch, tmp_path):
+    torch.manual_seed(0)
+    model = MultitaskModel(build_encoder(CONFIG), [SWAG]).eval()
+    choices = {name: torch.stack([x, x.flip(0), x, x], 1) for name, x in batch.items()}
+    ours = model(choices | {"task": "completion"})
+    assert ours.shape == (3, 4)
+    assert_close(ours[:, 0], ours[:, 2])
+    model.export(tmp_path, "completion")
+    loaded = AutoModelForMultipleChoice.from_pretrained(tmp_path).eval()
+    assert_close(loaded(**choices).logits, ours)
+    again = load_trained(str(tmp_path), SWAG).eval()
+    assert_close(again(choices | {"task": "completion"}), ours)
+    with pytest.raises(CheckpointError, match="task ner"):
+        load_trained(str(tmp_path), NER)
 
 
 @pytest.mark.parametrize("task", [NLI, PARAPHRASE, SIMILARITY])
@@ -96,7 +124,7 @@ def test_the_export_says_what_it_is_and_holds_no_pickle(model, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"config.json", "model.safetensors"}
 
 
-@pytest.mark.parametrize("first", [NLI, SIMILARITY, MRC])
+@pytest.mark.parametrize("first", [NLI, SIMILARITY, MRC, NER])
 @pytest.mark.parametrize("second", [PARAPHRASE, SIMILARITY, MRC])
 def test_any_task_starts_from_the_model_of_any_other(model, batch, tmp_path, first, second):
     model.export(tmp_path / "first", first.name)
@@ -124,7 +152,7 @@ def test_an_encoder_without_a_head_is_not_a_trained_model(tmp_path):
 
 @pytest.mark.parametrize(
     ("stored", "wanted"),
-    [(PARAPHRASE, NLI), (NLI, PARAPHRASE), (NLI, SIMILARITY), (NLI, MRC), (MRC, NLI)],
+    [(PARAPHRASE, NLI), (NLI, PARAPHRASE), (NLI, SIMILARITY), (NLI, MRC), (MRC, NLI), (NER, NLI)],
 )
 def test_the_head_of_another_task_is_refused(model, tmp_path, stored, wanted):
     model.export(tmp_path, stored.name)

@@ -9,13 +9,15 @@ import torch
 from torch.testing import assert_close
 from transformers import ElectraModel
 
-from road_ray.data.specs import Classify, Regress, Span, Task
+from road_ray.data.specs import Choose, Classify, Regress, Span, Tag, Task
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.supervised import Supervised, gold_total
 
 NLI = Task("nli", Classify(("contradiction", "entailment", "neutral")))
 SIMILARITY = Task("similarity", Regress(0, 5))
 MRC = Task("mrc", Span())
+NER = Task("ner", Tag(("O", "B-X")))
+SWAG = Task("completion", Choose(2))
 
 
 def test_classes_are_judged_by_cross_entropy_and_unlabelled_rows_are_left_out():
@@ -32,6 +34,17 @@ def test_numbers_are_judged_by_the_square_and_unlabelled_rows_are_left_out():
     assert count == 2
     total.backward()
     assert_close(logits.grad, torch.tensor([[-4.0], [1.0], [0.0]]))
+
+
+def test_tags_are_judged_by_the_word_and_choices_by_the_question():
+    logits = torch.log(torch.tensor([[[0.5, 0.5], [0.2, 0.8], [0.9, 0.1]]]))
+    total, count = gold_total(NER, logits, {"labels": torch.tensor([[-100, 1, 0]])})
+    assert_close(total, torch.tensor(-math.log(0.8) - math.log(0.9)))
+    assert count == 2
+    chosen = torch.log(torch.tensor([[0.25, 0.75], [0.5, 0.5]]))
+    total, count = gold_total(SWAG, chosen, {"labels": torch.tensor([1, -100])})
+    assert_close(total, torch.tensor(-math.log(0.75)))
+    assert count == 1
 
 
 def span_batch(**more):

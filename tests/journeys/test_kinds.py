@@ -1,0 +1,77 @@
+"""Tags and choices go the whole way: files, training, figures, predictions, a teacher's logits."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+import road_ray as rr
+from road_ray.data.batches import BatchStream
+from road_ray.data.catalog import task
+from road_ray.data.sources import SourceConfig, load_split
+from road_ray.data.tokenizer import load_tokenizer
+from road_ray.distillation.ensemble import LocalEnsemble, annotate
+from road_ray.distillation.weighting import resolve
+from road_ray.models.multitask import load_trained
+from road_ray.objectives.distilled import Distilled
+
+NAMES = {"conll2003": "ner", "commonsenseqa": "commonsense"}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("own")
+    (root / "conll2003").mkdir()
+    words = "Ann NNP I-NP I-PER\nlives VB I-VP O\nin IN I-PP O\nRome NNP I-NP I-LOC\n\n"
+    for name in ("eng.train", "eng.testa"):
+        (root / "conll2003" / name).write_text(words * 8)
+    (root / "commonsenseqa").mkdir()
+    choices = [{"label": letter, "text": f"the {letter}"} for letter in "ABCDE"]
+    for name in ("train.jsonl", "dev.jsonl"):
+        rows = [
+            {"id": str(i), "answerKey": "ABCDE"[i % 5]}
+            | {"question": {"stem": f"where is {i}?", "choices": choices}}
+            for i in range(8)
+        ]
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (root / "commonsenseqa" / name).write_text(text)
+    return root
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def trained(request, sentiment, root, tmp_path_factory):
+    place = tmp_path_factory.mktemp("runs") / request.param
+    chosen = {"data.root": str(root), "data.dataset": request.param, "data.batch_size": 4}
+    chosen |= {"training.steps": 3, "run_dir": str(place)}
+    return request.param, rr.finetune(overrides=sentiment | chosen)
+
+
+def test_figures_and_predictions(trained):
+    name, run = trained
+    wanted = "entity_f1" if name == "conll2003" else "accuracy"
+    assert 0 <= run.metrics[f"eval/{name}/{wanted}"] <= 100
+    told = json.loads((run.directory / "predictions" / name / "predictions.json").read_text())
+    assert len(told) == 8
+    if name == "conll2003":
+        assert all(len(tags.split()) == 4 for tags in told.values())
+    else:
+        assert set(told.values()) <= set("01234")
+
+
+def test_a_teacher_gives_the_logits_of_the_model_and_a_student_learns_from_it(trained, root):
+    name, run = trained
+    chosen = task(name)
+    split = load_split(name, "dev", SourceConfig(root=str(root)), load_tokenizer(run.hf_dir))
+    stream = BatchStream(
+        split.features, batch_size=4, seed=0, pad_id=0, name=name, task=NAMES[name]
+    )
+    ensemble = LocalEnsemble.load([run.hf_dir, run.hf_dir], chosen)
+    student = load_trained(str(run.hf_dir), chosen).eval()
+    (batch,) = annotate([stream[0]], ensemble, resolve("mean"))
+    with torch.no_grad():
+        torch.testing.assert_close(batch["soft_logits"], student(batch))
+    terms = Distilled(student, kd_weight=0.5, temperature=4.0)(batch)
+    assert terms[f"{name}_soft"].total.item() == pytest.approx(0, abs=1e-4)
+    assert terms[name].count == (batch["labels"] != -100).sum()
