@@ -96,6 +96,7 @@ _FLAT_NAMES = {
     "task": "data.dataset",
     "teachers": "distillation.teachers",
     **{name: f"distillation.{name}" for name in ("temperature", "kd_weight", "host", "lookahead")},
+    **{name: f"distillation.{name}" for name in ("schedule", "average_loss")},
     **{name: f"weighting.{name}" for name in ("rule", "wrong", "all_wrong", "span_correctness")},
 }
 

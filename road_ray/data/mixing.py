@@ -18,6 +18,16 @@ def accumulated(batches: Iterable[Batch], passes: int) -> Iterator[list[Batch]]:
         yield list(group)
 
 
+def timed(steps: Iterable[list[Batch]], *, start: int, total: int) -> Iterator[list[Batch]]:
+    """The steps with the ``fraction`` of the training that is done in every batch: 0 at first,
+    below 1 at last.
+
+    In the batch and not in a counter, so that a resumed run reads what an uninterrupted one does.
+    """
+    for step, batches in enumerate(steps, start):
+        yield [batch | {"fraction": step / total} for batch in batches]
+
+
 def draws(
     names: Sequence[str],
     passes: int,

@@ -21,7 +21,7 @@ from road_ray.data.batches import allowed_positions
 from road_ray.data.features import UNKNOWN
 from road_ray.data.specs import Span, Task
 from road_ray.distillation.identity import HEADS, check_teacher, locate
-from road_ray.distillation.weighting import Rule, num_right, soften
+from road_ray.distillation.weighting import Merge, Rule, num_right, soften
 from road_ray.distillation.weighting.combining import among
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.models.quiet import hushed
@@ -127,7 +127,12 @@ class LocalEnsemble:
 
 
 def annotate(
-    batches: Iterable[Mapping[str, Any]], ensemble: Ensemble, weigh: Rule, lookahead: int = 2
+    batches: Iterable[Mapping[str, Any]],
+    ensemble: Ensemble,
+    weigh: Rule,
+    lookahead: int = 2,
+    *,
+    each: bool = False,
 ) -> Iterator[Mapping[str, Any]]:
     """Each batch, copied, with what the teachers say; order kept, ``lookahead`` requests ahead of
     the consumer.
@@ -135,26 +140,36 @@ def annotate(
     Adds ``soft_logits`` ``[B, ..., C]``, ``kd_keep`` ``[B, ...]`` (some teacher counts) and
     ``stats``: sums of ``time/teacher_wait_seconds`` and ``teachers/right_0`` to ``right_M``
     (examples, or heads of spans, by how many teachers were right; unknown gold is not counted).
+    ``each`` adds ``teacher_logits`` ``[M, B, ..., C]`` and ``teacher_weights`` ``[M, B, ...]``.
     """
+    if each and isinstance(weigh, Merge):
+        raise ConfigError(
+            "distillation.average_loss: weighting.rule gives no weights to average losses with\n"
+            "  fix: take a rule of weights, such as mean, correctness or confidence"
+        )
     if lookahead < 0:
         raise ConfigError(f"distillation.lookahead is {lookahead}\n  allowed: 0 or more batches")
-    return _annotated(batches, ensemble, weigh, lookahead)
+    return _annotated(batches, ensemble, weigh, lookahead, each)
 
 
 def _annotated(
-    batches: Iterable[Mapping[str, Any]], ensemble: Ensemble, weigh: Rule, lookahead: int
+    batches: Iterable[Mapping[str, Any]],
+    ensemble: Ensemble,
+    weigh: Rule,
+    lookahead: int,
+    each: bool,
 ) -> Iterator[Mapping[str, Any]]:
     waiting: deque[tuple[Mapping[str, Any], Any]] = deque()
     for batch in batches:
         waiting.append((batch, ensemble.submit(batch)))
         if len(waiting) > lookahead:
-            yield _softened(*waiting.popleft(), ensemble, weigh)
+            yield _softened(*waiting.popleft(), ensemble, weigh, each)
     while waiting:
-        yield _softened(*waiting.popleft(), ensemble, weigh)
+        yield _softened(*waiting.popleft(), ensemble, weigh, each)
 
 
 def _softened(
-    batch: Mapping[str, Any], handle: Any, ensemble: Ensemble, weigh: Rule
+    batch: Mapping[str, Any], handle: Any, ensemble: Ensemble, weigh: Rule, each: bool
 ) -> Mapping[str, Any]:
     begin = time.perf_counter()
     logits = ensemble.gather(handle)
@@ -170,6 +185,8 @@ def _softened(
     softened = copy.copy(batch) if isinstance(batch, MutableMapping) else dict(batch)
     softened["soft_logits"] = soft.logits
     softened["kd_keep"] = soft.keep
+    if each:
+        softened["teacher_logits"], softened["teacher_weights"] = logits, soft.weights
     softened["stats"] = {**batch.get("stats", {}), **stats}
     return softened
 

@@ -41,20 +41,53 @@ def kd_total(
     ``T * (p_student - p_teacher)``, over the heads' number. Source: Hinton et al. 2015, section 2;
     for two heads Hugging Face ``run_squad_w_distillation.py``.
     """
+    rows, some = kd_rows(student_logits, soft_logits, temperature=temperature, mask=mask)
+    if some is not None:
+        keep = some if keep is None else keep.to(some.device) & some
+    return _sum(rows, keep)
+
+
+def average_total(
+    student_logits: Tensor,
+    teacher_logits: Tensor,
+    weights: Tensor,
+    *,
+    temperature: float,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """The weighted mean over teachers of each one's divergence, ``sum_m w_m KL_m / M``, summed as
+    ``kd_total``. ``[B, ..., C], [M, B, ..., C], [M, B, ...] -> []``.
+
+    Its gradient is that of one divergence from the weighted mean of the teachers' probabilities.
+    Source: the AVER baseline and equation 6 of CA-MKD (Zhang et al. 2022), T^2 as in Hinton et al.
+    """
+    total = student_logits.new_zeros((), dtype=torch.float32)
+    for teacher, weight in zip(teacher_logits, weights, strict=True):
+        rows, some = kd_rows(student_logits, teacher, temperature=temperature, mask=mask)
+        total = total + _sum(rows * weight.to(rows.device), some)
+    return total / len(teacher_logits)
+
+
+def kd_rows(
+    student_logits: Tensor, soft_logits: Tensor, *, temperature: float, mask: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """``T^2 * KL`` of each distribution, and which have any class in ``mask`` (None: all).
+    ``[B, ..., C] twice -> [B, ...] twice``.
+    """
     check_temperature(temperature)
     _same_shape(student_logits, soft_logits)
     student, soft = student_logits.float() / temperature, soft_logits.detach().float() / temperature
+    some = None
     if mask is not None:
         mask = mask.to(student.device).expand_as(student)
         some = mask.any(-1)
         student = student.masked_fill(~(mask | ~some.unsqueeze(-1)), -torch.inf)
         soft = soft.masked_fill(~(mask | ~some.unsqueeze(-1)), -torch.inf)
-        keep = some if keep is None else keep.to(some.device) & some
     log_student, log_soft = student.log_softmax(-1), soft.log_softmax(-1)
     probability = log_soft.exp()
     # Where the teacher has no mass the summand is its limit, 0; computed it is 0 * (inf - inf).
     gap = torch.where(probability > 0, log_soft - log_student, 0.0)
-    return temperature**2 * _sum((probability * gap).sum(-1), keep)
+    return temperature**2 * (probability * gap).sum(-1), some
 
 
 def regression_loss(student: Tensor, soft: Tensor) -> Tensor:
@@ -66,6 +99,15 @@ def regression_total(student: Tensor, soft: Tensor, *, keep: Tensor | None = Non
     """The squared error to the teachers' mean, sum over examples. ``[B, 1] twice -> []``."""
     _same_shape(student, soft)
     return _sum((student.float() - soft.detach().float()).square().mean(-1), keep)
+
+
+def average_regression_total(student: Tensor, teachers: Tensor, weights: Tensor) -> Tensor:
+    """The weighted mean over teachers of each one's squared error, summed over examples. ``[B, 1],
+    [M, B, 1], [M, B] -> []``.
+    """
+    _same_shape(student, teachers[0])
+    errors = (student.float() - teachers.detach().float()).square().mean(-1)
+    return (errors * weights.to(errors.device)).sum() / len(teachers)
 
 
 def check_temperature(temperature: float) -> None:

@@ -8,8 +8,15 @@ from torch import Tensor
 from road_ray.data.batches import Batch, allowed_positions
 from road_ray.data.features import UNKNOWN
 from road_ray.data.specs import Regress, Span, Task
-from road_ray.distillation.losses import check_temperature, kd_total, regression_total
-from road_ray.errors import ConfigError
+from road_ray.distillation.losses import (
+    average_regression_total,
+    average_total,
+    check_temperature,
+    kd_total,
+    regression_total,
+)
+from road_ray.distillation.schedule import Schedule
+from road_ray.errors import ConfigError, DataError
 from road_ray.models.multitask import MultitaskModel
 from road_ray.models.terms import Term
 from road_ray.objectives.supervised import Supervised, gold_total
@@ -20,49 +27,78 @@ class Distilled(Supervised):
     examples (or tagged tokens).
 
     An example with unknown gold counts in the soft loss all the same. The batch carries
-    ``soft_logits`` ``[B, ..., C]`` (already weighted) and ``kd_keep``. Source:
-    Hinton et al. 2015; ROaD part 1, section 3.5; which of the two the weight multiplies is named by
-    ``kd_weight``.
+    ``soft_logits`` ``[B, ..., C]`` (already weighted) and ``kd_keep``; where it also carries
+    ``teacher_logits`` ``[M, B, ..., C]`` and their ``teacher_weights``, the mean of the teachers'
+    own divergences is taken. A ``kd_weight`` that changes reads ``fraction`` (of the training) in
+    the batch. Source: Hinton et al. 2015; ROaD part 1, section 3.5; which of the two the weight
+    multiplies is named by ``kd_weight``.
     """
 
     def __init__(
         self,
         model: MultitaskModel,
         *,
-        kd_weight: float = 0.5,
+        kd_weight: float | Schedule = 0.5,
         temperature: float = 2.0,
         export_task: str | None = None,
     ) -> None:
         super().__init__(model, export_task=export_task)
-        if not 0 <= kd_weight <= 1:
-            raise ConfigError(f"distillation.kd_weight = {kd_weight}\n  allowed: 0 <= value <= 1")
+        if not isinstance(kd_weight, Schedule):
+            if not 0 <= kd_weight <= 1:
+                raise ConfigError(
+                    f"distillation.kd_weight = {kd_weight}\n  allowed: 0 <= value <= 1"
+                )
+            kd_weight = Schedule(((0.0, kd_weight),))
         check_temperature(temperature)
         self.kd_weight = kd_weight
         self.temperature = temperature
 
     def forward(self, batch: Batch) -> dict[str, Term]:
-        task = self.model.tasks[batch["task"]]
-        logits = self.model(batch)
-        gold, count = gold_total(task, logits, batch)
-        soft, softened = self._soft_total(task, logits, batch)
-        name = str(batch["dataset"])
-        return {
-            name: Term(gold, count, 1 - self.kd_weight),
-            f"{name}_soft": Term(soft, softened, self.kd_weight),
-        }
+        return self.terms(self.model(batch), batch)
 
-    def _soft_total(self, task: Task, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The sum over examples (tokens of a tagging), and how many there are: both ``[]``."""
-        soft, keep = batch["soft_logits"], batch["kd_keep"]
-        count = torch.tensor(len(logits), device=logits.device)
+    def terms(self, logits: Tensor, batch: Batch) -> dict[str, Term]:
+        """The gold and the soft summand of the student's ``logits``."""
+        task, name = self.model.tasks[batch["task"]], str(batch["dataset"])
+        gold, count = gold_total(task, logits, batch)
+        soft, softened = soft_total(task, logits, batch, self.temperature)
+        weight = self._weight(batch, logits.device)
+        return {name: Term(gold, count, 1 - weight), f"{name}_soft": Term(soft, softened, weight)}
+
+    def _weight(self, batch: Batch, device: torch.device) -> float:
+        if self.kd_weight.is_constant:
+            return self.kd_weight(0.0)
+        if "fraction" not in batch:
+            raise DataError(
+                "the batch has no fraction of the training, which distillation.schedule needs\n"
+                "  fix: pass the steps through data.mixing.timed, or a constant kd_weight"
+            )
+        weight = self.kd_weight(batch["fraction"])
+        one = torch.ones((), device=device)
+        self.gauges = {"kd_weight": (weight * one, one)}
+        return weight
+
+
+def soft_total(
+    task: Task, logits: Tensor, batch: Batch, temperature: float
+) -> tuple[Tensor, Tensor]:
+    """The soft loss summed over examples (tokens of a tagging), and how many there are: both
+    ``[]``.
+    """
+    soft, keep = batch["soft_logits"], batch["kd_keep"]
+    each, weights = batch.get("teacher_logits"), batch.get("teacher_weights")
+    count = torch.tensor(len(logits), device=logits.device)
+    mask = None
+    if isinstance(task.kind, Span):
+        mask = allowed_positions(batch)[:, None, :]
+    elif logits.ndim > 2:  # each token that has a label is an example
+        known = batch["labels"] != UNKNOWN
+        logits, soft, keep, count = logits[known], soft[known], keep[known], known.sum()
+        if each is not None and weights is not None:
+            each, weights = each[:, known], weights[:, known]
+    if each is not None and weights is not None:
         if isinstance(task.kind, Regress):
-            return regression_total(logits, soft, keep=keep), count
-        mask = None
-        if isinstance(task.kind, Span):
-            mask = allowed_positions(batch)[:, None, :]
-        elif logits.ndim > 2:  # each token that has a label is an example
-            known = batch["labels"] != UNKNOWN
-            logits, soft, keep = logits[known], soft[known], keep[known]
-            count = known.sum()
-        total = kd_total(logits, soft, temperature=self.temperature, mask=mask, keep=keep)
-        return total, count
+            return average_regression_total(logits, each, weights), count
+        return average_total(logits, each, weights, temperature=temperature, mask=mask), count
+    if isinstance(task.kind, Regress):
+        return regression_total(logits, soft, keep=keep), count
+    return kd_total(logits, soft, temperature=temperature, mask=mask, keep=keep), count

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from road_ray.config import override, to_dict
 from road_ray.data import catalog
 from road_ray.data.batches import Batch
-from road_ray.data.mixing import accumulated
+from road_ray.data.mixing import accumulated, timed
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble import Ensemble, LocalEnsemble, annotate
 from road_ray.distillation.identity import check_teacher, teacher_manifest
+from road_ray.distillation.schedule import schedule
 from road_ray.distributed.launch import connected, launch
 from road_ray.errors import CheckpointError
 from road_ray.models.encoder import model_directory
@@ -34,6 +35,10 @@ from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:
     from road_ray.distributed.teachers import ActorEnsemble
+
+
+# What the model's card tells of the distillation.
+_TOLD = ("kd_weight", "schedule", "temperature", "average_loss")
 
 
 class DistillConfig(FinetuneConfig):
@@ -105,13 +110,16 @@ def main(
         directories, prepared.task, device=worker.device
     )
     objective = Distilled(
-        prepared.model, kd_weight=settings.kd_weight, temperature=settings.temperature
+        prepared.model,
+        kd_weight=schedule(settings.schedule, settings.kd_weight),
+        temperature=settings.temperature,
     )
     weigh = rule(config.weighting, settings.temperature)
+    told = to_dict(settings)
     manifest = json.loads((config.run_dir / "teachers.json").read_text(encoding="utf-8"))
     prepared.identity.update(identity_of(teachers=manifest))
     prepared.lineage.update(
-        distillation={"kd_weight": settings.kd_weight, "temperature": settings.temperature},
+        distillation={name: told[name] for name in _TOLD},
         weighting=to_dict(config.weighting),
         teachers=manifest["teachers"],
     )
@@ -119,9 +127,14 @@ def main(
     def steps(start: int) -> Iterator[list[Batch]]:
         passes = config.training.passes
         batches = annotate(
-            prepared.stream.since(start * passes), ensemble, weigh, settings.lookahead
+            prepared.stream.since(start * passes),
+            ensemble,
+            weigh,
+            settings.lookahead,
+            each=settings.average_loss,
         )
-        return accumulated((dict(batch) for batch in batches), passes)
+        made = accumulated((dict(batch) for batch in batches), passes)
+        return timed(made, start=start, total=prepared.total_steps)
 
     return fit(config, worker, prepared, objective, steps)
 

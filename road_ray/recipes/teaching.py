@@ -11,6 +11,7 @@ from pydantic import Field, field_validator
 from road_ray.config import Config, to_dict
 from road_ray.data.specs import Task
 from road_ray.distillation.identity import locate
+from road_ray.distillation.schedule import Shape, schedule
 from road_ray.distillation.weighting import Rule, options_of, resolve
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.encoder import model_directory
@@ -29,6 +30,12 @@ class DistillationConfig(Config):
     temperature: float = Field(
         2.0, ge=0.01, le=1000
     )  # of both sides; T^2 keeps the gradient's size
+    # Of kd_weight over the training: constant; linear (teacher annealing, from 1 to 0 whatever
+    # kd_weight is); or points [fraction of training, kd_weight] joined by straight lines.
+    schedule: Shape = "constant"
+    # The mean of the teachers' own losses, weighed by the rule, instead of one loss to their
+    # weighted mean.
+    average_loss: bool = False
     host: Literal["actors", "process"] = "actors"  # Ray actors, one a teacher, or this process
     lookahead: int = Field(2, ge=0)  # batches asked for ahead of the student
     cpus_per_teacher: float | None = Field(None, gt=0)  # None: one, or less to leave students room
@@ -36,6 +43,15 @@ class DistillationConfig(Config):
     timeout_seconds: float = Field(
         120.0, gt=0
     )  # for one answer; then the teacher is replaced, once
+
+    @field_validator("schedule")
+    @classmethod
+    def _in_order(cls, shape: Shape) -> Shape:
+        try:
+            schedule(shape, 0.5)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+        return shape
 
 
 class WeightingConfig(Config):

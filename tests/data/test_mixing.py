@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from road_ray.data.mixing import accumulated, draws, mixed
+from road_ray.data.mixing import accumulated, draws, mixed, timed
 
 NAMES = ["mnli", "qqp", "squad"]
 
@@ -83,3 +83,12 @@ def test_the_order_of_draws_is_not_that_of_rows_or_noise():
         for key in [(1, 0, 7), (1, 1, 7), (1, 2, 7), (1, 3, 7)]
     }
     assert len(firsts) == 4
+
+
+def test_every_batch_knows_how_much_of_the_training_is_done():
+    steps = [[{"a": n}, {"b": n}] for n in range(4)]
+    whole = list(timed(steps, start=0, total=4))
+    fractions = [batch["fraction"] for step in whole for batch in step]
+    assert fractions == [0, 0, 0.25, 0.25, 0.5, 0.5, 0.75, 0.75]
+    assert list(timed(steps[2:], start=2, total=4)) == whole[2:]
+    assert "fraction" not in steps[0][0]

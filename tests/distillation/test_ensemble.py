@@ -203,6 +203,16 @@ def test_soft_logits_can_be_trained_on(trio):
     assert student.grad.abs().sum() > 0
 
 
+def test_teachers_are_kept_apart_when_asked(trio):
+    one = batch(1)
+    (softened,) = annotate([one], trio, weighting.resolve("correctness"), each=True)
+    logits = trio.gather(trio.submit(one))
+    assert torch.equal(softened["teacher_logits"], logits)
+    assert torch.equal(softened["teacher_weights"], weighting.correctness(logits, one["labels"]))
+    with pytest.raises(ConfigError, match="average_loss"):
+        annotate([one], trio, weighting.resolve("mean_probabilities"), each=True)
+
+
 @pytest.mark.parametrize("lookahead", [0, 1, 2, 9])
 def test_order_is_kept_and_no_more_than_lookahead_are_ahead(lookahead):
     batches = [{"input_ids": torch.full((1, 2), n), "labels": torch.tensor([0])} for n in range(6)]

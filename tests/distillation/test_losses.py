@@ -6,7 +6,15 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from road_ray.distillation.losses import kd_loss, kd_total, regression_loss, regression_total
+from road_ray.distillation.losses import (
+    average_regression_total,
+    average_total,
+    kd_loss,
+    kd_total,
+    regression_loss,
+    regression_total,
+)
+from road_ray.distillation.weighting import mean_probabilities
 from road_ray.errors import ConfigError, DataError
 
 
@@ -131,3 +139,43 @@ def test_regression_is_the_squared_gap():
     assert_close(regression_loss(student, soft), torch.tensor(4.25 / 2))
     keep = torch.tensor([False, True])
     assert_close(regression_total(student, soft, keep=keep), torch.tensor(0.25))
+
+
+def test_the_average_loss_is_the_weighted_mean_of_the_teachers_losses():
+    student, teachers = (
+        torch.zeros(2, 2),
+        torch.log(torch.tensor([[[1.0, 3.0]] * 2, [[1.0, 1]] * 2])),
+    )
+    one = kd_loss(student[:1], teachers[0, :1], temperature=2.0)
+    weights = torch.tensor([[1.0, 1.5], [1.0, 0.5]])
+    total = average_total(student, teachers, weights, temperature=2.0)
+    torch.testing.assert_close(total, one * (1.0 + 1.5) / 2)  # the second teacher agrees
+
+
+@pytest.mark.parametrize("temperature", [1.0, 3.0])
+def test_the_average_loss_pulls_where_the_mean_probability_does(temperature):
+    """It differs from one divergence to the mean of probabilities by a constant only."""
+    generator = torch.Generator().manual_seed(0)
+    teachers = torch.randn(3, 4, 5, generator=generator)
+    student = torch.randn(4, 5, generator=generator, requires_grad=True)
+    ones = torch.ones(3, 4)
+    average = average_total(student, teachers, ones, temperature=temperature)
+    (gradient,) = torch.autograd.grad(average, student)
+    soft = mean_probabilities(teachers, torch.zeros(4).long(), temperature=temperature)
+    (other,) = torch.autograd.grad(kd_total(student, soft, temperature=temperature), student)
+    torch.testing.assert_close(gradient, other)
+
+
+def test_the_average_loss_looks_at_no_padding_and_averages_heads():
+    student = torch.randn(1, 2, 4)
+    teachers = student.expand(2, 1, 2, 4).clone()
+    teachers[..., 3] = 9.0
+    mask = torch.tensor([[[True, True, True, False]]])
+    total = average_total(student, teachers, torch.ones(2, 1, 2), temperature=1.0, mask=mask)
+    assert total.item() == pytest.approx(0, abs=1e-6)
+
+
+def test_the_average_of_squared_errors():
+    student, teachers = torch.tensor([[1.0]]), torch.tensor([[[2.0]], [[4.0]]])
+    total = average_regression_total(student, teachers, torch.tensor([[1.5], [0.5]]))
+    assert total.item() == pytest.approx((1.5 * 1 + 0.5 * 9) / 2)

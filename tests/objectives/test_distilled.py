@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from road_ray.data.specs import Classify, Regress, Span, Task
-from road_ray.errors import ConfigError
+from road_ray.distillation.schedule import schedule
+from road_ray.errors import ConfigError, DataError
 from road_ray.objectives.distilled import Distilled
 
 PAIR, SCORE, MRC = (
@@ -113,3 +114,55 @@ def test_of_a_tagging_every_labelled_token_is_an_example():
     assert tagged["d_soft"].count.item() == 2
     apart = terms(PAIR, logits[0, :2], -logits[0, :2], labels=torch.tensor([0, 1]))
     torch.testing.assert_close(tagged["d_soft"].total, apart["d_soft"].total)
+
+
+def test_teachers_of_a_batch_that_keeps_them_apart_are_averaged_by_their_losses():
+    each = torch.tensor([[[2.0, 0.0]], [[0.0, 2.0]]])
+    more = {"teacher_logits": each, "teacher_weights": torch.ones(2, 1)}
+    made = terms(PAIR, torch.zeros(1, 2), each.mean(0), labels=torch.tensor([0]), **more)
+    alone = terms(PAIR, torch.zeros(1, 2), each[0], labels=torch.tensor([0]))
+    torch.testing.assert_close(made["d_soft"].total, alone["d_soft"].total)
+    together = terms(PAIR, torch.zeros(1, 2), each.mean(0), labels=torch.tensor([0]))
+    assert together["d_soft"].total.item() == pytest.approx(0, abs=1e-6)
+
+
+def test_tokens_and_numbers_are_averaged_by_their_losses_too():
+    each, ones = torch.randn(2, 1, 3, 2), torch.ones(2, 1, 3)
+    keep = torch.ones(1, 3, dtype=torch.bool)
+    more = {"teacher_logits": each, "teacher_weights": ones, "keep": keep}
+    made = terms(PAIR, torch.zeros(1, 3, 2), each[0], labels=torch.tensor([[0, 1, -100]]), **more)
+    apart = {"teacher_logits": each[:, 0, :2], "teacher_weights": ones[:, 0, :2]}
+    flat = terms(PAIR, torch.zeros(2, 2), each[0, 0, :2], labels=torch.tensor([0, 1]), **apart)
+    torch.testing.assert_close(made["d_soft"].total, flat["d_soft"].total)
+    more = {"teacher_logits": torch.tensor([[[1.0]], [[3.0]]]), "teacher_weights": torch.ones(2, 1)}
+    made = terms(SCORE, torch.zeros(1, 1), torch.tensor([[2.0]]), labels=torch.ones(1), **more)
+    assert made["d_soft"].total.item() == pytest.approx(5.0)
+
+
+class TestAnnealing:
+    def objective(self):
+        logits = torch.tensor([[0.3, -0.2], [1.0, 0.5]])
+        return Distilled(Fixed(PAIR, logits), kd_weight=schedule("linear", 0.5), temperature=1.0)
+
+    def test_the_weights_follow_the_fraction_of_the_batch(self):
+        objective = self.objective()
+        soft, labels = torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1])
+        made = objective(batch(PAIR, soft, labels=labels, fraction=0.25))
+        assert (made["d"].weight, made["d_soft"].weight) == (0.25, 0.75)
+        assert objective.gauges["kd_weight"][0].item() == 0.75
+
+    def test_its_gradient_is_that_of_cross_entropy_to_the_mixed_target(self):
+        """BAM's own form: target = f * onehot + (1 - f) * teacher."""
+        objective, fraction = self.objective(), 0.3
+        soft, labels = torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1])
+        made = objective(batch(PAIR, soft, labels=labels, fraction=fraction))
+        loss = sum(term.weight * term.total / term.count for term in made.values())
+        (gradient,) = torch.autograd.grad(loss, objective.model.logits)
+        target = fraction * nn.functional.one_hot(labels, 2) + (1 - fraction) * soft.softmax(-1)
+        mixed = nn.functional.cross_entropy(objective.model.logits, target)
+        (other,) = torch.autograd.grad(mixed, objective.model.logits)
+        torch.testing.assert_close(gradient, other)
+
+    def test_a_batch_that_does_not_know_the_time_is_refused(self):
+        with pytest.raises(DataError, match="fraction"):
+            self.objective()(batch(PAIR, torch.zeros(2, 2), labels=torch.tensor([0, 1])))

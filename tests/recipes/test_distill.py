@@ -59,6 +59,35 @@ def test_the_rule_matters_and_the_weight_of_the_wrong_too(students):
     assert len({weights(run) for run in made}) == 5
 
 
+def test_annealing_goes_from_the_teachers_to_gold_also_after_a_stop(students):
+    whole = students("whole", schedule="linear")
+    rows = [r for r in read_rows(whole.directory / "metrics.jsonl") if "train/sst2" in r]
+    expected = [1 - step / 6 for step in range(6)]
+    assert [row["train/kd_weight"] for row in rows] == pytest.approx(expected)
+    two = {"training.save_every_steps": 2, "training.keep_checkpoints": 9}
+    stopped = students("stopped", schedule="linear", **two)
+    for name in ("step-00000004", "step-00000006"):
+        shutil.rmtree(stopped.directory / "checkpoints" / name)
+    (stopped.directory / "metrics.json").unlink()
+    assert weights(students("stopped", schedule="linear", **two)) == weights(whole)
+
+
+def test_points_and_the_average_loss_are_other_ways(students):
+    ways = [
+        students("constant", average_loss=True),
+        students("points", schedule=[[0, 0.5], [0.5, 0.2], [1, 0]]),
+        students("logits"),
+    ]
+    assert len({weights(run) for run in ways}) == 3
+    card = (ways[1].hf_dir / "README.md").read_text()
+    assert "- distillation.schedule: `[0.0, 0.5], [0.5, 0.2], [1.0, 0.0]`" in card
+
+
+def test_the_average_loss_needs_a_rule_of_weights(students):
+    with pytest.raises(rr.errors.ConfigError, match="average_loss"):
+        students("x", average_loss=True, rule="mean_probabilities")
+
+
 def test_without_soft_loss_it_is_fine_tuning(students, sentiment, tmp_path):
     from safetensors.torch import load_file
 
@@ -173,3 +202,8 @@ class TestMistakes:
         assert said.code == 2
         assert "distillation.kd_weight" in said.err
         assert "weighting.wrong" in said.err
+
+    def test_a_schedule_out_of_order(self, attempt):
+        said = attempt(more=("distillation.schedule=[[0.5, 1], [0, 0]]",))
+        assert said.code == 2
+        assert "distillation.schedule = [[0.5, 1], [0, 0]]" in said.err

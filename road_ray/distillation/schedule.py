@@ -1,0 +1,65 @@
+"""How the weight of the soft loss goes over a training: a pure function of the fraction that is
+done, so a run that was stopped goes on with the very same weights.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from road_ray.errors import ConfigError
+
+Points = tuple[tuple[float, float], ...]
+Shape = Literal["constant", "linear"] | Points
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A weight over the fraction of training in 0..1: straight lines between points, level outside
+    them.
+
+    Two points at one fraction are a jump; from there on the later one holds.
+    """
+
+    points: Points
+
+    def __post_init__(self) -> None:
+        check_points(self.points)
+
+    def __call__(self, fraction: float) -> float:
+        before = [point for point in self.points if point[0] <= fraction]
+        after = [point for point in self.points if point[0] > fraction]
+        if not before or not after:
+            return before[-1][1] if before else after[0][1]
+        (start, low), (end, high) = before[-1], after[0]
+        return low + (high - low) * (fraction - start) / (end - start)
+
+    @property
+    def is_constant(self) -> bool:
+        return len({weight for _, weight in self.points}) == 1
+
+
+def schedule(shape: Shape, kd_weight: float) -> Schedule:
+    """``constant``: ``kd_weight``; ``linear``: from 1 to 0, the gold gets the rest; else the points
+    as they are.
+
+    Linear is teacher annealing: a target of ``f * gold + (1 - f) * teachers`` at fraction ``f``.
+    Source: Clark et al. 2019 (BAM), section 3.2.
+    """
+    if isinstance(shape, str):
+        return Schedule(((0.0, 1.0), (1.0, 0.0)) if shape == "linear" else ((0.0, kd_weight),))
+    return Schedule(tuple((float(fraction), float(weight)) for fraction, weight in shape))
+
+
+def check_points(points: Sequence[tuple[float, float]]) -> None:
+    """Raises ``ConfigError`` unless the fractions rise and all numbers lie in 0..1."""
+    numbers = [number for point in points for number in point]
+    rising = all(a[0] <= b[0] for a, b in itertools.pairwise(points))
+    if not points or not rising or not all(0 <= number <= 1 for number in numbers):  # NaN too
+        raise ConfigError(
+            f"distillation.schedule is {[list(point) for point in points]}\n"
+            "  allowed: constant, linear, or points [fraction of training, kd_weight] such as "
+            "[[0, 0.9], [0.5, 0.5], [1, 0]]: rising fractions, all in 0..1"
+        )
