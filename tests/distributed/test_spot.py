@@ -1,0 +1,79 @@
+"""The notices of two clouds, from a metadata service of the test's own."""
+
+from __future__ import annotations
+
+import json
+import threading
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from road_ray.distributed import spot
+
+
+@pytest.fixture
+def service():
+    """``answers`` by path; anything else is 404. Gives answers, headers, address."""
+    answers: dict[str, str] = {}
+    seen: list[dict[str, str]] = []
+
+    class Metadata(BaseHTTPRequestHandler):
+        def do_GET(self):
+            seen.append({"method": self.command, **dict(self.headers)})
+            body = answers.get(self.path)
+            self.send_response(404 if body is None else 200)
+            self.end_headers()
+            self.wfile.write((body or "").encode())
+
+        do_PUT = do_GET
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Metadata)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield answers, seen, f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_aws_says_when(service):
+    answers, seen, base = service
+    answers["/latest/api/token"] = "secret"
+    assert spot.aws_deadline(base) is None
+    when = datetime.now(UTC) + timedelta(seconds=110)
+    answers["/latest/meta-data/spot/instance-action"] = json.dumps(
+        {"action": "terminate", "time": when.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    )
+    left = spot.aws_deadline(base)
+    assert left is not None
+    assert 60 < left <= 110
+    assert seen[0]["method"] == "PUT"
+    assert {key.lower(): value for key, value in seen[-1].items()}[
+        "x-aws-ec2-metadata-token"
+    ] == "secret"
+
+
+def test_google_says_that(service):
+    answers, _, base = service
+    assert spot.gcp_deadline(base) is None
+    answers["/computeMetadata/v1/instance/preempted"] = "FALSE"
+    assert spot.gcp_deadline(base) is None
+    answers["/computeMetadata/v1/instance/preempted"] = "TRUE"
+    assert spot.gcp_deadline(base) == 30.0
+
+
+def test_a_service_that_is_not_there_says_nothing():
+    assert spot.aws_deadline("http://127.0.0.1:9") is None
+
+
+def test_the_notice_is_passed_on_once_as_a_preemption():
+    notices = iter([None, None, 42.9])
+    told: list[list[str]] = []
+    assert spot.watch(lambda: next(notices), told.append, every_seconds=0.0) == 42.9
+    (command,) = told
+    assert command[:2] == ["ray", "drain-node"]
+    assert "DRAIN_NODE_REASON_PREEMPTION" in command
+    assert command[-2:] == ["--deadline-remaining-seconds", "42"]
