@@ -97,9 +97,9 @@ def padded_width(longest: int) -> int:
 class BatchStream:
     """All batches of one data set for ever: ``stream[k]`` is this worker's share of batch ``k``.
 
-    ``batch_size`` is global, in examples. With ``noise`` a batch carries uniform numbers ``[3, B,
-    L]`` drawn for the global batch, so that masking is the same on one worker and on many, and
-    after a resume.
+    ``batch_size`` is global, in examples. With ``noise`` a batch carries uniform numbers
+    ``[noise_channels, B, L]`` drawn for the global batch, so that masking is the same on one worker
+    and on many, and after a resume.
     """
 
     def __init__(
@@ -112,13 +112,15 @@ class BatchStream:
         rank: int = 0,
         size: int = 1,
         noise: bool = False,
+        noise_channels: int = NOISE_CHANNELS,
         name: str = "",
         task: str = "",
     ) -> None:
         if len(rows) == 0:
             raise DataError(f"data set {name or 'without name'}: 0 usable rows")
         self.rows, self.batch_size, self.seed, self.pad_id = rows, batch_size, seed, pad_id
-        self.rank, self.size, self.noise, self.name, self.task = rank, size, noise, name, task
+        self.rank, self.size, self.name, self.task = rank, size, name, task
+        self.noise_channels = noise_channels if noise else 0
         self._lengths = rows.lengths
         self.batches_per_epoch = max(1, -(-len(rows) // batch_size))
         smallest = len(rows) // self.batches_per_epoch
@@ -145,9 +147,9 @@ class BatchStream:
         mine = numbers[self.rank :: self.size]
         batch = pad(self.rows, mine, pad_id=self.pad_id, width=width)
         batch |= {"task": self.task, "dataset": self.name, "rows": torch.from_numpy(mine.copy())}
-        if self.noise:
+        if self.noise_channels:
             rng = np.random.default_rng((self.seed, 1, number))
-            drawn = rng.random((NOISE_CHANNELS, len(numbers), width), dtype=np.float32)
+            drawn = rng.random((self.noise_channels, len(numbers), width), dtype=np.float32)
             batch["noise"] = torch.from_numpy(drawn[:, self.rank :: self.size].copy())
         if isinstance(self.rows, Features):
             batch |= gold_of(self.rows, mine, width)

@@ -1,25 +1,29 @@
-"""The encoder: Hugging Face's ELECTRA, made new or loaded from any stage's directory."""
+"""The encoder: a class of Hugging Face, made new or loaded from any stage's directory."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
 from safetensors import SafetensorError
 from torch import nn
-from transformers import ElectraConfig, ElectraForMaskedLM, ElectraModel
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from road_ray.config import Config
 from road_ray.errors import CheckpointError, ConfigError
+from road_ray.models.families import FAMILIES, detector_output
 from road_ray.models.quiet import hushed
 
 
 class EncoderConfig(Config):
     """Size of an encoder. Source of the defaults: ELECTRA-Small, Clark et al. 2020, table 6."""
 
+    # "albert": one layer's weights in all layers; with it ELECTRA is the "ALECTRA" of the seeds'
+    # authors. "bert": as "electra", without a map from embedding_size to hidden_size.
+    family: Literal["electra", "bert", "albert"] = "electra"
     layers: int = Field(12, ge=1)
     hidden_size: int = Field(256, ge=8)
     heads: int = Field(4, ge=1)  # of size 64 in every published model
@@ -33,23 +37,32 @@ class EncoderConfig(Config):
     initializer_std: float = Field(0.02, gt=0, le=1)
 
 
-def hugging_face_config(size: EncoderConfig, vocab_size: int, **more: Any) -> ElectraConfig:
-    """The ``ElectraConfig`` of that size.
+def hugging_face_config(size: EncoderConfig, vocab_size: int, **more: Any) -> PreTrainedConfig:
+    """The configuration of that size in Hugging Face's words.
 
-    Raises ``ConfigError`` when the heads do not divide the width.
+    Raises ``ConfigError`` when the heads do not divide the width, or the family has one width only.
     """
     if size.hidden_size % size.heads:
         raise ConfigError(
             f"encoder.hidden_size = {size.hidden_size} is no multiple of "
             f"encoder.heads = {size.heads}\n  fix: change one; heads of size 64 are usual"
         )
-    return ElectraConfig(
+    if size.family == "bert" and size.embedding_size != size.hidden_size:
+        raise ConfigError(
+            f"encoder.embedding_size = {size.embedding_size}, encoder.hidden_size = "
+            f"{size.hidden_size}: BERT has one width for both\n"
+            "  fix: make them equal, or encoder.family=electra"
+        )
+    if size.family != "bert":
+        more = {"embedding_size": size.embedding_size} | more
+    if size.family == "albert":
+        more = {"hidden_act": "gelu"} | more  # as the other families, not its approximation
+    return FAMILIES[size.family].config(
         vocab_size=vocab_size,
         num_hidden_layers=size.layers,
         hidden_size=size.hidden_size,
         num_attention_heads=size.heads,
         intermediate_size=size.intermediate_size,
-        embedding_size=size.embedding_size,
         max_position_embeddings=size.max_length_tokens,
         hidden_dropout_prob=size.dropout,
         attention_probs_dropout_prob=size.attention_dropout,
@@ -58,23 +71,48 @@ def hugging_face_config(size: EncoderConfig, vocab_size: int, **more: Any) -> El
     )
 
 
-def scaled(size: EncoderConfig, fraction: float) -> EncoderConfig:
-    """The generator's size: width, inner width and heads times ``fraction``, the same depth.
+def scaled(size: EncoderConfig, fraction: float, depth: float = 1.0) -> EncoderConfig:
+    """The generator's size: width, inner width and heads times ``fraction``, layers times
+    ``depth``.
 
     Source: google electra, configure_pretraining.py and run_pretraining.py (science: section 2.2).
     """
     head_size = size.hidden_size // size.heads
     heads = max(1, round(size.hidden_size * fraction) // head_size)
     hidden = max(heads, round(size.hidden_size * fraction) // heads * heads)
+    layers = max(1, round(size.layers * depth))
+    inner = 4 * hidden if hidden != size.hidden_size else size.intermediate_size
     return size.model_copy(
-        update={"hidden_size": hidden, "heads": heads, "intermediate_size": 4 * hidden}
+        update={
+            "layers": layers,
+            "hidden_size": hidden,
+            "heads": heads,
+            "intermediate_size": inner,
+        }
     )
 
 
-def build_encoder(config: ElectraConfig) -> ElectraModel:
+def new_language_model(size: EncoderConfig, vocab_size: int) -> PreTrainedModel:
+    """A masked language model with random weights."""
+    model: Any = FAMILIES[size.family].language_model(hugging_face_config(size, vocab_size))
+    initialize(model, size.initializer_std)
+    return model
+
+
+def new_detector(size: EncoderConfig, vocab_size: int) -> PreTrainedModel:
+    """An encoder with a head that scores every token, with random weights."""
+    family = FAMILIES[size.family]
+    model: Any = family.detector(hugging_face_config(size, vocab_size, **family.detector_options))
+    initialize(model, size.initializer_std)
+    initialize_output(detector_output(model))
+    return model
+
+
+def build_encoder(config: PreTrainedConfig) -> PreTrainedModel:
     """A new encoder with random weights."""
-    encoder: ElectraModel = ElectraModel(config)
-    initialize(encoder, config.initializer_range)
+    family = FAMILIES[config.model_type]
+    encoder: Any = family.encoder(config, **family.encoder_options)
+    initialize(encoder, float(config.initializer_range))
     return encoder
 
 
@@ -114,51 +152,61 @@ def model_directory(init: str) -> str:
     return init
 
 
-def load_encoder(directory: str) -> ElectraModel:
+def load_encoder(directory: str, family: str = "electra") -> PreTrainedModel:
     """The encoder stored in a Hugging Face directory, heads left aside.
 
     Raises ``CheckpointError`` when any encoder weight is missing or of another shape: a model with
     some random layers trains without complaint and is worth nothing.
     """
+    kind = FAMILIES[family]
     try:
         with hushed():
-            encoder, report = ElectraModel.from_pretrained(
-                directory, output_loading_info=True, use_safetensors=True, dtype=torch.float32
+            found = AutoConfig.from_pretrained(directory).model_type
+            if found != family:
+                raise ValueError(f"its config.json says {found!r}")
+            loader: Any = kind.encoder
+            encoder, report = loader.from_pretrained(
+                directory,
+                output_loading_info=True,
+                use_safetensors=True,
+                dtype=torch.float32,
+                **kind.encoder_options,
             )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise CheckpointError(
-            f"{directory}: cannot be loaded as an ELECTRA encoder: {error}"
+            f"{directory}: cannot be loaded as an encoder of the family {family}: {error}"
         ) from error
     lacking = sorted(report["missing_keys"])
     if lacking:
         raise CheckpointError(
             f"{directory}: {len(lacking)} encoder weights are missing, "
             f"the first: {', '.join(lacking[:3])}\n  allowed: only heads may be missing\n"
-            "  fix: name a directory that holds an ELECTRA encoder"
+            f"  fix: name a directory that holds an encoder of the family {family}"
         )
-    loaded: ElectraModel = encoder
-    return loaded
+    return encoder
 
 
-def load_language_model(model: ElectraForMaskedLM, init: str, tokenizer_size: int) -> None:
+def load_language_model(model: PreTrainedModel, init: str, tokenizer_size: int) -> None:
     """Fill ``model`` with a stored masked language model: of ``hf/generator`` if ``init`` has one.
 
     Raises ``CheckpointError`` when any weight is missing or of another shape.
     """
-    directory = Path(model_directory(init))
-    if (directory / "generator" / "config.json").is_file():
-        directory = directory / "generator"
+    directory = model_directory(init)
+    if (Path(directory) / "generator" / "config.json").is_file():
+        directory = str(Path(directory) / "generator")
+    loader: Any = type(model)
     try:
         with hushed():
-            stored, report = ElectraForMaskedLM.from_pretrained(
+            stored, report = loader.from_pretrained(
                 directory, output_loading_info=True, use_safetensors=True, dtype=torch.float32
             )
-        check_vocabulary(stored.config.vocab_size, tokenizer_size, str(directory))
+        check_vocabulary(stored.config.vocab_size, tokenizer_size, directory)
         model.load_state_dict(stored.state_dict())
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise CheckpointError(
-            f"generator.init = {directory}: cannot be loaded into this generator: {error}\n"
-            "  fix: give encoder.* and generator.scale the size of that model"
+            f"generator.init = {directory}: cannot be loaded into this generator:\n"
+            f"  {' '.join(str(error).splitlines()[:2])}\n"
+            "  fix: give encoder.*, generator.scale and generator.depth the size of that model"
         ) from error
     if report["missing_keys"]:
         raise CheckpointError(

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from torch import nn
-from transformers import ElectraModel
+from transformers import PreTrainedModel
 
-from road_ray.data.batches import Batch
+from road_ray.data.batches import NOISE_CHANNELS, Batch
 from road_ray.models.terms import Term
 
 
@@ -22,7 +22,8 @@ class Objective(nn.Module, ABC):
     """
 
     sparse: bool = False
-    encoder: ElectraModel
+    encoder: PreTrainedModel
+    noise_channels: int = NOISE_CHANNELS  # uniform numbers a position that `batch["noise"]` brings
 
     def __init__(self) -> None:
         super().__init__()

@@ -72,7 +72,8 @@ def sample(logits: Tensor, noise: Tensor | None = None, *, temperature: float = 
 
 
 def invert(probabilities: Tensor, noise: Tensor) -> Tensor:
-    """The first id whose cumulated probability exceeds ``noise``: ``[..., V], [...] -> [...]``.
+    """The first id whose cumulated probability exceeds ``noise``: ``[..., V], [...] -> [...]``,
+    or several a row: ``[N, V], [N, K] -> [N, K]``.
 
     Found in two steps, a block of about sqrt(V) ids and then the id, so the probabilities are read
     once.
@@ -85,19 +86,21 @@ def invert(probabilities: Tensor, noise: Tensor) -> Tensor:
     if whole < size:
         sums = torch.cat([sums, flat[:, whole:].sum(-1, keepdim=True)], -1)
     edges = sums.cumsum(-1)
+    many = noise.shape[-1] if noise.dim() == probabilities.dim() else 1
     # Scaled by the true total; rounding may still reach it, hence the last block with probability.
-    target = noise.reshape(-1, 1).to(edges.dtype) * edges[:, -1:]
+    target = noise.reshape(-1, many).to(edges.dtype) * edges[:, -1:]
     at = torch.searchsorted(edges, target, right=True)
     at = torch.minimum(at, torch.searchsorted(edges, edges[:, -1:].contiguous()))
     at = at.clamp(max=edges.shape[-1] - 1)  # NaN lies beyond all edges; the loss will tell of it
     # Below zero by rounding, it would point to the block's first id even where that has none.
     rest = (target - (edges - sums).gather(1, at)).clamp(min=0)
-    ids = at * block + torch.arange(block, device=flat.device)
-    inside = flat.gather(1, ids.clamp(max=size - 1)).masked_fill(ids >= size, 0).cumsum(-1)
-    offset = torch.searchsorted(inside, rest, right=True)
+    ids = at[:, :, None] * block + torch.arange(block, device=flat.device)
+    taken = flat.gather(1, ids.clamp(max=size - 1).flatten(1)).view(ids.shape)
+    inside = taken.masked_fill(ids >= size, 0).cumsum(-1)
+    offset = torch.searchsorted(inside, rest[:, :, None], right=True)
     # Rounding between the two sums may point past the block: take its last id with probability.
-    last = torch.searchsorted(inside, inside[:, -1:].contiguous())
-    found: Tensor = at * block + torch.minimum(offset, last)
+    last = torch.searchsorted(inside, inside[:, :, -1:].contiguous())
+    found: Tensor = at * block + torch.minimum(offset, last).squeeze(-1)
     return found.clamp(max=size - 1).reshape(noise.shape)
 
 

@@ -6,69 +6,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import numpy as np
 import torch
-from pydantic import Field
-from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
-from road_ray.config import Config
 from road_ray.data.batches import Batch, BatchStream
-from road_ray.data.corpus import Corpus
 from road_ray.data.corpus_source import CorpusConfig, prepare_corpus
 from road_ray.data.mixing import accumulated
-from road_ray.data.tokenizer import special_ids
 from road_ray.distributed.launch import launch
 from road_ray.errors import ConfigError
-from road_ray.models.encoder import (
-    EncoderConfig,
-    check_vocabulary,
-    hugging_face_config,
-    initialize,
-    initialize_output,
-    load_encoder,
-    load_language_model,
-    model_directory,
-    scaled,
-)
-from road_ray.models.start import (
-    look_at_neighbours,
-    open_paths,
-    sinusoidal_positions,
-    start_from_corpus,
-)
-from road_ray.objectives.base import Objective
-from road_ray.objectives.electra import Electra
-from road_ray.objectives.mlm import MaskedLanguageModel
+from road_ray.models.encoder import EncoderConfig, model_directory
 from road_ray.recipes.lineage import sign
+from road_ray.recipes.networks import GeneratorConfig, ObjectiveConfig, build_objective
 from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
 from road_ray.training.journal import read_rows
 from road_ray.training.loop import Training, TrainingConfig, identity_of, train
 from road_ray.training.optimizer import OptimizerConfig
 from road_ray.training.worker import Worker
-
-
-class GeneratorConfig(Config):
-    """The generator's size beside the discriminator's. Source: Clark et al. 2020, section 3.2."""
-
-    # Of width, inner width and heads; 1/4 to 1/2 works best (figure 3).
-    scale: float = Field(0.25, gt=0, le=1)
-    # Go on from this masked language model of the generator's size (hf/ of an `mlm` run): it and
-    # all embeddings. A generator that already knows words gives the discriminator work at once.
-    init: str = ""
-
-
-class ObjectiveConfig(Config):
-    """What is learnt. Source: Clark et al. 2020, section 2 and table 6."""
-
-    name: Literal["electra", "mlm"] = "electra"
-    choose_fraction: float = Field(0.15, gt=0, lt=1)  # of real tokens; 0.25 for Large
-    mask_fraction: float = Field(0.85, ge=0, le=1)  # of the chosen; the rest stay as they are
-    discriminator_weight: float = Field(
-        50.0, ge=0
-    )  # lambda: a two-way loss is far smaller than a V-way one
-    temperature: float = Field(1.0, gt=0)  # of the sampling
 
 
 class PretrainConfig(RunConfig):
@@ -98,7 +52,7 @@ def _run(config: PretrainConfig) -> Run:
     if config.training.steps is None:
         raise ConfigError("training.steps is not given\n  allowed: a number of updates, at least 1")
     with opened(config) as directory:
-        prepare_corpus(config.data)  # once, before there are several workers
+        prepare_corpus(_data(config))  # once, before there are several workers
         metrics = launch(
             main,
             config,
@@ -110,16 +64,31 @@ def _run(config: PretrainConfig) -> Run:
     return Run(directory, metrics)
 
 
+def _data(config: PretrainConfig) -> CorpusConfig:
+    """The corpus, cut with the tokenizer of the model to go on from unless another is named."""
+    if not config.init or config.data.tokenizer is not None:
+        return config.data
+    return config.data.model_copy(update={"tokenizer": model_directory(config.init)})
+
+
 def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
     """What every worker does."""
-    corpus, tokenizer = prepare_corpus(config.data)
+    corpus, tokenizer = prepare_corpus(_data(config))
     if config.data.max_length_tokens > config.encoder.max_length_tokens:
         raise ConfigError(
             f"data.max_length_tokens = {config.data.max_length_tokens} exceeds the position table, "
             f"encoder.max_length_tokens = {config.encoder.max_length_tokens}"
         )
     torch.manual_seed(config.seed)
-    objective = build_objective(config, corpus, tokenizer)
+    objective = build_objective(
+        corpus,
+        tokenizer,
+        size=config.encoder,
+        generator=config.generator,
+        objective=config.objective,
+        init=config.init,
+        start=config.start,
+    )
     stream = BatchStream(
         corpus,
         batch_size=config.data.batch_size,
@@ -128,6 +97,7 @@ def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
         rank=worker.rank,
         size=worker.size,
         noise=True,
+        noise_channels=objective.noise_channels,
         name="corpus",
     )
     total = config.training.steps or 1
@@ -149,16 +119,11 @@ def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
         )
         last = train(objective, steps, training, worker) or _last_row(config)
         if worker.leads:
-            objective.export(config.run_dir / "hf")
-            tokenizer.save_pretrained(config.run_dir / "hf")
-            sign(
-                config.run_dir / "hf",
-                objective=config.objective.name,
-                corpus=corpus.manifest,
-                init=config.init,
-                seed=config.seed,
-                metrics=last,
-            )
+            directory = config.run_dir / "hf"
+            objective.export(directory)
+            tokenizer.save_pretrained(directory)
+            told = {"objective": config.objective.name, "corpus": corpus.manifest}
+            sign(directory, **told, init=config.init, seed=config.seed, metrics=last)
             log.finish(last)
     worker.barrier()
     return last
@@ -169,83 +134,3 @@ def _last_row(config: PretrainConfig) -> dict[str, float]:
     rows = read_rows(config.run_dir / "metrics.jsonl")
     last = rows[-1] if rows else {}
     return {name: value for name, value in last.items() if name != "step" and value is not None}
-
-
-def build_objective(config: PretrainConfig, corpus: Corpus, tokenizer: Any) -> Objective:
-    """The objective with its models, new or from ``init``: the only place that sees the
-    configuration.
-    """
-    settings, vocab_size = config.objective, len(tokenizer)
-    shared: dict[str, Any] = {
-        "special_ids": special_ids(tokenizer),
-        "mask_id": int(tokenizer.mask_token_id),
-        "choose_fraction": settings.choose_fraction,
-        "mask_fraction": settings.mask_fraction,
-    }
-    if settings.name == "mlm":
-        model = _language_model(config, config.encoder, corpus, vocab_size, shared["special_ids"])
-        _load_into(model.electra, config.init, vocab_size)
-        return MaskedLanguageModel(model, **shared)
-    size = scaled(config.encoder, config.generator.scale)
-    generator = _language_model(config, size, corpus, vocab_size, shared["special_ids"])
-    if config.generator.init:
-        load_language_model(generator, config.generator.init, vocab_size)
-    discriminator = _detector(config, vocab_size, generator.electra.embeddings)
-    _load_into(discriminator.electra, config.init, vocab_size)
-    return Electra(
-        generator,
-        discriminator,
-        **shared,
-        discriminator_weight=settings.discriminator_weight,
-        temperature=settings.temperature,
-    )
-
-
-def _language_model(
-    config: PretrainConfig,
-    size: EncoderConfig,
-    corpus: Corpus,
-    vocab_size: int,
-    special: tuple[int, ...],
-) -> ElectraForMaskedLM:
-    model = ElectraForMaskedLM(hugging_face_config(size, vocab_size))
-    initialize(model, size.initializer_std)
-    if config.start == "corpus":
-        sinusoidal_positions(model.electra, size.initializer_std)
-        open_paths(model.electra)
-        look_at_neighbours(model.electra)
-        start_from_corpus(model, corpus, special, size.initializer_std)
-    return model
-
-
-def _detector(
-    config: PretrainConfig, vocab_size: int, embeddings: torch.nn.Module
-) -> ElectraForPreTraining:
-    size = config.encoder
-    model = ElectraForPreTraining(hugging_face_config(size, vocab_size))
-    initialize(model, size.initializer_std)
-    output = model.discriminator_predictions.dense_prediction
-    initialize_output(output)
-    model.electra.embeddings.load_state_dict(embeddings.state_dict())
-    if config.start == "corpus":
-        open_paths(model.electra)
-        # About this share of tokens is replaced while the generator knows little.
-        share = config.objective.choose_fraction * 0.9
-        torch.nn.init.constant_(output.bias, float(np.log(share / (1 - share))))
-    return model
-
-
-def _load_into(encoder: Any, init: str, tokenizer_size: int) -> None:
-    if not init:
-        return
-    directory = model_directory(init)
-    loaded = load_encoder(directory)
-    check_vocabulary(loaded.config.vocab_size, tokenizer_size, directory)
-    try:
-        encoder.load_state_dict(loaded.state_dict())
-    except RuntimeError as error:
-        raise ConfigError(
-            f"init = {init}: its shape is not that of `encoder`:\n"
-            f"  {str(error).splitlines()[1].strip()}\n"
-            "  fix: give the encoder the size of that model"
-        ) from error

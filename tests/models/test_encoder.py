@@ -19,7 +19,9 @@ from road_ray.models.encoder import (
     initialize,
     initialize_output,
     load_encoder,
+    load_language_model,
     model_directory,
+    new_language_model,
     scaled,
 )
 
@@ -200,3 +202,38 @@ def test_a_tokenizer_larger_than_the_table_is_refused():
     check_vocabulary(104, 100, "here")
     with pytest.raises(CheckpointError, match=r"here: .* 101 entries, the embedding table 100"):
         check_vocabulary(100, 101, "here")
+
+
+def test_encoders_of_other_families_are_loaded_when_asked_for(tmp_path):
+    for family in ("bert", "albert"):
+        size = TINY.model_copy(update={"family": family, "embedding_size": 32})
+        model = new_language_model(size, 100).eval()
+        model.save_pretrained(tmp_path / family)
+        encoder = load_encoder(str(tmp_path / family), family).eval()
+        tokens = torch.randint(0, 100, (2, 9))
+        ours, theirs = (m(input_ids=tokens).last_hidden_state for m in (encoder, model.base_model))
+        torch.testing.assert_close(ours, theirs)
+        with pytest.raises(CheckpointError, match=f"its config.json says '{family}'"):
+            load_encoder(str(tmp_path / family))
+
+
+def test_bert_has_one_width():
+    with pytest.raises(ConfigError, match="BERT has one width"):
+        hugging_face_config(TINY.model_copy(update={"family": "bert"}), 100)
+
+
+def test_a_generator_may_be_shallower():
+    assert scaled(TINY.model_copy(update={"layers": 12}), 1.0, 0.5).layers == 6
+    assert scaled(TINY, 1.0, 0.1).layers == 1
+
+
+def test_a_stored_language_model_fills_one_of_its_size(tmp_path):
+    stored = new_language_model(TINY, 100)
+    stored.save_pretrained(tmp_path / "run" / "hf" / "generator")
+    stored.save_pretrained(tmp_path / "run" / "hf")
+    model = new_language_model(TINY, 100)
+    load_language_model(model, str(tmp_path / "run"), 100)
+    torch.testing.assert_close(model.state_dict(), stored.state_dict())
+    wide = new_language_model(TINY.model_copy(update={"hidden_size": 64}), 100)
+    with pytest.raises(CheckpointError, match=r"(?s)generator\.init = .*size of that model"):
+        load_language_model(wide, str(tmp_path / "run"), 100)

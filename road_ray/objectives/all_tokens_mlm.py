@@ -1,0 +1,67 @@
+"""All-Tokens MLM: predict every token, with a gate that copies the input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+from road_ray.data.batches import Batch
+from road_ray.models.encoder import initialize_output
+from road_ray.models.language import states, vocabulary_logits
+from road_ray.models.terms import Term
+from road_ray.models.tying import tie
+from road_ray.objectives.corrupting import Corrupting
+from road_ray.objectives.generators import Generator
+
+
+def copy_losses(logits: Tensor, gate: Tensor, gold: Tensor, copied: Tensor) -> Tensor:
+    """Negative log of ``D * [copied] + (1 - D) * softmax(logits)[gold]``, ``D = sigmoid(gate)``.
+
+    ``[N, V], [N], [N], [N] bool -> [N]``; in logarithms throughout, so nothing underflows. 0 in the
+    limit of a gate that copies what is right. Source: Clark et al. 2020, section 3.5.
+    """
+    chance = functional.log_softmax(logits, -1).gather(1, gold[:, None]).squeeze(1)
+    predicted = functional.logsigmoid(-gate) + chance
+    both = torch.logaddexp(functional.logsigmoid(gate), predicted)
+    return -torch.where(copied, both, predicted)
+
+
+class AllTokensMLM(Corrupting):
+    """Predict the originals of all tokens of a corrupted input, most of which can be copied.
+
+    Source: Clark et al. 2020, section 3.5 and table 5; both losses weigh 1, our choice.
+    """
+
+    def __init__(
+        self,
+        generator: Generator,
+        model: PreTrainedModel,
+        *,
+        discriminator_weight: float = 1.0,
+        **corruption: Any,
+    ) -> None:
+        super().__init__(generator, model, **corruption)
+        tie(model)
+        self.model = model
+        self.copy = nn.Linear(int(model.config.hidden_size), 1)
+        initialize_output(self.copy)
+        self.discriminator_weight = discriminator_weight
+
+    def forward(self, batch: Batch) -> dict[str, Term]:
+        made = self.corrupted(batch)
+        real = batch["attention_mask"].bool()
+        hidden = states(self.encoder, made.tokens, batch)[real]
+        gold, copied = batch["input_ids"][real], ~made.replaced[real]
+        gate = self.copy(hidden).squeeze(-1).float()
+        losses = copy_losses(vocabulary_logits(self.model, hidden).float(), gate, gold, copied)
+        count = real.sum()
+        self.gauges["copy_accuracy"] = (((gate.detach() > 0) == copied).sum(), count)
+        return made.terms | {"mlm": Term(losses.sum(), count, self.discriminator_weight)}
+
+    def export(self, directory: Path) -> None:
+        self.export_pair(directory, self.model)

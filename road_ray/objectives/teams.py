@@ -1,0 +1,118 @@
+"""TEAMS: detection everywhere and the choice among a few tokens at masked positions."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+from road_ray.data.batches import Batch
+from road_ray.errors import ConfigError
+from road_ray.models.encoder import initialize, initialize_output
+from road_ray.models.language import decoder, prediction_states, states, vocabulary_logits
+from road_ray.models.terms import Term
+from road_ray.models.tying import share_layers, tie
+from road_ray.objectives.candidates import candidate_logits, without_replacement
+from road_ray.objectives.corrupting import Corrupting, language_model
+from road_ray.objectives.detection import detection_gauges, detection_losses
+from road_ray.objectives.generators import Generator
+from road_ray.objectives.masking import corrupt
+from road_ray.objectives.prediction import predict
+
+
+class Teams(Corrupting):
+    """Generator, detection of replaced tokens and multi-word selection, trained together.
+
+    The main encoder's last layer serves the selection; the detection has a last layer of its own,
+    fed by the one below. The lowest ``shared_layers`` are the generator's too. The loss is the mean
+    of the generator + ``discriminator_weight`` * the mean detection over real tokens +
+    ``selection_weight`` * the mean selection over chosen positions. Source: TEAMS, arXiv
+    2106.00139, weights from official/projects/teams.
+    """
+
+    def __init__(
+        self,
+        generator: Generator,
+        model: PreTrainedModel,
+        *,
+        discriminator_weight: float = 5.0,
+        selection_weight: float = 2.0,
+        candidates: int = 5,
+        shared_layers: int = 3,
+        **corruption: Any,
+    ) -> None:
+        generator = language_model(generator, "teams")
+        super().__init__(generator, model, **corruption)
+        tie(model)
+        share_layers(generator, model, shared_layers)
+        self.model = model
+        self.discriminator_weight = discriminator_weight
+        self.selection_weight = selection_weight
+        self.noise_channels += candidates - 1
+        layers = getattr(getattr(self.encoder, "encoder", None), "layer", None)
+        if layers is None:
+            raise ConfigError(
+                "objective.name = teams: this encoder has no stack of layers of their own\n"
+                "  allowed: encoder.family electra or bert"
+            )
+        std, width = float(model.config.initializer_range), int(model.config.hidden_size)
+        self.detection_layer = deepcopy(layers[-1])
+        initialize(self.detection_layer, std)
+        output = nn.Linear(width, 1)
+        self.detection_head = nn.Sequential(nn.Linear(width, width), nn.GELU(), output)
+        initialize(self.detection_head, std)
+        initialize_output(output)
+
+    def forward(self, batch: Batch) -> dict[str, Term]:
+        tokens, real = batch["input_ids"], batch["attention_mask"]
+        chosen, masked = self.hide(batch)
+        gold = tokens[chosen]
+        logits = vocabulary_logits(
+            self.generator, states(self.generator.base_model, masked, batch)[chosen]
+        )
+        found = predict(logits, gold, batch["noise"][2][chosen])
+        corrupted, replaced = corrupt(tokens, chosen, tokens.masked_scatter(chosen, found.sampled))
+        hidden, branched = self._both_last_layers(corrupted, batch)
+        scores = self.detection_head(branched).squeeze(-1).float()
+        drawn = without_replacement(logits, gold, batch["noise"][3:, chosen].T.contiguous())
+        candidates = torch.cat([gold[:, None], drawn], -1)
+        state = prediction_states(self.model, hidden[chosen])
+        selected = candidate_logits(state, decoder(self.model).weight, candidates).float()
+        label = torch.zeros_like(gold)
+        count, num_real = chosen.sum(), real.sum()
+        self.gauges = detection_gauges(scores, replaced, real.bool()) | {
+            "generator_accuracy": (found.right, count),
+            "generator_entropy": (found.entropy, count),
+            "replaced_fraction": (replaced.sum(), num_real),
+            "selection_accuracy": ((selected.detach().argmax(-1) == 0).sum(), count),
+        }
+        selection = functional.cross_entropy(selected, label, reduction="sum")
+        detection = (detection_losses(scores, replaced) * real).sum()
+        return {
+            "generator": Term(found.loss, count),
+            "discriminator": Term(detection, num_real, self.discriminator_weight),
+            "selection": Term(selection, count, self.selection_weight),
+        }
+
+    def _both_last_layers(self, tokens: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """States after the selection's last layer and after the detection's, ``[B, L, D]`` each."""
+        given: list[Any] = []
+
+        def keep(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+            given.extend([arguments, named])
+
+        last: nn.Module = self.encoder.encoder.layer[-1]
+        hook = last.register_forward_pre_hook(keep, with_kwargs=True)
+        try:
+            hidden = states(self.encoder, tokens, batch)
+        finally:
+            hook.remove()
+        return hidden, self.detection_layer(*given[0], **given[1])
+
+    def export(self, directory: Path) -> None:
+        self.export_pair(directory, self.model)

@@ -1,0 +1,112 @@
+"""What holds for every pre-training objective; a new one inherits these tests by its entry."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.testing import assert_close
+from transformers import AutoModel, ElectraForMaskedLM, ElectraForPreTraining
+
+from road_ray.objectives.registry import OBJECTIVES, models_of, options_of
+
+from .conftest import MASK, SPECIAL, config_of
+
+EXTRA = {"teams": {"shared_layers": 1, "candidates": 3}, "mc_bert": {"candidates": 4}}
+
+
+@pytest.fixture(params=OBJECTIVES)
+def objective(request):
+    torch.manual_seed(0)
+    name = request.param
+    width = 32 if name == "teams" else 16
+    makers = {
+        "generator": lambda: ElectraForMaskedLM(config_of(width)),
+        "model": lambda: ElectraForMaskedLM(config_of(32)),
+        "discriminator": lambda: ElectraForPreTraining(config_of(32)),
+    }
+    kind = OBJECTIVES[name]
+    models = [makers[model]() for model in models_of(kind)]
+    return kind(*models, special_ids=SPECIAL, mask_id=MASK, **EXTRA.get(name, {}))
+
+
+@pytest.fixture
+def wide_batch(batch, objective):
+    chance = torch.Generator().manual_seed(4)
+    noise = torch.rand(objective.noise_channels, 5, 24, generator=chance)
+    return batch | {"noise": noise}
+
+
+def test_every_parameter_gets_a_finite_gradient(objective, wide_batch):
+    terms = objective(wide_batch)
+    sum(term.weight * term.total / term.count for term in terms.values()).backward()
+    without = [n for n, p in objective.named_parameters() if p.grad is None]
+    # Heads of the language model that the choice among candidates does not use.
+    assert all("lm_head.bias" in name for name in without), without
+    assert all(p.grad.isfinite().all() for p in objective.parameters() if p.grad is not None)
+
+
+def test_the_same_batch_gives_the_same_terms_and_gauges(objective, wide_batch):
+    ours, gauges = objective(wide_batch), objective.gauges
+    again = objective(wide_batch)
+    assert_close({n: t.total for n, t in ours.items()}, {n: t.total for n, t in again.items()})
+    assert gauges.keys() == objective.gauges.keys()
+
+
+def test_what_lies_in_the_padding_changes_nothing(objective, wide_batch):
+    tokens = wide_batch["input_ids"] + 9 * (1 - wide_batch["attention_mask"])
+    padded = objective(wide_batch | {"input_ids": tokens})
+    for name, term in objective(wide_batch).items():
+        assert_close(padded[name].total, term.total)
+        assert int(padded[name].count) == int(term.count)
+
+
+def test_two_halves_make_the_whole(objective, wide_batch):
+    def part(rows):
+        return {
+            name: value[:, rows] if name == "noise" else value[rows]
+            for name, value in wide_batch.items()
+            if torch.is_tensor(value)
+        }
+
+    whole = objective(wide_batch)
+    halves = [objective(part(slice(0, 2))), objective(part(slice(2, 5)))]
+    for name, term in whole.items():
+        assert_close(sum(h[name].total for h in halves), term.total, rtol=1e-4, atol=1e-4)
+        assert int(sum(h[name].count for h in halves)) == int(term.count)
+
+
+def test_the_encoder_loads_with_plain_transformers(objective, wide_batch, tmp_path):
+    objective.export(tmp_path)
+    inputs = {k: wide_batch[k] for k in ("input_ids", "attention_mask", "token_type_ids")}
+    loaded = AutoModel.from_pretrained(tmp_path).eval()
+    objective.eval()
+    assert_close(loaded(**inputs).last_hidden_state, objective.encoder(**inputs).last_hidden_state)
+
+
+def test_a_step_of_the_optimizer_lowers_the_loss_of_what_learns(objective, wide_batch):
+    learnt = [n for n in objective(wide_batch) if n not in ("generator", "baseline")] or ["mlm"]
+
+    def loss():
+        terms = objective(wide_batch)
+        return sum(terms[n].total / terms[n].count for n in learnt)
+
+    before = loss()
+    optimizer = torch.optim.SGD(objective.parameters(), lr=0.02)
+    before.backward()
+    for name, parameter in objective.named_parameters():
+        if name.startswith("generator.") and "embeddings" not in name:
+            parameter.grad = None  # another generator would draw other tokens
+        if "embeddings" in name:
+            parameter.grad = None
+    optimizer.step()
+    assert loss() < before
+
+
+def test_options_are_those_of_the_signatures():
+    options = options_of(OBJECTIVES["teams"])
+    assert options["discriminator_weight"] == 5.0
+    assert options["choose_fraction"] == 0.15
+    assert options_of(OBJECTIVES["mc_bert"])["mask_fraction"] == 1.0
+    assert "temperature" not in options_of(OBJECTIVES["mlm"])
+    assert models_of(OBJECTIVES["mlm"]) == ("model",)
+    assert models_of(OBJECTIVES["adversarial"]) == ("generator", "discriminator")
