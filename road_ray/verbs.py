@@ -95,8 +95,13 @@ _FLAT_NAMES = {
     "student": "init",
     "task": "data.dataset",
     "teachers": "distillation.teachers",
-    **{name: f"distillation.{name}" for name in ("temperature", "kd_weight", "host", "lookahead")},
-    **{name: f"distillation.{name}" for name in ("schedule", "average_loss")},
+    **{
+        name: f"distillation.{name}"
+        for name in (
+            *("num_teachers", "host", "lookahead", "temperature", "kd_weight"),
+            *("schedule", "average_loss", "generations"),
+        )
+    },
     **{name: f"weighting.{name}" for name in ("rule", "wrong", "all_wrong", "span_correctness")},
 }
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from road_ray.data.batches import pad, to_device
+from road_ray.data.batches import Batch, pad, to_device
 from road_ray.data.catalog import TASKS
 from road_ray.data.features import UNKNOWN, Features, SpanExample, TagExample
 from road_ray.data.sources import Split
-from road_ray.data.specs import Classify, Regress, Span, Tag
+from road_ray.data.specs import Classify, Kind, Regress, Span, Tag
 from road_ray.evaluation import metrics
 from road_ray.evaluation.spans import (
     SpanPrediction,
@@ -54,28 +54,35 @@ class Evaluation:
         (directory / "predictions.json").write_text(json.dumps(answers, indent=1) + "\n")
 
 
-@torch.inference_mode()
 def logits_of(
     model: MultitaskModel, features: Features, *, pad_id: int, device: torch.device
 ) -> list[NDArray[np.float32]]:
-    """The logits of every row, unpadded: ``[C]`` (or ``[N]``, ``[1]``), ``[2, length]`` of spans,
-    ``[length, C]`` of tags; no dropout.
-    """
+    """The logits of every row of a model, without dropout; see ``answers``."""
     was_training = model.training
     model.eval()
+    kind = model.tasks[features.task].kind
+    with torch.inference_mode():
+        found = answers(lambda batch: model(to_device(batch, device)), features, kind, pad_id)
+    model.train(was_training)
+    return found
+
+
+def answers(
+    ask: Callable[[Batch], Tensor], features: Features, kind: Kind, pad_id: int
+) -> list[NDArray[np.float32]]:
+    """What ``ask`` says of every row, unpadded: ``[C]`` (or ``[N]``, ``[1]``), ``[2, length]`` of
+    spans, ``[length, C]`` of tags. Rows of like length are asked together.
+    """
     lengths = features.lengths
     rows: list[NDArray[np.float32] | None] = [None] * len(features)
-    kind = model.tasks[features.task].kind
     order = np.argsort(lengths, kind="stable")
     for start in range(0, len(order), _ROWS_AT_ONCE):
         numbers = order[start : start + _ROWS_AT_ONCE]
-        batch: dict[str, Any] = pad(features, numbers, pad_id=pad_id) | {"task": features.task}
-        logits = model(to_device(batch, device)).float().cpu().numpy()
-        for number, row in zip(numbers, logits, strict=True):
+        batch: Batch = pad(features, numbers, pad_id=pad_id) | {"task": features.task}
+        for number, row in zip(numbers, ask(batch).float().cpu().numpy(), strict=True):
             if isinstance(kind, Span):
                 row = row[:, : lengths[number]]
             rows[number] = row[: lengths[number]] if isinstance(kind, Tag) else row
-    model.train(was_training)
     return [row for row in rows if row is not None]
 
 
@@ -91,6 +98,13 @@ def evaluate_split(
     this split.
     """
     logits = logits_of(model, split.features, pad_id=pad_id, device=device)
+    return evaluate_logits(split, logits, threshold)
+
+
+def evaluate_logits(
+    split: Split, logits: Sequence[NDArray[np.float32]], threshold: float | None = None
+) -> Evaluation:
+    """Figures of the logits of a split's rows, whoever gave them."""
     kind = TASKS[split.dataset.task].kind
     if isinstance(kind, Span):
         return evaluate_spans(split, logits, threshold)

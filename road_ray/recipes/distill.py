@@ -21,6 +21,7 @@ from road_ray.errors import CheckpointError
 from road_ray.models.encoder import model_directory
 from road_ray.objectives.distilled import Distilled
 from road_ray.recipes.finetune import FinetuneConfig, fit, prepare, require_init
+from road_ray.recipes.generations import born_again
 from road_ray.recipes.run import Run, finished, opened
 from road_ray.recipes.teaching import (
     DistillationConfig,
@@ -59,7 +60,11 @@ def distill(config: DistillConfig, ensemble: ActorEnsemble | None = None) -> Run
         config = override(
             config, {"distillation.teachers": list(named), "distillation.num_teachers": len(named)}
         )
-    return finished(config) or _run(config, ensemble)
+    if done := finished(config):
+        return done
+    if config.distillation.generations > 1:
+        return born_again(config, distill, ensemble)
+    return _run(config, ensemble)
 
 
 def _run(config: DistillConfig, ensemble: ActorEnsemble | None) -> Run:

@@ -10,6 +10,7 @@ from road_ray.distributed.launch import connected, side_by_side
 from road_ray.evaluation.metrics import summary
 from road_ray.recipes.finetune import FinetuneConfig, finetune
 from road_ray.recipes.run import Run, finished, opened
+from road_ray.recipes.together import judge_together
 from road_ray.training.journal import write_json_atomic
 
 
@@ -21,10 +22,16 @@ class TeachersConfig(FinetuneConfig):
     # Ray tasks of one core and `gpus_per_worker` each; 0: one after the other in this process.
     at_once: int = Field(0, ge=0)
     timeout_seconds: float = Field(7 * 86400.0, gt=0)  # for all of them
+    # The mean of their logits on the judged sets: what one student would have to reach.
+    judge_ensemble: bool = True
 
 
 def teachers(config: TeachersConfig) -> Run:
-    """Train all of them; ``teachers.json`` lists directory, seed and figures of each."""
+    """Train all of them; ``teachers.json`` lists directory, seed and figures of each.
+
+    Figures are means over the teachers, their ``_deviation``, and those of the ensemble itself:
+    ``eval/<data set>/ensemble_<metric>``.
+    """
     return finished(config) or _run(config)
 
 
@@ -54,6 +61,9 @@ def _run(config: TeachersConfig) -> Run:
             figures[name] = spread.mean
             if spread.deviation is not None:
                 figures[f"{name}_deviation"] = spread.deviation
+        if config.judge_ensemble:
+            found = [run.hf_dir for run in runs]
+            figures |= judge_together(found, config.data, directory / "predictions" / "ensemble")
         write_json_atomic(directory / "metrics.json", figures)
     return Run(directory, figures)
 

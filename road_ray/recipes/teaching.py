@@ -36,6 +36,8 @@ class DistillationConfig(Config):
     # The mean of the teachers' own losses, weighed by the rule, instead of one loss to their
     # weighted mean.
     average_loss: bool = False
+    # Born-again: so many students in a row, each the only teacher of the next.
+    generations: int = Field(1, ge=1)
     host: Literal["actors", "process"] = "actors"  # Ray actors, one a teacher, or this process
     lookahead: int = Field(2, ge=0)  # batches asked for ahead of the student
     cpus_per_teacher: float | None = Field(None, gt=0)  # None: one, or less to leave students room

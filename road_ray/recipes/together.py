@@ -1,0 +1,66 @@
+"""What several models are worth together: the mean of their logits, judged like a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from road_ray.data import catalog
+from road_ray.data.batches import Batch
+from road_ray.data.sources import Split, load_split
+from road_ray.data.specs import Task
+from road_ray.data.tokenizer import load_tokenizer
+from road_ray.distillation.ensemble import Teacher, inputs_of
+from road_ray.evaluation.predict import answers, evaluate_logits
+from road_ray.models.encoder import model_directory
+from road_ray.recipes.finetune import FinetuneDataConfig
+from road_ray.training.worker import Worker
+
+
+def judge_together(
+    directories: Sequence[str | Path], data: FinetuneDataConfig, predictions: Path | None = None
+) -> dict[str, float]:
+    """``eval/<data set>/ensemble_<metric>`` of the models on what the data configuration judges.
+
+    The no-answer threshold of the mean is tuned on the first span set, and reused on the others.
+    """
+    named = [model_directory(str(directory)) for directory in directories]
+    tokenizer = load_tokenizer(named[0])
+    names = data.evaluate_on or (data.dataset,)
+    splits = {name: load_split(name, "dev", data, tokenizer) for name in names}
+    task = catalog.task(data.dataset)
+    means = mean_logits(named, task, splits, int(tokenizer.pad_token_id))
+    figures: dict[str, float] = {}
+    threshold: float | None = None
+    for name, split in splits.items():
+        result = evaluate_logits(split, means[name], threshold)
+        threshold = result.threshold if threshold is None else threshold
+        if predictions is not None:
+            result.write(predictions / name)
+        figures |= {f"eval/{name}/ensemble_{key}": value for key, value in result.figures.items()}
+    return figures
+
+
+def mean_logits(
+    directories: Sequence[str], task: Task, splits: Mapping[str, Split], pad_id: int
+) -> dict[str, list[NDArray[np.float32]]]:
+    """The mean over models of the logits of every row, by split; one model in memory at a time."""
+    sums: dict[str, list[NDArray[np.float32]]] = {}
+    for directory in directories:
+        ask = partial(_said, Teacher(directory, task, device=Worker.alone().device))
+        for name, split in splits.items():
+            said = answers(ask, split.features, task.kind, pad_id)
+            before = sums.get(name)
+            sums[name] = said if before is None else list(map(np.add, before, said))
+    return {
+        name: [row / np.float32(len(directories)) for row in rows] for name, rows in sums.items()
+    }
+
+
+def _said(teacher: Teacher, batch: Batch) -> Tensor:
+    return teacher.logits(**inputs_of(batch))

@@ -1,0 +1,57 @@
+"""Students that teach the next."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import road_ray as rr
+
+
+@pytest.fixture
+def chain(sentiment, teachers, tmp_path):
+    def run(**changes: object) -> rr.Run:
+        named = {"teachers": teachers.directory / "teachers.json", "host": "process"}
+        return rr.distill(overrides=sentiment, run_dir=tmp_path / "chain", **(named | changes))
+
+    return run
+
+
+def manifest(run_dir, number: int) -> dict:
+    return json.loads((run_dir / f"generation-{number}" / "teachers.json").read_text())
+
+
+def test_each_generation_learns_from_the_one_before(chain, teachers, sentiment, tmp_path):
+    run = chain(generations=3)
+    named = [[t["directory"] for t in manifest(run.directory, n)["teachers"]] for n in (1, 2, 3)]
+    assert named[0] == [str(teachers.directory / f"teacher-{n}" / "hf") for n in range(3)]
+    assert named[1] == [str(run.directory / "generation-1" / "hf")]
+    assert named[2] == [str(run.directory / "generation-2" / "hf")]
+    last = run.directory / "generation-3"
+    figures = json.loads((last / "metrics.json").read_text())
+    assert {name: run.metrics[name] for name in figures} == figures
+    assert "generation-1/eval/sst2/accuracy" in run.metrics
+    assert "eval/sst2/ensemble_accuracy" in run.metrics
+    weights = [path / "hf" / "model.safetensors" for path in (run.directory, last)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    student = rr.distill(
+        overrides=sentiment,
+        teachers=run.directory / "teachers.json",
+        num_teachers=3,
+        host="process",
+        run_dir=tmp_path / "of-the-ensemble",
+    )
+    assert "eval/sst2/accuracy" in student.metrics
+
+
+def test_generations_that_are_there_are_kept_when_the_chain_goes_on(chain):
+    run = chain(generations=2)
+    first, second = (run.directory / f"generation-{n}" for n in (1, 2))
+    before = (second / "hf" / "model.safetensors").read_bytes()
+    stamp = (first / "metrics.jsonl").stat().st_mtime_ns
+    (run.directory / "metrics.json").unlink()
+    (second / "metrics.json").unlink()
+    assert chain(generations=2).metrics == run.metrics
+    assert (first / "metrics.jsonl").stat().st_mtime_ns == stamp
+    assert (second / "hf" / "model.safetensors").read_bytes() == before
