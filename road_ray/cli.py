@@ -19,6 +19,7 @@ import typer
 from road_ray.commands.data import data_app
 from road_ray.commands.look import check, presets, schema
 from road_ray.commands.options import JsonOption
+from road_ray.commands.report import report
 from road_ray.errors import InterruptedRunError, RoadError
 from road_ray.verbs import VERBS
 
@@ -30,7 +31,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(data_app, name="data")
-for _command in (presets, check, schema):
+for _command in (presets, check, schema, report):
     app.command()(_command)
 
 _Arguments = Annotated[

@@ -132,9 +132,9 @@ def _flat(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _report(directory: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    from road_ray.reporting.page import write_page
+    from road_ray.reporting.story import write_story
 
-    write_page(directory, rows)
+    write_story(directory, rows)
 
 
 def pretraining(config: DemoConfig) -> PretrainConfig:

@@ -1,97 +1,218 @@
-"""One self-contained HTML page: tables and curves, readable from the file system and without a
-network.
+"""One self-contained HTML page out of blocks: figures, tables, facts, gauges, examples.
+
+It asks nothing of a network, can be read without JavaScript, and shows whatever comes from outside
+as text (Jinja escapes it). The look is in ``assets/``.
 """
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from road_ray.reporting.tables import spread
-from road_ray.training.journal import read_rows
+from road_ray.reporting.chart import Figure
+from road_ray.reporting.scales import short
+from road_ray.reporting.svg import draw
 
-_STYLE = """
-:root { color-scheme: light dark;
-        --ink: #1b1f24; --paper: #fff; --line: #d0d7de; --mark: #0b62c4; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e6edf3; --paper: #0d1117; --line: #30363d; --mark: #6cb6ff; }
-}
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
-       max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
-table { border-collapse: collapse; }
-th, td { padding: .3rem .8rem; border-bottom: 1px solid var(--line); }
-td { text-align: right; font-variant-numeric: tabular-nums; }
-td:first-child, th:first-child { text-align: left; }
-.wide { overflow-x: auto; }
-figure { display: inline-block; margin: 1rem 1rem 0 0; }
-svg { background: transparent; border: 1px solid var(--line); }
-polyline { fill: none; stroke: var(--mark); }
-text { fill: var(--ink); font-size: 11px; }
-"""
-_CURVES = (
-    ("pretrain", "train/generator", "generator loss (nats)"),
-    ("pretrain", "train/detection_auc", "detection, area under the ROC curve"),
-    ("multitask", "train/squad_v2", "multi-task: loss on squad_v2"),
-)
+if TYPE_CHECKING:
+    from jinja2 import Template
+    from markupsafe import Markup
+
+State = Literal["good", "fair", "bad", "plain"]
+Value = str | float | int | None
 
 
-def write_page(directory: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
-    """``report.html`` of a demo run: the table and the curves of its stages."""
-    parts = [
-        "<h1>road_ray: the whole story</h1>",
-        "<p>Mean over seeds and standard deviation, in percent. "
-        "Out of domain means another style of text.</p>",
-        f'<div class="wide">{_table(rows)}</div>',
-        *(_figure(directory / stage, name, title) for stage, name, title in _CURVES),
-    ]
-    page = (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>road_ray</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{_STYLE}</style></head><body>{''.join(parts)}</body></html>\n"
+@dataclass(frozen=True)
+class Cell:
+    """What a table shows; ``value`` is what it is sorted by where that is not the text."""
+
+    text: str
+    value: Value = None
+    strong: bool = False
+
+
+NOTHING = Cell("\N{EN DASH}")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under names. ``live``: may be sorted and filtered; ``trials``: the number that links
+    each row with its marks in the figures.
+    """
+
+    kind: ClassVar[str] = "table"
+    names: Sequence[str]
+    rows: Sequence[Sequence[Cell | Value]]
+    live: bool = False
+    trials: Sequence[int] = ()
+    note: str = ""
+
+    def cells(self, row: Sequence[Cell | Value]) -> list[Cell]:
+        """The row with every value as it is written."""
+        return [value if isinstance(value, Cell) else cell(value) for value in row]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A grid of them."""
+
+    kind: ClassVar[str] = "figures"
+    figures: Sequence[Figure]
+
+    @staticmethod
+    def draw(figure: Figure) -> Markup:
+        """The figure as SVG."""
+        return draw(figure)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names with their values."""
+
+    kind: ClassVar[str] = "facts"
+    pairs: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Prose:
+    """Paragraphs or, as ``items``, a list."""
+
+    kind: ClassVar[str] = "prose"
+    lines: Sequence[str]
+    items: bool = False
+
+
+@dataclass(frozen=True)
+class Split:
+    """Shares of a whole as one bar: ``(name, share from 0 to 1, what to write)``."""
+
+    kind: ClassVar[str] = "split"
+    parts: Sequence[tuple[str, float, str]]
+
+
+@dataclass(frozen=True)
+class Gauge:
+    """One reading with a verdict; ``level`` from 0 to 1 fills its bar."""
+
+    name: str
+    reading: str
+    level: float
+    state: State
+    about: str
+
+
+@dataclass(frozen=True)
+class Gauges:
+    """Several of them."""
+
+    kind: ClassVar[str] = "gauges"
+    gauges: Sequence[Gauge]
+
+
+@dataclass(frozen=True)
+class Example:
+    """One case that went wrong. ``context`` is in pieces, of which every second one is gold."""
+
+    ask: str
+    context: Sequence[str]
+    gold: str
+    predicted: str
+    tag: str = ""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Cases of one data set."""
+
+    kind: ClassVar[str] = "examples"
+    title: str
+    examples: Sequence[Example]
+
+
+@dataclass(frozen=True)
+class Folded:
+    """Long text that opens on demand."""
+
+    kind: ClassVar[str] = "folded"
+    title: str
+    text: str
+
+
+Block = Table | Figures | Facts | Prose | Split | Gauges | Examples | Folded
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading with blocks under it."""
+
+    title: str
+    blocks: Sequence[Block]
+    about: str = ""
+
+    @property
+    def name(self) -> str:
+        """What a link to it says."""
+        return "".join(letter if letter.isalnum() else "-" for letter in self.title.lower())
+
+
+@dataclass(frozen=True)
+class Page:
+    """The whole of it. ``tiles`` are the few numbers that matter most: name, value, remark."""
+
+    title: str
+    about: str = ""
+    kicker: str = "road_ray"
+    tiles: Sequence[tuple[str, str, str]] = ()
+    sections: Sequence[Section] = field(default=())
+
+    def figures(self) -> list[Figure]:
+        """All figures, in order."""
+        blocks = [block for section in self.sections for block in section.blocks]
+        grids = [block for block in blocks if isinstance(block, Figures)]
+        return [figure for grid in grids for figure in grid.figures]
+
+
+def render(page: Page) -> str:
+    """The page as HTML."""
+    return _template().render(page=page, css=_asset("page.css"), js=_asset("page.js"))
+
+
+def write(page: Page, path: Path) -> Path:
+    """The page at ``path``: the old file or the new one, never half of either."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    staged = path.with_name(f".{path.name}.partial")
+    staged.write_text(render(page), encoding="utf-8")
+    return staged.replace(path)
+
+
+def cell(value: Value) -> Cell:
+    """A value as it is written in a table."""
+    if value is None:
+        return NOTHING
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return Cell(str(value))
+    if isinstance(value, int):
+        return Cell(f"{value:,}", value)
+    return Cell(f"{value:.2f}" if 0.1 <= abs(value) < 1e5 else short(value), value)
+
+
+@cache
+def _template() -> Template:
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
-    path = directory / "report.html"
-    path.write_text(page, encoding="utf-8")
-    return path
+    return environment.from_string(_asset("page.html"))
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> str:
-    names = [name for name in rows[0] if not name.endswith(" +-")]
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(spread(row, name))}</td>" for name in names) + "</tr>"
-        for row in rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _figure(run: Path, name: str, title: str) -> str:
-    journal = run / "metrics.jsonl"
-    points = [
-        (row["step"], row[name])
-        for row in (read_rows(journal) if journal.is_file() else ())
-        if row.get(name) is not None
-    ]
-    if len(points) < 2:
-        return ""
-    return f"<figure>{curve(points)}<figcaption>{html.escape(title)}</figcaption></figure>"
-
-
-def curve(points: Sequence[tuple[float, float]], width: int = 300, height: int = 160) -> str:
-    """A line through ``(x, y)`` as SVG, with the ends of both axes labelled."""
-    xs, ys = [x for x, _ in points], [y for _, y in points]
-    low, high = min(ys), max(ys)
-    across, up = (max(xs) - min(xs)) or 1, (high - low) or 1
-    pad = 24
-    path = " ".join(
-        f"{pad + (x - min(xs)) / across * (width - 2 * pad):.1f},"
-        f"{height - pad - (y - low) / up * (height - 2 * pad):.1f}"
-        for x, y in points
-    )
-    labels = (
-        f'<text x="2" y="14">{high:.3g}</text><text x="2" y="{height - 8}">{low:.3g}</text>'
-        f'<text x="{width - 4}" y="{height - 8}" text-anchor="end">step {max(xs):,.0f}</text>'
-    )
-    line = f'<polyline points="{path}"/>'
-    return f'<svg width="{width}" height="{height}" role="img">{line}{labels}</svg>'
+@cache
+def _asset(name: str) -> str:
+    return files("road_ray.reporting").joinpath("assets", name).read_text(encoding="utf-8")

@@ -52,12 +52,29 @@ def spread(row: Mapping[str, Any], name: str) -> str:
     return f"{value:.1f}" + (f" ± {deviation:.1f}" if deviation is not None else "")
 
 
+def is_principal(name: str) -> bool:
+    """Whether a figure is one that papers print: ``eval/squad_v2/f1``, not ``.../total``."""
+    return name.startswith("eval/") and name.rsplit("/", 1)[-1] in _PRINCIPAL
+
+
+def metric_title(name: str) -> str:
+    """``at_threshold_exact`` as people say it."""
+    plain = name.removeprefix("at_threshold_").removeprefix("best_")
+    said = {"exact": "EM", "f1": "F1"}.get(plain, plain.replace("_", " "))
+    if name.startswith("at_threshold_"):
+        return f"{said} at threshold"
+    return f"best {said}" if name.startswith("best_") else said
+
+
+def percent(value: float) -> str:
+    """A score as papers print it, with one digit more than they do."""
+    return f"{value:.2f}"
+
+
 def figures(metrics: Mapping[str, float]) -> str:
     """The figures that a verb ends with: evaluations first, the principal ones only."""
     judged = {name: value for name, value in metrics.items() if name.startswith("eval/")}
-    chosen = {
-        name: value for name, value in judged.items() if name.rsplit("/", 1)[-1] in _PRINCIPAL
-    }
+    chosen = {name: value for name, value in judged.items() if is_principal(name)}
     shown = chosen or judged or metrics
     if not shown:
         return "no figures: the split has no gold to compare with"

@@ -1,42 +1,86 @@
-"""The page stands alone, escapes what it shows, and draws what was journalled."""
+"""A page stands alone and shows text of others as text."""
 
 from __future__ import annotations
 
-import json
+import re
 
-from road_ray.reporting.page import curve, write_page
+import pytest
 
-ROWS = [
-    {"model": "no KD", "seeds": 2, "in domain F1": 50.0, "in domain F1 +-": 1.25},
-    {"model": "<b>teacher</b>", "seeds": 1, "in domain F1": 60.0, "in domain F1 +-": None},
+from road_ray.reporting.chart import Axis, Chart, Line
+from road_ray.reporting.page import (
+    Cell,
+    Example,
+    Examples,
+    Facts,
+    Figures,
+    Folded,
+    Gauge,
+    Gauges,
+    Page,
+    Prose,
+    Section,
+    Split,
+    Table,
+    cell,
+    render,
+    write,
+)
+
+EVIL = "<script>alert(1)</script>"
+CHART = Chart(EVIL, Axis("x"), Axis(), lines=[Line([(0, 0), (1, 1)], EVIL), Line([], EVIL)])
+BLOCKS = [
+    Table([EVIL], [[EVIL], [Cell(EVIL, EVIL, strong=True)]], live=True, trials=[1, 2], note=EVIL),
+    Figures([CHART]),
+    Facts({EVIL: EVIL}),
+    Prose([EVIL]),
+    Prose([EVIL], items=True),
+    Split([(EVIL, 0.5, EVIL)]),
+    Gauges([Gauge(EVIL, EVIL, 0.5, "fair", EVIL)]),
+    Examples(EVIL, [Example(EVIL, [EVIL, EVIL, EVIL], EVIL, EVIL, EVIL)]),
+    Folded(EVIL, EVIL),
 ]
 
 
-def test_the_page_needs_nothing_else_and_escapes_names(tmp_path):
-    for stage in ("pretrain", "multitask"):
-        (tmp_path / stage).mkdir()
-    rows = [{"step": step, "train/generator": 9.0 - step} for step in range(3)]
-    lines = "".join(json.dumps(row) + "\n" for row in rows)
-    (tmp_path / "pretrain" / "metrics.jsonl").write_text(lines)
-    (tmp_path / "multitask" / "metrics.jsonl").write_text("")
-    page = write_page(tmp_path, ROWS).read_text()
-    assert "50.0 ± 1.2" in page
-    assert "&lt;b&gt;teacher&lt;/b&gt;" in page
-    assert "http" not in page
-    assert "<script" not in page
-    assert page.count("<svg") == 1
-    assert "generator loss" in page
+def test_text_of_others_is_text_in_every_block():
+    page = Page(EVIL, EVIL, EVIL, [(EVIL, EVIL, EVIL)], [Section(EVIL, BLOCKS, EVIL)])
+    html = render(page)
+    assert html.count("<script>") == 1  # our own
+    assert "alert(1)</script>" not in html
+    assert html.count("&lt;script&gt;alert(1)&lt;/script&gt;") > 25
 
 
-def test_a_curve_spans_its_box():
-    drawn = curve([(0, 1.0), (10, 3.0)], width=100, height=60)
-    assert 'points="24.0,36.0 76.0,24.0"' in drawn
-    assert "step 10" in drawn
+def test_nothing_is_asked_of_a_network():
+    html = render(Page("t", sections=[Section("s", BLOCKS)]))
+    assert not re.search(r"https?:|//[a-z]|@import|url\(", html.replace("http-equiv", ""))
+    assert "default-src 'none'" in html
 
 
-def test_a_flat_curve_is_drawn_too():
-    assert "polyline" in curve([(1, 2.0), (2, 2.0)])
+def test_tables_sort_by_value_and_link_to_figures():
+    html = render(Page("t", sections=[Section("s", [Table(["a"], [[0.5]], True, [7])])]))
+    assert '<tr data-t="7"><td data-v="0.5" class="n">0.50</td></tr>' in html
 
 
-def test_stages_that_left_no_journal_are_left_out(tmp_path):
-    assert "<svg" not in write_page(tmp_path, ROWS).read_text()
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (None, "\N{EN DASH}"),
+        (1234, "1,234"),
+        (61.254, "61.25"),
+        (2e-5, "2e-5"),
+        ("a", "a"),
+        (True, "True"),
+    ],
+)
+def test_values_are_written_for_people(value, said):
+    assert cell(value).text == said
+
+
+def test_the_file_is_whole(tmp_path):
+    path = write(Page("t"), tmp_path / "new" / "report.html")
+    assert path.read_text().endswith("</html>\n")
+    assert [p.name for p in path.parent.iterdir()] == ["report.html"]
+
+
+def test_figures_are_listed_in_order():
+    page = Page("t", sections=[Section("a", [Figures([CHART])]), Section("b", [Figures([CHART])])])
+    assert page.figures() == [CHART, CHART]

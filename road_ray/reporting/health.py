@@ -1,0 +1,132 @@
+"""Readings of a run that tell whether it is well, each with a verdict and a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from statistics import median
+
+from road_ray.reporting.page import Gauge, State
+from road_ray.reporting.runs import RunRecord
+
+
+def gauges(run: RunRecord) -> list[Gauge]:
+    """All that can be read off this run."""
+    return [gauge for read in _READINGS for gauge in read(run)]
+
+
+def _finite(run: RunRecord) -> Iterable[Gauge]:
+    names = [*run.names("train/")]
+    if not names:
+        return
+    broken = sum(1 for row in run.rows if any(row.get(n, 0) is None for n in names))
+    share = 1 - broken / len(run.rows)
+    about = "every loss and gradient written down is a finite number"
+    if broken:
+        about = f"{broken} of {len(run.rows)} rows have a loss or gradient that is no number"
+    yield Gauge("finite", f"{share:.0%}", share, "good" if not broken else "bad", about)
+
+
+def _learning(run: RunRecord) -> Iterable[Gauge]:
+    """Loss of the last quarter against the first, for every loss of the run (at most three)."""
+    for name in loss_names(run)[:3]:
+        values = [value for _, value in run.series(name)]
+        if len(values) < 4:
+            continue
+        quarter = max(len(values) // 4, 1)
+        before, after = sum(values[:quarter]) / quarter, sum(values[-quarter:]) / quarter
+        fall = (before - after) / abs(before) if before else 0.0
+        state: State = "good" if fall > 0.02 else "fair" if fall > -0.05 else "bad"
+        about = f"mean of the first quarter {before:.3g}, of the last {after:.3g}"
+        label = f"{name.removeprefix('train/')} loss"
+        yield Gauge(label, f"{-fall:+.0%}", min(max(fall, 0.0), 1.0), state, about)
+
+
+def _gradients(run: RunRecord) -> Iterable[Gauge]:
+    norms = [value for _, value in run.series("train/grad_norm")]
+    limit = run.settings.get("optimizer.max_grad_norm")
+    if not norms:
+        return
+    if isinstance(limit, int | float) and limit > 0:
+        share = sum(norm > limit for norm in norms) / len(norms)
+        state: State = "good" if share < 0.9 else "fair"
+        about = f"share of rows above optimizer.max_grad_norm = {limit:g}"
+        about += "" if share < 0.9 else ": the limit, not the gradient, sets the length of a step"
+        yield Gauge("clipped", f"{share:.0%}", share, state, about)
+    jump = max(norms) / (median(norms) or 1.0)
+    state = "good" if jump < 5 else "fair" if jump < 20 else "bad"
+    about = f"largest {max(norms):.3g}, median {median(norms):.3g}"
+    yield Gauge("gradient spike", f"{jump:.1f}x", min(jump / 20, 1.0), state, about)
+
+
+def _detection(run: RunRecord) -> Iterable[Gauge]:
+    area = run.last("train/detection_auc")
+    if area is not None:
+        state: State = "good" if area > 0.7 else "fair" if area > 0.55 else "bad"
+        about = "area under the ROC curve of the discriminator; 0.5 is guessing"
+        yield Gauge("detection", f"{area:.2f}", max(2 * area - 1, 0.0), state, about)
+    share = run.last("train/replaced_fraction")
+    if share is not None:
+        state = "good" if share > 0.04 else "fair"
+        about = "tokens that the generator really replaced; few of them leave little to detect"
+        yield Gauge("replaced", f"{share:.1%}", min(share / 0.15, 1.0), state, about)
+
+
+def _teachers(run: RunRecord) -> Iterable[Gauge]:
+    counts = right_counts(run)
+    if len(counts) < 2 or not sum(counts):
+        return
+    total = sum(counts)
+    wrong, split = counts[0] / total, sum(counts[1:-1]) / total
+    state: State = "good" if split > 0.02 else "fair"
+    about = "rows on which some teachers are right and some wrong: only there does a weighting "
+    about += "rule differ from the mean"
+    yield Gauge("teachers divided", f"{split:.1%}", split, state, about)
+    state = "good" if wrong < 0.3 else "fair" if wrong < 0.6 else "bad"
+    yield Gauge("all teachers wrong", f"{wrong:.0%}", wrong, state, "on rows of the training set")
+
+
+def _silence(run: RunRecord) -> Iterable[Gauge]:
+    """Span models that answer nothing, or everything."""
+    for name, value in run.metrics.items():
+        if not name.endswith("/no_answer_predicted"):
+            continue
+        start = name.removesuffix("no_answer_predicted")
+        total = run.metrics.get(f"{start}total") or 0
+        if not total or value is None:
+            continue
+        said, true = value / total, (run.metrics.get(f"{start}no_answer_total") or 0) / total
+        state: State = "good" if abs(said - true) < 0.2 else "fair"
+        state = "bad" if said > 0.95 and true < 0.9 else state
+        about = f"questions left unanswered; {true:.0%} have no answer"
+        about += ". The model has learnt to be silent, not to read" if state == "bad" else ""
+        yield Gauge(f"silent on {start.split('/')[1]}", f"{said:.0%}", said, state, about)
+
+
+def _leaks(run: RunRecord) -> Iterable[Gauge]:
+    for name, value in run.metrics.items():
+        if name.endswith("/overlap_with_train") and value:
+            about = "rows that are judged and were trained on too: these figures flatter"
+            yield Gauge(f"overlap on {name.split('/')[1]}", f"{value:.0f}", 1.0, "bad", about)
+
+
+_READINGS: tuple[Callable[[RunRecord], Iterable[Gauge]], ...] = (
+    _finite,
+    _learning,
+    _gradients,
+    _detection,
+    _teachers,
+    _silence,
+    _leaks,
+)
+_NO_LOSS = ("grad_norm", "lr", "accuracy", "auc", "precision", "recall", "fraction", "_soft")
+
+
+def loss_names(run: RunRecord) -> list[str]:
+    """Which figures of training are losses on gold."""
+    return [name for name in run.names("train/") if not name.endswith(_NO_LOSS)]
+
+
+def right_counts(run: RunRecord) -> list[float]:
+    """How often none, one, two ... of the teachers were right, over the whole run."""
+    names = sorted(run.names("teachers/right_"), key=lambda name: int(name.rsplit("_", 1)[1]))
+    return [sum(value for _, value in run.series(name)) for name in names]

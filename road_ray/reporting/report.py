@@ -1,0 +1,93 @@
+"""From a path to its page: what lies there decides whether it is a run, a sweep or a comparison."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from road_ray.errors import ConfigError, ResourceError
+from road_ray.reporting.compare_report import compare_page
+from road_ray.reporting.page import Page, write
+from road_ray.reporting.paper import save_figures
+from road_ray.reporting.run_report import run_page
+from road_ray.reporting.runs import is_run, read_run, runs_below
+from road_ray.reporting.story import is_story, story_page
+from road_ray.reporting.study import is_sweep, read_sweep
+from road_ray.reporting.sweep_report import sweep_page
+
+_log = logging.getLogger(__name__)
+REPORT = "report.html"
+Format = Literal["html", "svg", "png"]
+
+
+def page_of(paths: Sequence[Path], baseline: str | None = None) -> Page:
+    """The page of a run, a sweep, a demo or a folder; several paths are compared.
+
+    Raises ``ConfigError`` where there is nothing to report.
+    """
+    for path in paths:
+        _require(path)
+    if len(paths) > 1:
+        found = [run for path in paths for run in ([path] if is_run(path) else runs_below(path))]
+        return compare_page([read_run(run) for run in found], "Comparison", baseline)
+    (path,) = paths
+    if is_sweep(path):
+        return sweep_page(read_sweep(path))
+    if is_story(path):
+        return story_page(path)
+    if (path / "metrics.jsonl").is_file() or (is_run(path) and not runs_below(path)):
+        return run_page(read_run(path))
+    if found := runs_below(path):
+        return compare_page([read_run(run) for run in found], path.resolve().name, baseline)
+    raise ConfigError(
+        f"{path}: holds no run, no sweep and no folder of runs\n"
+        "  allowed: a directory with metrics.jsonl or study.journal, or one above such\n"
+        "  fix: name the run_dir of a run; nothing was written"
+    )
+
+
+def report(
+    paths: Sequence[Path],
+    out: Path | None = None,
+    kind: Format = "html",
+    baseline: str | None = None,
+) -> list[Path]:
+    """Write the page, or the figures of it one a file; gives what was written.
+
+    Without ``out``: ``report.html``, or ``figures/``, in the only path, else here.
+    """
+    page = page_of(paths, baseline)
+    place = paths[0] if len(paths) == 1 else Path()
+    try:
+        if kind == "html":
+            target = out or place / REPORT
+            return [write(page, target / REPORT if target.is_dir() else target)]
+        return save_figures(page.figures(), out or place / "figures", kind)
+    except OSError as error:
+        raise ResourceError(
+            f"{out or place}: the report cannot be written: {error.strerror}\n"
+            "  fix: --out with a place that is writable\n  kept: what is reported on"
+        ) from error
+
+
+def leave_report(directory: Path) -> None:
+    """``report.html`` in the directory of a run that has ended; trouble with it is only logged.
+
+    Nothing that goes wrong here may take the run with it.
+    """
+    try:
+        report([directory])
+    except Exception as error:
+        _log.warning("no report.html: %s; `road report %s` makes it", error, directory)
+
+
+def _require(path: Path) -> None:
+    if path.is_dir():
+        return
+    beside = [p.name for p in path.parent.iterdir() if p.is_dir()] if path.parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, beside, n=1)
+    hint = f"did you mean {path.parent / near[0]}?" if near else "name the run_dir of a run"
+    raise ConfigError(f"{path}: no such directory\n  fix: {hint}; nothing was written")

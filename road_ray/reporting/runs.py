@@ -1,0 +1,156 @@
+"""What a run directory holds, read for a report: whatever is missing or damaged is a note, not an
+end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from road_ray import yaml_lines
+from road_ray.errors import RoadError
+from road_ray.reporting.chart import Point
+from road_ray.training.journal import read_rows
+from road_ray.training.redact import redact
+
+CONFIG = "config.resolved.yaml"
+# Keys in which runs may differ and still be seeds of one and the same thing.
+_OF_NO_ACCOUNT = ("run_dir", "seed", "console", "address", "tracking.", "at_once")
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run as its directory tells it; secrets are masked."""
+
+    directory: Path
+    config: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    told: Mapping[str, Any] = field(default_factory=dict)  # hf/road_ray.json
+    problems: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of its directory."""
+        return self.directory.resolve().name
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """The configuration by dotted keys."""
+        return flat(self.config)
+
+    @property
+    def verb(self) -> str:
+        """What made it, as far as it tells."""
+        command = list(self.environment.get("command") or ())
+        if len(command) > 1 and str(command[1]).isalpha():
+            return str(command[1])
+        marks = {"distillation": "distill", "mixing": "multitask", "generator": "pretrain"}
+        return next((verb for key, verb in marks.items() if key in self.config), "finetune")
+
+    @property
+    def finished(self) -> bool:
+        """Whether it came to its end."""
+        return bool(self.metrics) or (self.directory / "metrics.json").is_file()
+
+    @property
+    def steps(self) -> int:
+        """The last step that it wrote down."""
+        return max((int(row.get("step", 0)) for row in self.rows), default=0)
+
+    @property
+    def seconds(self) -> float:
+        """Time in steps, as far as it was written down."""
+        total, before = 0.0, 0
+        for row in self.rows:
+            if row.get("time/step_seconds") is not None:
+                total += float(row["time/step_seconds"]) * (int(row["step"]) - before)
+                before = int(row["step"])
+        return total
+
+    def series(self, name: str) -> list[Point]:
+        """``(step, value)`` of every row that has it."""
+        return [
+            (float(row["step"]), float(row[name]))
+            for row in self.rows
+            if isinstance(row.get(name), int | float)
+        ]
+
+    def last(self, name: str) -> float | None:
+        """Its last value, None where there is none."""
+        points = self.series(name)
+        return points[-1][1] if points else None
+
+    def names(self, start: str) -> list[str]:
+        """Names of figures that begin so, in the order in which they came up."""
+        return list(dict.fromkeys(key for row in self.rows for key in row if key.startswith(start)))
+
+
+def is_run(directory: Path) -> bool:
+    """Whether a directory is that of a run."""
+    return any((directory / name).is_file() for name in (CONFIG, "metrics.jsonl", "metrics.json"))
+
+
+def runs_below(directory: Path, *, deepest: int = 3) -> list[Path]:
+    """Run directories in a folder, by name; what lies within a run is not looked at."""
+    found: list[Path] = []
+    for path in sorted(directory.iterdir()):
+        if path.is_dir() and not path.name.startswith((".", "checkpoints", "hf")):
+            if (path / "metrics.jsonl").is_file():
+                found.append(path)
+            elif deepest > 1:
+                found += runs_below(path, deepest=deepest - 1)
+    return found
+
+
+def read_run(directory: Path) -> RunRecord:
+    """The run in ``directory``. A file that cannot be read is told in ``problems``."""
+    problems: list[str] = []
+
+    def of(name: str, read: Callable[[Path], Any], without: Any) -> Any:
+        path = directory / name
+        if not path.is_file():
+            return without
+        try:
+            value = read(path)
+        except (OSError, ValueError, RoadError) as error:
+            problems.append(f"{name} is damaged and left out: {str(error).splitlines()[0]}")
+            return without
+        return value if isinstance(value, type(without)) else without
+
+    return RunRecord(
+        directory,
+        config=redact(of(CONFIG, lambda path: yaml_lines.read(path).values, {})),
+        environment=redact(of("environment.json", _json, {})),
+        rows=of("metrics.jsonl", read_rows, []),
+        metrics=of("metrics.json", _json, {}),
+        events=[redact(event) for event in of("events.jsonl", read_rows, [])],
+        told=redact(of("hf/road_ray.json", _json, {})),
+        problems=tuple(problems),
+    )
+
+
+def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings by dotted keys."""
+    found: dict[str, Any] = {}
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{name}.")
+        else:
+            found[f"{prefix}{name}"] = value
+    return found
+
+
+def counts(key: str) -> bool:
+    """Whether runs that differ in this key are different things, not seeds of one."""
+    return not key.startswith(_OF_NO_ACCOUNT)
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))

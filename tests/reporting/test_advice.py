@@ -1,0 +1,55 @@
+"""Time is split by hand-computed numbers; the sentences name the key to turn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from road_ray.reporting.advice import TimeSplit, advice, time_split
+from road_ray.reporting.runs import RunRecord, read_run
+
+
+def run(**settings: object) -> RunRecord:
+    return RunRecord(Path("r"), config={"distillation": settings})
+
+
+def test_waiting_for_teachers_is_taken_out_of_the_time_for_data(run_directory):
+    split = time_split(read_run(run_directory))
+    assert [seconds for _, seconds in split.parts()] == pytest.approx([0.1, 0.4, 0.5, 0.0])
+    assert split.step == pytest.approx(1.0)
+
+
+def test_the_first_row_has_the_start_in_it():
+    rows = [{"step": n, "time/step_seconds": 9.0 if n == 0 else 1.0} for n in range(4)]
+    assert time_split(RunRecord(Path("r"), rows=rows)).step == 1.0
+
+
+def test_no_times_no_split():
+    assert time_split(RunRecord(Path("r"), rows=[{"step": 1}])) is None
+
+
+@pytest.mark.parametrize(
+    ("split", "settings", "said"),
+    [
+        ((0.0, 0.5, 0.5, 0.0), {"host": "process"}, "distillation.host=actors"),
+        ((0.0, 0.5, 0.5, 0.0), {"host": "actors"}, "replica"),
+        ((0.0, 0.2, 0.8, 0.0), {"host": "actors", "lookahead": 2}, "lookahead (now 2)"),
+        ((0.0, 0.2, 0.8, 0.0), {"host": "actors"}, "distillation.store"),
+        ((0.3, 0.0, 0.7, 0.0), {}, "data.max_length_tokens"),
+        ((0.0, 0.0, 0.6, 0.4), {}, "training.passes"),
+        ((0.0, 0.0, 1.0, 0.0), {}, "Nothing to mend"),
+    ],
+)
+def test_the_bottleneck_is_named(split, settings, said):
+    assert said in " ".join(advice(run(**settings), TimeSplit(*split)))
+
+
+def test_a_complete_store_sets_the_teachers_free():
+    full = RunRecord(Path("r"), rows=[{"step": 1, "teachers/store_share": 1.0}])
+    assert "released" in advice(full, TimeSplit(0.0, 0.5, 0.5, 0.0))[0]
+
+
+def test_uneven_steps_are_told():
+    rows = [{"step": n, "time/step_seconds": 3.0 if n == 7 else 1.0} for n in range(1, 9)]
+    assert "3.0 times" in " ".join(advice(RunRecord(Path("r"), rows=rows), TimeSplit(0, 0, 1, 0)))

@@ -1,0 +1,56 @@
+"""Readings have the verdict that a person would give."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from road_ray.reporting.health import gauges, loss_names, right_counts
+from road_ray.reporting.runs import RunRecord, read_run
+
+
+def states(run: RunRecord) -> dict[str, str]:
+    return {gauge.name: gauge.state for gauge in gauges(run)}
+
+
+def test_a_run_that_learnt_to_be_silent(run_directory):
+    found = {gauge.name: gauge for gauge in gauges(read_run(run_directory))}
+    assert found["silent on squad_v2"].state == "bad"
+    assert "silent, not to read" in found["silent on squad_v2"].about
+    assert found["squad_v2 loss"].state == "good"
+    assert found["clipped"].state == "fair"
+    assert found["teachers divided"].reading == "50.0%"
+    assert found["all teachers wrong"].reading == "10%"
+    assert all(0 <= gauge.level <= 1 for gauge in found.values())
+
+
+@pytest.mark.parametrize(
+    ("rows", "name", "state"),
+    [
+        ([{"train/a": None}, {"train/a": 1.0}], "finite", "bad"),
+        ([{"train/a": float(n)} for n in range(1, 9)], "a loss", "bad"),
+        ([{"train/grad_norm": n} for n in (1.0, 1.0, 50.0)], "gradient spike", "bad"),
+        ([{"train/detection_auc": 0.51}], "detection", "bad"),
+        ([{"train/detection_auc": 0.9}], "detection", "good"),
+        ([{"train/replaced_fraction": 0.01}], "replaced", "fair"),
+    ],
+)
+def test_readings(rows, name, state):
+    numbered = [{"step": step, **row} for step, row in enumerate(rows)]
+    assert states(RunRecord(Path("r"), rows=numbered))[name] == state
+
+
+def test_rows_that_were_trained_on_and_judged_are_bad():
+    run = RunRecord(Path("r"), metrics={"data/sst2/overlap_with_train": 3.0})
+    assert states(run) == {"overlap on sst2": "bad"}
+
+
+def test_nothing_known_nothing_said():
+    assert gauges(RunRecord(Path("r"))) == []
+
+
+def test_losses_and_counts_are_found(run_directory):
+    run = read_run(run_directory)
+    assert loss_names(run) == ["train/squad_v2"]
+    assert right_counts(run) == [80.0, 160.0, 240.0, 320.0]

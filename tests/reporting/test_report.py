@@ -1,0 +1,151 @@
+"""From a path to its page, and the page in a real browser without a network."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from road_ray.errors import ConfigError
+from road_ray.reporting.report import leave_report, page_of, report
+
+EVIL = "<script>alert(1)</script>"
+
+
+def test_what_lies_there_decides(run_directory, sweep_directory, write_run, tmp_path):
+    assert page_of([run_directory]).kicker == "road distill"
+    assert page_of([sweep_directory]).kicker == "road sweep"
+    other = write_run(tmp_path / "student-2", seed=2)
+    assert page_of([tmp_path]).about.startswith("2 runs in 1 groups")
+    assert page_of([run_directory, other]).title == "Comparison"
+
+
+def test_the_page_lies_in_the_run(run_directory):
+    (path,) = report([run_directory])
+    assert path == run_directory / "report.html"
+    assert report([run_directory], out=run_directory.parent / "x.html")[0].is_file()
+
+
+def test_a_mistyped_name_is_answered_with_the_nearest(run_directory):
+    with pytest.raises(ConfigError, match=r"did you mean .*student-1"):
+        report([run_directory.with_name("studnt-1")])
+
+
+def test_a_folder_without_runs_is_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(ConfigError, match="holds no run"):
+        report([tmp_path])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_report_that_fails_does_not_take_the_run_with_it(tmp_path, caplog):
+    leave_report(tmp_path / "gone")
+    assert "no report.html" in caplog.text
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[object]:
+    """A headless Chromium that can reach nothing."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path = shutil.which("chromium") or shutil.which("google-chrome")
+    if path is None:
+        pytest.skip("no chromium on this machine")
+    arguments = ["--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND"]
+    with playwright.sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=path, args=arguments)
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def opened(browser):
+    """``opened(file, width)``: the page; what it logs, asks for or alerts fails the test."""
+    trouble: list[str] = []
+
+    def open_page(path: Path, width: int, scheme: str = "light"):
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page.on("console", lambda message: trouble.append(message.text))
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        page.on("dialog", lambda dialog: trouble.append("an alert"))
+        page.on("request", lambda asked: trouble.append(asked.url))
+        page.goto(path.as_uri())
+        assert trouble.pop(0) == path.as_uri()
+        return page
+
+    yield open_page
+    assert trouble == []
+
+
+@pytest.fixture(scope="module")
+def pages(sweep_directory, write_run, tmp_path_factory) -> dict[str, Path]:
+    """A page of each kind; the task of one run is called like a script."""
+    folder = tmp_path_factory.mktemp("pages")
+    run = write_run(folder / "runs" / "student-1", seed=1, data={"dataset": EVIL}, init=EVIL)
+    write_run(folder / "runs" / "none-1", seed=1, distillation={})
+    return {
+        "run": report([run], folder / "run.html")[0],
+        "sweep": report([sweep_directory], folder / "sweep.html")[0],
+        "comparison": report([folder / "runs"], folder / "comparison.html")[0],
+    }
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("kind", ["run", "sweep", "comparison"])
+def test_the_page_fits_its_window_in_a_browser(opened, pages, kind, width):
+    page = opened(pages[kind], width, "dark" if kind == "sweep" else "light")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    drawn = "[...document.querySelectorAll('svg')].map(e => e.getBoundingClientRect().width)"
+    smallest = min(page.evaluate(drawn))
+    assert smallest > 250
+    columns = page.evaluate("getComputedStyle(document.querySelector('.grid')).gridTemplateColumns")
+    assert len(columns.split()) == (3 if width == 1280 else 1)
+    shot = page.screenshot(full_page=True)
+    assert len(shot) > 20_000  # blank paper is smaller
+
+
+def test_a_task_called_like_a_script_stays_text(opened, pages):
+    assert EVIL in opened(pages["run"], 1280).inner_text("body")
+
+
+def test_trials_sort_and_filter_here_and_in_the_figures(opened, pages):
+    page = opened(pages["sweep"], 1280)
+
+    def column(number: int) -> list[str]:
+        return page.locator(f"table.live tbody tr:visible td:nth-child({number})").all_inner_texts()
+
+    assert column(1) == [str(n) for n in range(12)]
+    heading = page.locator("table.live th", has_text="eval/squad_v2/f1")
+    heading.click()
+    values = [float(text.split()[0]) for text in column(3)[:-1]]
+    assert values == sorted(values)
+    assert column(2)[-1] == "failed"  # what has no value stands last, both ways
+    heading.click()
+    assert [float(text.split()[0]) for text in column(3)[:-1]] == values[::-1]
+    assert heading.get_attribute("aria-sort") == "descending"
+
+    page.fill(".filter", "complete wrong>0.5")
+    assert sorted(int(number) for number in column(1)) == [3, 7]
+    assert page.inner_text(".found") == "2 of 12 rows"
+    visible = page.locator("figure:first-of-type circle:not(.off)")
+    assert {mark.get_attribute("data-t") for mark in visible.all()} == {"3", "7"}
+
+
+def test_a_trial_lights_up_everywhere(opened, pages):
+    page = opened(pages["sweep"], 1280)
+    page.locator("circle[data-t='3']").first.hover(force=True)
+    assert page.locator("tr.lit").get_attribute("data-t") == "3"
+    assert page.locator("svg .lit").count() > 4
+    assert "trial: 3" in page.inner_text("#hint")
+
+
+@pytest.mark.slow
+def test_a_thousand_trials_are_there_in_time(opened, write_sweep, tmp_path):
+    sweep = write_sweep(tmp_path / "large", trials=1000)
+    (path,) = report([sweep])
+    assert path.stat().st_size < 8e6
+    page = opened(path, 1280)
+    ready = page.evaluate("performance.getEntriesByType('navigation')[0].domInteractive")
+    assert ready < 10_000  # 0.5 s on a quiet machine; promised are 2
+    page.fill(".filter", "wrong>0.5")
+    assert page.inner_text(".found") == "250 of 1000 rows"

@@ -1,0 +1,51 @@
+"""A sweep is read from its study and its trials' directories."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from road_ray.errors import DataError
+from road_ray.reporting.study import Sweep, Trial, is_sweep, read_sweep, trial_directory
+
+
+def test_a_sweep_is_read(sweep_directory):
+    sweep = read_sweep(sweep_directory)
+    assert (sweep.name, sweep.metrics, sweep.larger) == ("weighted", ("eval/squad_v2/f1",), (True,))
+    assert len(sweep.trials) == 12
+    assert len(sweep.judged) == 11
+    assert sweep.trials[-1].state == "failed"
+    assert sweep.logs == {"distillation.temperature"}
+    assert [trial.params["weighting.wrong"] for trial in sweep.best] == [0.75]
+    assert next(iter(sweep.trials[0].curve)) == (10.0, pytest.approx(51.1))
+
+
+def test_the_front_is_what_no_other_beats(tmp_path):
+    values = [(1.0, 1.0), (2.0, 2.0), (2.0, 3.0), (0.5, 1.0)]
+    trials = [Trial(n, "complete", {}, value) for n, value in enumerate(values)]
+    sweep = Sweep("s", tmp_path, ("quality", "cost"), (True, False), trials)
+    assert [trial.number for trial in sweep.best] == [0, 1]
+
+
+def test_curves_come_from_the_runs_where_the_study_has_none(write_sweep, write_run, tmp_path):
+    sweep = write_sweep(tmp_path / "s", front=True)
+    run = write_run(sweep / "trials" / "00003" / "seed-0")
+    rows = [{"step": step, "eval/squad_v2/f1": 50.0 + step} for step in (1, 2, 3)]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    trials = read_sweep(sweep).trials
+    assert list(trials[3].curve) == [(1.0, 51.0), (2.0, 52.0), (3.0, 53.0)]
+    assert list(trials[4].curve) == []
+
+
+def test_a_trial_says_where_it_ran(tmp_path):
+    (tmp_path / "here").mkdir()
+    assert trial_directory(3, {"run_dir": "here"}, tmp_path) == tmp_path / "here"
+    assert trial_directory(3, {"run_dir": "gone"}, tmp_path) is None
+
+
+def test_a_study_that_cannot_be_opened_is_told(tmp_path):
+    (tmp_path / "study.journal").write_text("")
+    assert is_sweep(tmp_path)
+    with pytest.raises(DataError, match="holds no study"):
+        read_sweep(tmp_path)
