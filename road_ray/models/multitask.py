@@ -50,10 +50,16 @@ class MultitaskModel(nn.Module):
 
     def hidden(self, batch: Mapping[str, Any]) -> Tensor:
         """What the encoder makes of every token: ``[B, L, D]``, or ``[B * N, L, D]`` of choices."""
+        hidden: Tensor = self.states(batch).last_hidden_state
+        return hidden
+
+    def states(self, batch: Mapping[str, Any], **wanted: bool) -> Any:
+        """The encoder's whole output; ``output_hidden_states`` and ``output_attentions`` are asked
+        for by ``wanted``.
+        """
         names = ("input_ids", "attention_mask", "token_type_ids")
         given = {name: batch[name].flatten(0, -2) for name in names if batch.get(name) is not None}
-        hidden: Tensor = self.encoder(**given).last_hidden_state
-        return hidden
+        return self.encoder(**given, **wanted)
 
     def export(self, directory: Path, task: str) -> None:
         """Write encoder and head of ``task`` as plain ``transformers`` loads them."""

@@ -16,10 +16,13 @@ from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble import Ensemble, LocalEnsemble, annotate
 from road_ray.distillation.identity import check_teacher, teacher_manifest
 from road_ray.distillation.schedule import schedule
+from road_ray.distillation.states import StatesTeacher
 from road_ray.distributed.launch import connected, launch
-from road_ray.errors import CheckpointError
+from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.encoder import model_directory
+from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.distilled import Distilled
+from road_ray.objectives.matched import Matched
 from road_ray.recipes.finetune import FinetuneConfig, fit, prepare, require_init
 from road_ray.recipes.generations import born_again
 from road_ray.recipes.run import Run, finished, opened
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
 
 
 # What the model's card tells of the distillation.
-_TOLD = ("kd_weight", "schedule", "temperature", "average_loss")
+_TOLD = ("kd_weight", "schedule", "temperature", "average_loss", "matching")
 
 
 class DistillConfig(FinetuneConfig):
@@ -114,11 +117,7 @@ def main(
     ensemble: Ensemble = actors or LocalEnsemble.load(
         directories, prepared.task, device=worker.device
     )
-    objective = Distilled(
-        prepared.model,
-        kd_weight=schedule(settings.schedule, settings.kd_weight),
-        temperature=settings.temperature,
-    )
+    objective = objective_of(settings, prepared.model, directories)
     weigh = rule(config.weighting, settings.temperature)
     told = to_dict(settings)
     manifest = json.loads((config.run_dir / "teachers.json").read_text(encoding="utf-8"))
@@ -142,6 +141,32 @@ def main(
         return timed(made, start=start, total=prepared.total_steps)
 
     return fit(config, worker, prepared, objective, steps)
+
+
+def objective_of(
+    settings: DistillationConfig, model: MultitaskModel, directories: list[str]
+) -> Distilled:
+    """What the student learns by: the teachers' logits, and one's states too when asked."""
+    shared: dict[str, Any] = {
+        "kd_weight": schedule(settings.schedule, settings.kd_weight),
+        "temperature": settings.temperature,
+    }
+    matching = settings.matching
+    if not matching.wanted:
+        return Distilled(model, **shared)
+    if matching.teacher >= len(directories):
+        raise ConfigError(
+            f"distillation.matching.teacher = {matching.teacher}\n"
+            f"  allowed: 0 to {len(directories) - 1}, the number of one of distillation.teachers"
+        )
+    return Matched(
+        model,
+        StatesTeacher(directories[matching.teacher], attentions=matching.attention_weight > 0),
+        layers=matching.layers,
+        hidden_weight=matching.hidden_weight,
+        attention_weight=matching.attention_weight,
+        **shared,
+    )
 
 
 def check(config: DistillConfig, directories: list[str]) -> None:

@@ -63,5 +63,6 @@ def generation(config: DistillConfig, number: int, before: Run | None) -> Distil
         changes |= {
             "distillation.teachers": [str(before.hf_dir)],
             "distillation.num_teachers": 1,
+            "distillation.matching.teacher": 0,
         }
     return override(config, changes)

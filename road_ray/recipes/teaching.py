@@ -20,6 +20,23 @@ if TYPE_CHECKING:
     from road_ray.distributed.teachers import ActorEnsemble
 
 
+class MatchingConfig(Config):
+    """What a student learns besides from inside one teacher, which then also lives in the student's
+    process: states are a hundred times the bytes of logits. Source: ROaD part 2, section 4.3.
+    """
+
+    hidden_weight: float = Field(0.0, ge=0)  # of the error of the hidden states; ROaD: no gain
+    attention_weight: float = Field(0.0, ge=0)  # of that of the attention maps; slower attention
+    # uniform: every layer of the student, the teacher's spread over them (24 to 12: every second);
+    # last: the last of both; or pairs [student's layer, teacher's layer], counted from 1.
+    layers: Literal["uniform", "last"] | tuple[tuple[int, int], ...] = "uniform"
+    teacher: int = Field(0, ge=0)  # its number among distillation.teachers
+
+    @property
+    def wanted(self) -> bool:
+        return self.hidden_weight > 0 or self.attention_weight > 0
+
+
 class DistillationConfig(Config):
     """The teachers and how they count. Source: Hinton et al. 2015; ROaD part 1, section 3.5."""
 
@@ -38,6 +55,7 @@ class DistillationConfig(Config):
     average_loss: bool = False
     # Born-again: so many students in a row, each the only teacher of the next.
     generations: int = Field(1, ge=1)
+    matching: MatchingConfig = MatchingConfig()
     host: Literal["actors", "process"] = "actors"  # Ray actors, one a teacher, or this process
     lookahead: int = Field(2, ge=0)  # batches asked for ahead of the student
     cpus_per_teacher: float | None = Field(None, gt=0)  # None: one, or less to leave students room

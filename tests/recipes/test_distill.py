@@ -83,6 +83,27 @@ def test_points_and_the_average_loss_are_other_ways(students):
     assert "- distillation.schedule: `[0.0, 0.5], [0.5, 0.2], [1.0, 0.0]`" in card
 
 
+def test_matching_a_teachers_states_is_another_way_and_goes_on_after_a_stop(students):
+    two = {"training.save_every_steps": 2, "training.keep_checkpoints": 9}
+    matching = {
+        "distillation.matching.hidden_weight": 0.5,
+        "distillation.matching.attention_weight": 0.5,
+        "distillation.matching.layers": "last",
+    }
+    whole = students("whole", **two, **matching)
+    assert weights(whole) != weights(students("logits"))
+    rows = [r for r in read_rows(whole.directory / "metrics.jsonl") if "train/sst2" in r]
+    assert all(row["train/sst2_hidden"] > 0 and row["train/sst2_attention"] > 0 for row in rows)
+    stopped = students("stopped", **two, **matching)
+    for name in ("step-00000004", "step-00000006"):
+        shutil.rmtree(stopped.directory / "checkpoints" / name)
+    (stopped.directory / "metrics.json").unlink()
+    assert weights(students("stopped", **two, **matching)) == weights(whole)
+    wrong = {"distillation.matching.teacher": 3}
+    with pytest.raises(rr.errors.ConfigError, match=r"matching\.teacher = 3"):
+        students("x", **matching, **wrong)
+
+
 def test_the_average_loss_needs_a_rule_of_weights(students):
     with pytest.raises(rr.errors.ConfigError, match="average_loss"):
         students("x", average_loss=True, rule="mean_probabilities")
