@@ -18,7 +18,9 @@ from road_ray.models.encoder import EncoderConfig
 from road_ray.recipes.distill import DistillConfig
 from road_ray.recipes.finetune import FinetuneConfig, FinetuneDataConfig
 from road_ray.recipes.multitask import MultitaskConfig
-from road_ray.recipes.pretrain import GeneratorConfig, ObjectiveConfig, PretrainConfig
+from road_ray.recipes.networks import GeneratorConfig, ObjectiveConfig
+from road_ray.recipes.pretrain import PretrainConfig
+from road_ray.recipes.published import PUBLISHED
 from road_ray.recipes.teachers import TeachersConfig
 from road_ray.training.loop import TrainingConfig
 from road_ray.training.optimizer import OptimizerConfig
@@ -59,64 +61,8 @@ def named(name: str) -> Preset:
     return PRESETS[name]
 
 
-@preset("pretrain")
-def electra_small() -> PretrainConfig:
-    """ELECTRA-Small. Source: Clark et al. 2020, table 6."""
-    return PretrainConfig(
-        data=CorpusConfig(
-            tokenizer="vocab/bert-base-uncased-vocab.txt", max_length_tokens=128, batch_size=128
-        ),
-        encoder=EncoderConfig(),
-        generator=GeneratorConfig(scale=0.25),
-        optimizer=OptimizerConfig(peak_lr=5e-4, warmup_steps=10_000),
-        training=TrainingConfig(steps=1_000_000, save_every_steps=10_000),
-    )
-
-
-@preset("pretrain")
-def electra_base() -> PretrainConfig:
-    """ELECTRA-Base. Source: Clark et al. 2020, table 6."""
-    return PretrainConfig(
-        data=CorpusConfig(
-            tokenizer="vocab/bert-base-uncased-vocab.txt", max_length_tokens=512, batch_size=256
-        ),
-        encoder=EncoderConfig(
-            layers=12, hidden_size=768, heads=12, intermediate_size=3072, embedding_size=768
-        ),
-        generator=GeneratorConfig(scale=1 / 3),
-        optimizer=OptimizerConfig(peak_lr=2e-4, warmup_steps=10_000),
-        training=TrainingConfig(steps=766_000, save_every_steps=10_000),
-    )
-
-
-@preset("pretrain")
-def electra_large() -> PretrainConfig:
-    """ELECTRA-Large, 400K steps. Source: Clark et al. 2020, table 6; a quarter of the tokens
-    chosen.
-    """
-    return PretrainConfig(
-        data=CorpusConfig(
-            tokenizer="vocab/bert-base-uncased-vocab.txt", max_length_tokens=512, batch_size=2048
-        ),
-        encoder=EncoderConfig(
-            layers=24, hidden_size=1024, heads=16, intermediate_size=4096, embedding_size=1024
-        ),
-        generator=GeneratorConfig(scale=0.25),
-        objective=ObjectiveConfig(choose_fraction=0.25),
-        optimizer=OptimizerConfig(peak_lr=2e-4, warmup_steps=10_000),
-        training=TrainingConfig(steps=400_000, save_every_steps=10_000),
-    )
-
-
-@preset("pretrain")
-def bert_small() -> PretrainConfig:
-    """The BERT baseline at ELECTRA-Small's size. Source: Clark et al. 2020, table 6."""
-    return electra_small().model_copy(
-        update={
-            "objective": ObjectiveConfig(name="mlm"),
-            "training": TrainingConfig(steps=1_450_000, save_every_steps=10_000),
-        }
-    )
+for published in PUBLISHED:
+    preset("pretrain")(published)
 
 
 def _tiny() -> EncoderConfig:

@@ -34,7 +34,9 @@ def test_what_is_said_of_a_preset_is_whole_sentences(name):
 def test_shapes_can_be_built(name):
     config = named(name).make()
     hugging_face_config(config.encoder, 30522)
-    hugging_face_config(scaled(config.encoder, config.generator.scale), 30522)
+    hugging_face_config(
+        scaled(config.encoder, config.generator.scale, config.generator.depth), 30522
+    )
     assert config.data.max_length_tokens <= config.encoder.max_length_tokens
     assert config.training.steps
 
