@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from road_ray.data.encode_rows import text_rows
 from road_ray.data.encode_spans import encode_spans
 from road_ray.data.encode_tags import encode_tags
 from road_ray.data.features import (
+    FURTHER,
     UNKNOWN,
     ChoiceExample,
     Example,
@@ -36,9 +38,10 @@ def encode(
     *,
     train: bool = False,
     max_length_tokens: int | None = None,
+    further: Sequence[Task] = (),
     **span_limits: int,
 ) -> Features:
-    """Features of a split, by the kind of its task.
+    """Features of a split, by the kind of its task; with gold for the ``further`` tasks of spans.
 
     ``max_length_tokens`` is 384 for spans and 128 for all else unless given; ``stride_tokens`` and
     ``max_question_tokens`` apply to spans. ``train`` leaves out what only predictions need.
@@ -46,9 +49,10 @@ def encode(
     limit = max_length_tokens or (384 if isinstance(task.kind, Span) else 128)
     if isinstance(task.kind, Span):
         spans = _all_of(SpanExample, examples, dataset, task)
-        return encode_spans(
+        rows = encode_spans(
             spans, dataset, tokenizer, max_length_tokens=limit, train=train, **span_limits
         )
+        return _with_further(rows, spans, further) if further else rows
     if isinstance(task.kind, Tag):
         sentences = _all_of(TagExample, examples, dataset, task)
         return encode_tags(sentences, dataset, task, tokenizer, max_length_tokens=limit)
@@ -84,6 +88,22 @@ def encode_texts(
         example=np.arange(len(examples), dtype=np.int32),
         **text_rows(columns, tokenizer, max_length_tokens=max_length_tokens, name=dataset.name),
     )
+
+
+def _with_further(
+    rows: Features, examples: Sequence[SpanExample], tasks: Sequence[Task]
+) -> Features:
+    """``labels/<task>`` besides: in windows that hold the answer, and where there is none."""
+    starts = rows.gold["start_positions"]
+    bare = np.array([not example.answers for example in examples])
+    told = (starts > 0) | bare[rows.example]
+    gold = dict(rows.gold)
+    for task in tasks:
+        assert isinstance(task.kind, Classify)
+        known = {label: number for number, label in enumerate(task.kind.labels)}
+        numbers = [known[dict(e.labels)[task.name]] if e.labels else UNKNOWN for e in examples]
+        gold[f"{FURTHER}{task.name}"] = np.where(told, np.array(numbers)[rows.example], UNKNOWN)
+    return replace(rows, gold=gold)
 
 
 def encode_choices(

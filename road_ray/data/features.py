@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 # Gold that nobody knows, in the float labels of a regression as well; PyTorch's ignore_index.
 UNKNOWN = -100
+FURTHER = "labels/"  # begins the names of gold for further heads, a task's name follows
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -42,13 +43,19 @@ class Answer:
 
 @dataclass(frozen=True)
 class SpanExample:
-    """A question about a context; no answers means that the context does not answer it."""
+    """A question about a context; no answers means that the context does not answer it.
+
+    ``labels`` are ``(task, label)`` of further heads; ``history`` is what was asked and answered
+    before in the same dialog, the oldest first.
+    """
 
     id: str
     question: str
     context: str
     answers: tuple[Answer, ...]
     where: str
+    labels: tuple[tuple[str, str], ...] = ()
+    history: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from road_ray.data.catalog import TASKS
 from road_ray.data.features import UNKNOWN
 from road_ray.data.sources import SourceConfig, Split, load_split
 from road_ray.data.specs import Choose, Classify, Span, Tag
@@ -29,7 +28,7 @@ def shown(dataset: str, split: str, root: str, tokenizer: str, rows: int) -> str
 
 
 def _gold(split: Split, index: int, tokens: list[str]) -> str:
-    kind = TASKS[split.dataset.task].kind
+    kind = split.task.kind
     gold = split.features.gold
     if isinstance(kind, Span):
         start, end = int(gold["start_positions"][index]), int(gold["end_positions"][index])

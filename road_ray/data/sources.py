@@ -4,9 +4,10 @@ hub.
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,12 @@ from pydantic import Field
 from road_ray.config import Config
 from road_ray.data import catalog, miniature
 from road_ray.data.encode import encode
-from road_ray.data.features import Example, Features
-from road_ray.data.readers import read_hub, read_split
-from road_ray.data.specs import Dataset, Span
+from road_ray.data.features import Example, Features, SpanExample
+from road_ray.data.hub import read_hub
+from road_ray.data.own import OwnSet
+from road_ray.data.quac import with_history
+from road_ray.data.readers import read_split
+from road_ray.data.specs import Dataset, Span, Task
 from road_ray.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,6 +41,11 @@ class SourceConfig(Config):
     max_length_tokens: int | None = Field(None, ge=8)  # None: 128 for text, 384 for spans
     stride_tokens: int = Field(128, ge=1)  # spans: a window starts every so many context tokens
     max_question_tokens: int = Field(64, ge=1)
+    # Dialogs: how many of the exchanges before a question are read with it.
+    history_turns: int = Field(0, ge=0)
+    sets: dict[str, OwnSet] = Field(
+        {}
+    )  # one's own data sets by name, beside those of the catalogue
     # Train on, and judge by, the first so many examples of a seeded shuffle; None: all.
     max_rows: int | None = Field(None, ge=1)
     max_judged_rows: int | None = Field(None, ge=1)
@@ -47,6 +56,7 @@ class Split:
     """One split of one data set, read and encoded."""
 
     dataset: Dataset
+    task: Task
     examples: Sequence[Example]
     features: Features
 
@@ -68,6 +78,38 @@ def resolve_root(root: str | None) -> Path | None:
     return place
 
 
+def entry_of(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
+    """The data set of that name and its task: one's own, or of the catalogue."""
+    own = source.sets.get(name)
+    if own is None:
+        if name not in catalog.DATASETS and source.sets:
+            near = difflib.get_close_matches(name, source.sets, n=1)
+            if near:
+                raise ConfigError(f"unknown data set {name!r}; did you mean {near[0]!r}?")
+        dataset = catalog.dataset(name)
+        return dataset, catalog.TASKS[dataset.task]
+    if name in catalog.DATASETS:
+        raise ConfigError(
+            f"data.sets.{name}: the catalogue has a data set of that name\n  fix: choose another"
+        )
+    dataset = own.dataset(name)
+    if own.task is None:
+        return dataset, own.own_task(name)
+    task = catalog.task(own.task)
+    if not isinstance(task.kind, type(own.own_task(name).kind)):
+        raise ConfigError(
+            f"data.sets.{name}: kind is {own.kind}, task {task.name} is of kind "
+            f"{type(task.kind).__name__}\n  fix: set kind, or name another task"
+        )
+    return replace(dataset, task=task.name), task
+
+
+def tasks_of(name: str, source: SourceConfig) -> list[Task]:
+    """All tasks that learn from a data set, its own first."""
+    dataset, task = entry_of(name, source)
+    return [task, *(catalog.TASKS[other] for other in dataset.also)]
+
+
 def load_split(
     name: str,
     split: str,
@@ -82,14 +124,24 @@ def load_split(
     ``source.max_rows`` cuts what is trained on, ``max_judged_rows`` the rest, after a shuffle by
     ``seed``. ``judged``: to be predicted, also if it is the train split.
     """
-    entry = catalog.dataset(name)
+    entry, task = entry_of(name, source)
     root = resolve_root(source.root)
-    examples = read_hub(entry, split) if root is None else read_split(entry, root, split)
+    if root is None and name in source.sets:
+        root = Path.cwd()
+    examples: Sequence[Example] = (
+        read_hub(entry, split) if root is None else read_split(entry, root, split)
+    )
     most = source.max_rows if split == "train" and not judged else source.max_judged_rows
     if most is not None and most < len(examples):
         kept = np.sort(np.random.default_rng((seed, 4)).permutation(len(examples))[:most])
         examples = [examples[index] for index in kept]
-    task = catalog.TASKS[entry.task]
+    if source.history_turns:
+        examples = [
+            with_history(example, source.history_turns)
+            if isinstance(example, SpanExample) and example.history
+            else example
+            for example in examples
+        ]
     limits: dict[str, int] = {}
     if isinstance(task.kind, Span):
         limits = {
@@ -103,6 +155,7 @@ def load_split(
         tokenizer,
         train=split == "train" and not judged,
         max_length_tokens=source.max_length_tokens,
+        further=[catalog.TASKS[other] for other in entry.also],
         **limits,
     )
-    return Split(entry, examples, features)
+    return Split(entry, task, examples, features)

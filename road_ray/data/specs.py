@@ -79,16 +79,22 @@ class Task:
 
 @dataclass(frozen=True)
 class Splits:
-    """File names (without compression suffix) of each split, below the data set's folder."""
+    """File names (without compression suffix) of each split, below the data set's folder.
 
-    train: str | None = "train.tsv"
-    dev: tuple[str, ...] = ("dev.tsv",)
-    test: str | None = None
+    Several files follow each other; ``a|b`` stands for the first of the two that is there.
+    """
+
+    train: str | tuple[str, ...] | None = "train.tsv"
+    dev: str | tuple[str, ...] | None = "dev.tsv"
+    test: str | tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Where text and gold stand in a row; a name, or a number for files without a header."""
+    """Where text and gold stand in a row; a name, or a number for files without a header.
+
+    ``a|b`` stands for the first of two names that the row has.
+    """
 
     text: tuple[str | int, ...]
     label: str | int | None = None
@@ -96,12 +102,27 @@ class Columns:
 
 
 @dataclass(frozen=True)
+class Hub:
+    """Where a data set is on the Hugging Face hub: path, configuration, and what differs there.
+
+    ``only`` is a column and the value that it has in the rows of this set; ``splits`` names the
+    hub's split where it is not ``train``, ``validation`` or ``test``.
+    """
+
+    path: str
+    configuration: str | None = None
+    only: tuple[str, str] | None = None
+    splits: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Dataset:
     """One entry of the catalogue: task, file layout, folder, columns, splits and metrics.
 
-    ``layout`` is a key of ``LAYOUTS`` in ``data/readers.py``.
-    ``hub`` is ``(path, configuration)`` on the Hugging Face hub for when no local root is given.
+    ``layout`` is a key of ``LAYOUTS`` in ``data/readers.py``; ``test_columns`` are those of a test
+    file that is laid out in another way. ``hub`` serves when no local root is given.
     ``label_map`` maps what the file says to a label name of the task, where the two differ.
+    ``also`` names tasks that learn from the same rows, each with a head of its own.
     """
 
     name: str
@@ -111,5 +132,11 @@ class Dataset:
     columns: Columns = Columns(())
     splits: Splits = Splits()
     metrics: tuple[str, ...] = ("accuracy",)
-    hub: tuple[str, str | None] | None = None
+    hub: Hub | None = None
     label_map: dict[str, str] = field(default_factory=dict)
+    test_columns: Columns | None = None
+    also: tuple[str, ...] = ()
+
+    def columns_of(self, split: str) -> Columns:
+        """Where text and gold stand in the files of a split."""
+        return self.test_columns or self.columns if split == "test" else self.columns

@@ -68,7 +68,7 @@ def span_example(
 
 def _questions(path: Path) -> Iterator[tuple[str, dict[str, Any], str]]:
     """Context, raw question and where it stands."""
-    for article_index, article in enumerate(_document(path)["data"]):
+    for article_index, article in enumerate(read_document(path)["data"]):
         for index, paragraph in enumerate(article["paragraphs"]):
             where = f"{path}: data[{article_index}].paragraphs[{index}]"
             context = well_formed(paragraph["context"], where, "context")
@@ -76,7 +76,8 @@ def _questions(path: Path) -> Iterator[tuple[str, dict[str, Any], str]]:
                 yield context, question, f"{path}: question {question['id']!r}"
 
 
-def _document(path: Path) -> Any:
+def read_document(path: Path) -> Any:
+    """The JSON of a plain or ``.gz`` file. Raises ``DataError`` with the line of a mistake."""
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         return json.loads(raw.decode("utf-8-sig"))

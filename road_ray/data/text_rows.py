@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from road_ray.data.features import TextExample
 from road_ray.data.files import (
@@ -102,6 +103,7 @@ def _table_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[TextEx
 def _from_mapping(
     row: dict[str, object], index: int, where: str, columns: Columns, labelled: bool
 ) -> TextExample:
+    columns = _named_in(row, columns)
     wanted = [*columns.text, *([columns.id] if columns.id is not None else [])]
     if labelled and columns.label is not None:
         wanted.append(columns.label)
@@ -119,11 +121,22 @@ def _from_mapping(
     )
 
 
+def _named_in(names: Collection[object], columns: Columns) -> Columns:
+    """The columns with every ``a|b`` replaced by the first of the two that there is."""
+
+    def first(name: str | int | None) -> Any:
+        options = name.split("|") if isinstance(name, str) else [name]
+        return next((option for option in options if option in names), options[0])
+
+    return Columns(tuple(map(first, columns.text)), first(columns.label), first(columns.id))
+
+
 def _places(
     path: Path, header: Sequence[str | int], columns: Columns, labelled: bool
 ) -> tuple[list[int], int | None, int | None]:
     """Where texts, label and id stand in a row."""
     found = {name: place for place, name in enumerate(header)}
+    columns = _named_in(found, columns)
     wanted = [*columns.text, *([columns.id] if columns.id is not None else [])]
     if labelled and columns.label is not None:
         wanted.append(columns.label)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from road_ray.data.batches import Batch, pad, to_device
-from road_ray.data.catalog import TASKS
-from road_ray.data.features import UNKNOWN, Features, SpanExample, TagExample
+from road_ray.data.features import FURTHER, UNKNOWN, Features, SpanExample, TagExample
 from road_ray.data.sources import Split
 from road_ray.data.specs import Classify, Kind, Regress, Span, Tag
 from road_ray.evaluation import metrics
@@ -98,14 +97,15 @@ def evaluate_split(
     this split.
     """
     logits = logits_of(model, split.features, pad_id=pad_id, device=device)
-    return evaluate_logits(split, logits, threshold)
+    found = evaluate_logits(split, logits, threshold)
+    return replace(found, figures=found.figures | _further(model, split, pad_id, device))
 
 
 def evaluate_logits(
     split: Split, logits: Sequence[NDArray[np.float32]], threshold: float | None = None
 ) -> Evaluation:
     """Figures of the logits of a split's rows, whoever gave them."""
-    kind = TASKS[split.dataset.task].kind
+    kind = split.task.kind
     if isinstance(kind, Span):
         return evaluate_spans(split, logits, threshold)
     if isinstance(kind, Tag):
@@ -123,6 +123,27 @@ def evaluate_logits(
         else [str(p) for p in predicted]
     )
     return Evaluation(figures, labels=names, ids=[example.id for example in split.examples])
+
+
+def _further(
+    model: MultitaskModel, split: Split, pad_id: int, device: torch.device
+) -> dict[str, float]:
+    """Accuracy of the further heads that the model has; a question's windows are averaged."""
+    figures = {}
+    for name, gold in split.features.gold.items():
+        task = name.removeprefix(FURTHER)
+        if not name.startswith(FURTHER) or task not in model.tasks:
+            continue
+        rows = replace(split.features, task=task)
+        logits = np.stack(logits_of(model, rows, pad_id=pad_id, device=device))
+        sums = np.zeros((len(split.examples), logits.shape[1]))
+        np.add.at(sums, rows.example, logits)
+        known = gold != UNKNOWN
+        right = {int(e): int(g) for e, g in zip(rows.example[known], gold[known], strict=True)}
+        if right:
+            told = sums[list(right)].argmax(-1)
+            figures[f"{task}_accuracy"] = metrics.accuracy(told, list(right.values()))
+    return figures
 
 
 def evaluate_tags(split: Split, kind: Tag, logits: Sequence[NDArray[np.float32]]) -> Evaluation:

@@ -54,7 +54,8 @@ class Distilled(Supervised):
         self.temperature = temperature
 
     def forward(self, batch: Batch) -> dict[str, Term]:
-        return self.terms(self.model(batch), batch)
+        logits, further = self.answers(batch)
+        return self.terms(logits, batch) | further
 
     def terms(self, logits: Tensor, batch: Batch) -> dict[str, Term]:
         """The gold and the soft summand of the student's ``logits``."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from road_ray.data.batches import Batch, allowed_positions
-from road_ray.data.features import UNKNOWN
+from road_ray.data.features import FURTHER, UNKNOWN
 from road_ray.data.specs import Regress, Span, Task
 from road_ray.models.multitask import MultitaskModel
 from road_ray.models.terms import Term
@@ -56,9 +56,22 @@ class Supervised(Objective):
         self.export_task = export_task or next(iter(model.tasks))
 
     def forward(self, batch: Batch) -> dict[str, Term]:
-        logits = self.model(batch)
+        logits, further = self.answers(batch)
         total, count = gold_total(self.model.tasks[batch["task"]], logits, batch)
-        return {str(batch["dataset"]): Term(total, count)}
+        return {str(batch["dataset"]): Term(total, count)} | further
+
+    def answers(self, batch: Batch) -> tuple[Tensor, dict[str, Term]]:
+        """The logits of the batch's task, and the terms of further heads that have gold in it."""
+        tasks = [name.removeprefix(FURTHER) for name in batch if name.startswith(FURTHER)]
+        if not tasks:
+            return self.model(batch), {}
+        hidden, terms = self.model.hidden(batch), {}
+        for task in tasks:
+            gold = {"labels": batch[f"{FURTHER}{task}"]}
+            logits = self.model.heads[task](hidden)
+            total, count = gold_total(self.model.tasks[task], logits, gold)
+            terms[f"{batch['dataset']}_{task}"] = Term(total, count)
+        return self.model.heads[batch["task"]](hidden), terms
 
     def export(self, directory: Path) -> None:
         self.model.export(directory, self.export_task)

@@ -23,7 +23,8 @@ from road_ray.models.encoder import model_directory
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.matched import Matched
-from road_ray.recipes.finetune import FinetuneConfig, fit, prepare, require_init
+from road_ray.recipes.checks import require_init
+from road_ray.recipes.finetune import FinetuneConfig, fit, prepare
 from road_ray.recipes.generations import born_again
 from road_ray.recipes.run import Run, finished, opened
 from road_ray.recipes.teaching import (

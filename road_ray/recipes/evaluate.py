@@ -7,15 +7,14 @@ from typing import Any
 
 from pydantic import Field
 
-from road_ray.data import catalog
-from road_ray.data.sources import SourceConfig, Split, load_split
+from road_ray.data.sources import SourceConfig, Split, entry_of, load_split
 from road_ray.data.specs import Task
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import ConfigError
 from road_ray.evaluation.predict import evaluate_split
 from road_ray.models.encoder import check_vocabulary, model_directory
 from road_ray.models.multitask import MultitaskModel, load_trained
-from road_ray.recipes.finetune import check_length, require_init
+from road_ray.recipes.checks import check_length, require_init
 from road_ray.recipes.lineage import stored_threshold, trained_length
 from road_ray.recipes.run import Run, RunConfig, finished, opened
 from road_ray.training.journal import write_json_atomic
@@ -49,7 +48,7 @@ def evaluate(config: EvaluateConfig) -> Run:
 
 def _run(config: EvaluateConfig) -> Run:
     directory = model_directory(require_init(config.init))
-    task = _task_of(config.data.datasets)
+    task = _task_of(config.data)
     with opened(config) as run_dir:
         tokenizer = load_tokenizer(directory)
         model = load_trained(directory, task)
@@ -84,8 +83,9 @@ def _judge(
     return figures, result.threshold
 
 
-def _task_of(names: tuple[str, ...]) -> Task:
-    tasks = {catalog.dataset(name).task for name in names}
+def _task_of(data: EvaluateDataConfig) -> Task:
+    names = data.datasets
+    tasks = {task.name: task for _, task in (entry_of(name, data) for name in names)}
     if len(tasks) > 1:
         raise ConfigError(
             f"data.datasets = {', '.join(names)} are of {len(tasks)} tasks: "
@@ -93,4 +93,4 @@ def _task_of(names: tuple[str, ...]) -> Task:
             "  allowed: data sets of one task, for a model has one head\n"
             "  fix: evaluate them in several runs"
         )
-    return catalog.task(tasks.pop())
+    return next(iter(tasks.values()))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,10 @@ from typing import Any
 import torch
 from pydantic import Field
 
-from road_ray.data import catalog
 from road_ray.data.batches import Batch, BatchStream
 from road_ray.data.encode import overlap
 from road_ray.data.mixing import accumulated
-from road_ray.data.sources import SourceConfig, Split, load_split
+from road_ray.data.sources import SourceConfig, Split, entry_of, load_split, tasks_of
 from road_ray.data.specs import Task
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distributed.launch import launch
@@ -31,6 +29,7 @@ from road_ray.models.encoder import (
 from road_ray.models.multitask import MultitaskModel, load_trained
 from road_ray.objectives.base import Objective
 from road_ray.objectives.supervised import Supervised
+from road_ray.recipes.checks import check_length, require_init, warn_of_overlap
 from road_ray.recipes.lineage import sign, trained_head
 from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
 from road_ray.training.loop import Training, TrainingConfig, identity_of, train
@@ -117,15 +116,16 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
     """Tokenizer, model and training rows. Raises before anything is trained."""
     directory = model_directory(require_init(config.init))
     tokenizer = load_tokenizer(directory)
-    entry = catalog.dataset(config.data.dataset)
-    task = catalog.TASKS[entry.task]
+    entry, task = entry_of(config.data.dataset, config.data)
     check_judged(config.data)
     split = load_split(config.data.dataset, "train", config.data, tokenizer, seed=0)
     torch.manual_seed(config.seed)  # the new head, and the encoder when from_scratch
-    model = _model(config, directory, task)
+    model = _model(config, directory, tasks_of(entry.name, config.data))
     check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), directory)
     # Read now, not after hours of training, so that what is missing is told at once.
     judged = _judged(config, tokenizer) if worker.leads else {}
+    for one in judged.values():
+        warn_of_overlap(split, one)
     for one in (split, *judged.values()):
         check_length(one, model.encoder.config.max_position_embeddings)
     stream = BatchStream(
@@ -144,22 +144,22 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
     return Prepared(task, tokenizer, model, split, judged, stream, total, identity)
 
 
-def _model(config: FinetuneConfig, directory: str, task: Task) -> MultitaskModel:
+def _model(config: FinetuneConfig, directory: str, tasks: Sequence[Task]) -> MultitaskModel:
     """The model to train: of ``init``, with the head that it has for this task or a new one."""
-    trained = trained_head(Path(directory), task)
-    if config.keep_head and trained is not None and not config.from_scratch:
-        return load_trained(str(trained), task)
+    trained = trained_head(Path(directory), tasks[0])
+    if config.keep_head and trained is not None and not config.from_scratch and len(tasks) == 1:
+        return load_trained(str(trained), tasks[0])
     encoder = load_encoder(directory)
     if config.from_scratch:
         encoder = build_encoder(encoder.config)
-    return MultitaskModel(encoder, [task])
+    return MultitaskModel(encoder, tasks)
 
 
 def check_judged(data: FinetuneDataConfig) -> None:
     """Raises ``ConfigError`` when ``evaluate_on`` names a data set of another task."""
-    wanted = catalog.dataset(data.dataset).task
+    wanted = entry_of(data.dataset, data)[0].task
     for name in data.evaluate_on or ():
-        if (found := catalog.dataset(name).task) != wanted:
+        if (found := entry_of(name, data)[0].task) != wanted:
             raise ConfigError(
                 f"data.evaluate_on: {name} is of task {found}, {data.dataset} of task {wanted}\n"
                 "  allowed: data sets of one task, for a model has one head\n"
@@ -172,37 +172,6 @@ def _judged(config: FinetuneConfig, tokenizer: Any) -> dict[str, Split]:
     if config.training.evaluate_every_steps is not None:
         names.append(config.data.dataset)
     return {name: load_split(name, "dev", config.data, tokenizer) for name in dict.fromkeys(names)}
-
-
-def require_init(init: str) -> str:
-    """``init`` itself. Raises ``ConfigError`` when none was given, or a local one that is not
-    there: what looks like a name of the hub is left to the loader.
-    """
-    if not init:
-        raise ConfigError(
-            "init is not given\n"
-            "  allowed: a run directory (say runs/pretrain), an hf/ directory or a hub name\n"
-            "  fix: add init=..."
-        )
-    place = Path(init).expanduser()
-    if len(place.parts) > 1 and place.parent.is_dir() and not place.exists():
-        beside = [path.name for path in place.parent.iterdir() if path.is_dir()]
-        near = difflib.get_close_matches(place.name, beside, n=1)
-        raise ConfigError(
-            f"init = {init}: no such directory\n  fix: "
-            + (f"did you mean {place.parent / near[0]}?" if near else f"look into {place.parent}")
-        )
-    return init
-
-
-def check_length(split: Split, positions: int) -> None:
-    """Raises ``ConfigError`` when a row is longer than the model's position table."""
-    longest = int(split.features.lengths.max())
-    if longest > positions:
-        raise ConfigError(
-            f"data.max_length_tokens: {split.dataset.name} has rows of {longest} tokens, "
-            f"the model knows {positions} positions\n  fix: data.max_length_tokens={positions}"
-        )
 
 
 def fit(

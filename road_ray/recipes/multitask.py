@@ -12,10 +12,9 @@ import torch
 from pydantic import Field
 
 from road_ray.config import Config
-from road_ray.data import catalog
 from road_ray.data.batches import Batch, BatchStream
 from road_ray.data.mixing import mixed
-from road_ray.data.sources import SourceConfig, Split, load_split
+from road_ray.data.sources import SourceConfig, Split, load_split, tasks_of
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distributed.launch import launch
 from road_ray.errors import ConfigError
@@ -23,7 +22,7 @@ from road_ray.evaluation.predict import evaluate_split
 from road_ray.models.encoder import check_vocabulary, load_encoder, model_directory
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.supervised import Supervised
-from road_ray.recipes.finetune import check_length, require_init
+from road_ray.recipes.checks import check_length, require_init, warn_of_overlap
 from road_ray.recipes.lineage import sign
 from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
 from road_ray.training.loop import Training, TrainingConfig, identity_of, train
@@ -106,9 +105,11 @@ def main(config: MultitaskConfig, worker: Worker) -> dict[str, float]:
         name: load_split(name, "dev", config.data, tokenizer)
         for name in (config.data.datasets if worker.leads else ())
     }
+    for name, split in judged.items():
+        warn_of_overlap(splits[name], split)
     for split in (*splits.values(), *judged.values()):
         check_length(split, encoder.config.max_position_embeddings)
-    tasks = {split.features.task: catalog.TASKS[split.features.task] for split in splits.values()}
+    tasks = {task.name: task for name in splits for task in tasks_of(name, config.data)}
     torch.manual_seed(config.seed)
     model = MultitaskModel(encoder, list(tasks.values()))
     streams = {name: _stream(split, config, worker, tokenizer) for name, split in splits.items()}

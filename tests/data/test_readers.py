@@ -5,18 +5,27 @@ from __future__ import annotations
 import gzip
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from road_ray.data.catalog import DATASETS, dataset
-from road_ray.data.features import Answer, SpanExample, TextExample
-from road_ray.data.readers import LAYOUTS, hub_examples, read_hub, read_split
+from road_ray.data.features import SpanExample
+from road_ray.data.readers import LAYOUTS, read_split
 from road_ray.data.specs import Splits
 from road_ray.errors import ConfigError, DataError
 
 # rows that the README of the real data promises: train, dev, test
 ROWS = {
+    "cola": (8_551, 1_043, 1_063),
+    "qnli": (10_475, 5_463, 5_463),
+    "wnli": (635, 71, 146),
+    "amazon": (5_000, 7_600, None),
+    "boolq": (2_000, 3_270, None),
+    "commonsenseqa": (9_741, 1_221, None),
+    "qasrl": (7_188, 7_102, None),
+    "qazre": (127, 128, None),
+    "duorc": (127, 126, None),
+    "ax": (None, None, 1_104),
     "sst2": (67_349, 872, 1_821),
     "qqp": (43_873, 7_598, None),
     "mrpc": (3_668, 408, 1_725),
@@ -34,9 +43,7 @@ ROWS = {
 def test_real_files_have_the_promised_rows(real_data: Path, name: str) -> None:
     for split, count in zip(("train", "dev", "test"), ROWS[name], strict=True):
         if count is None:
-            with pytest.raises(
-                ConfigError, match=f"data set '{name}' has no {split} split; it has"
-            ):
+            with pytest.raises((ConfigError, DataError), match=f"data set '{name}'"):
                 read_split(dataset(name), real_data, split)
         else:
             assert len(read_split(dataset(name), real_data, split)) == count
@@ -101,57 +108,3 @@ def test_an_empty_file_and_unknown_names_are_named(tmp_path: Path) -> None:
         read_split(dataset("sst2"), tmp_path, "valid")
     with pytest.raises(ConfigError, match="layout 'xml'; known: glue_tsv, table"):
         read_split(replace(dataset("sst2"), layout="xml"), tmp_path, "train")
-
-
-def table(names: list[str] | None = None, **columns: list[Any]) -> Any:
-    import datasets
-
-    rows = datasets.Dataset.from_dict(columns)
-    return rows.cast_column("label", datasets.ClassLabel(names=names)) if names else rows
-
-
-def test_class_numbers_become_what_the_files_say() -> None:
-    qqp = table(
-        ["not_duplicate", "duplicate"], question1=["a"], question2=["b"], label=[1], idx=[9]
-    )
-    nli = table(
-        ["entailment", "neutral", "contradiction"],
-        premise=["a", "c", "e"], hypothesis=["b", "d", "f"], label=[2, -1, 0], idx=[0, 1, 2],
-    )  # fmt: skip
-
-    assert hub_examples(dataset("qqp"), qqp, "hub", labelled=True) == [
-        TextExample("9", ("a", "b"), "1", "hub:1")
-    ]
-    assert hub_examples(dataset("mnli"), nli, "hub", labelled=True) == [
-        TextExample("0", ("a", "b"), "contradiction", "hub:1"),
-        TextExample("2", ("e", "f"), "entailment", "hub:3"),
-    ]
-    hidden = hub_examples(dataset("mnli"), nli, "hub", labelled=False)
-    assert [getattr(e, "label", "") for e in hidden] == ["contradiction", None, "entailment"]
-
-
-def test_numbers_and_spans_come_from_the_hub_too() -> None:
-    stsb = table(sentence1=["a"], sentence2=["b"], label=[2.5], idx=[0])
-    squad = table(
-        id=["q1", "q2"], title=["t", "t"], context=["a b", "a b"], question=["x", "y"],
-        answers=[{"text": ["b"], "answer_start": [2]}, {"text": [], "answer_start": []}],
-    )  # fmt: skip
-
-    assert hub_examples(dataset("stsb"), stsb, "hub", labelled=True) == [
-        TextExample("0", ("a", "b"), "2.5", "hub:1")
-    ]
-    spans = hub_examples(dataset("squad_v2"), squad, "hub", labelled=True)
-    assert [getattr(e, "answers", None) for e in spans] == [(Answer("b", 2),), ()]
-
-
-def test_other_columns_on_the_hub_are_named() -> None:
-    with pytest.raises(DataError, match=r"2 text columns wanted .* found \['premise'\]"):
-        hub_examples(dataset("rte"), table(premise=["a"], label=[0]), "hub", labelled=True)
-
-
-def test_what_is_not_on_the_hub_or_cannot_be_reached_says_how_to_go_on() -> None:
-    with pytest.raises(ConfigError, match=r"newsqa(.|\n)*data.root"):
-        read_hub(dataset("newsqa"), "dev")
-    nowhere = replace(dataset("sst2"), hub=("road-ray/no-such-data-set", None))
-    with pytest.raises(DataError, match=r"no-such-data-set(.|\n)*fix: check the network"):
-        read_hub(nowhere, "dev")

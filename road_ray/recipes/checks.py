@@ -1,0 +1,54 @@
+"""What recipes look at before they start: where they start from, and what they read."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from pathlib import Path
+
+from road_ray.data.encode import overlap
+from road_ray.data.sources import Split
+from road_ray.errors import ConfigError
+
+_log = logging.getLogger(__name__)
+
+
+def warn_of_overlap(train: Split, dev: Split) -> None:
+    """Warns when examples that are judged on were trained on."""
+    shared = overlap(train.examples, dev.examples)
+    if shared:
+        _log.warning(
+            "%s: %d of %d dev examples are in the train split of %s too; their scores flatter",
+            dev.dataset.name, shared, len(dev.examples), train.dataset.name,
+        )  # fmt: skip
+
+
+def require_init(init: str) -> str:
+    """``init`` itself. Raises ``ConfigError`` when none was given, or a local one that is not
+    there: what looks like a name of the hub is left to the loader.
+    """
+    if not init:
+        raise ConfigError(
+            "init is not given\n"
+            "  allowed: a run directory (say runs/pretrain), an hf/ directory or a hub name\n"
+            "  fix: add init=..."
+        )
+    place = Path(init).expanduser()
+    if len(place.parts) > 1 and place.parent.is_dir() and not place.exists():
+        beside = [path.name for path in place.parent.iterdir() if path.is_dir()]
+        near = difflib.get_close_matches(place.name, beside, n=1)
+        raise ConfigError(
+            f"init = {init}: no such directory\n  fix: "
+            + (f"did you mean {place.parent / near[0]}?" if near else f"look into {place.parent}")
+        )
+    return init
+
+
+def check_length(split: Split, positions: int) -> None:
+    """Raises ``ConfigError`` when a row is longer than the model's position table."""
+    longest = int(split.features.lengths.max())
+    if longest > positions:
+        raise ConfigError(
+            f"data.max_length_tokens: {split.dataset.name} has rows of {longest} tokens, "
+            f"the model knows {positions} positions\n  fix: data.max_length_tokens={positions}"
+        )
