@@ -65,9 +65,10 @@ def data_corpus(
     out: Annotated[Path, typer.Argument(help="directory for the shards")],
     tokenizer: Annotated[str, typer.Option(help="vocab.txt or model directory")],
     max_length_tokens: Annotated[int, typer.Option(min=8)] = 128,
+    processes: Annotated[int | None, typer.Option(min=1, help="default: all cores")] = None,
 ) -> None:
     """Build two-segment shards from raw text."""
-    from road_ray.data.corpus import build_corpus
+    from road_ray.data.corpus_build import build_corpus
     from road_ray.data.documents import read_corpus
     from road_ray.data.tokenizer import load_tokenizer
 
@@ -77,6 +78,7 @@ def data_corpus(
         load_tokenizer(_model_of(tokenizer)),
         max_length_tokens=max_length_tokens,
         source=corpus.name,
+        processes=processes,
     )
     typer.echo(f"{built.manifest['rows']:,} rows, {built.manifest['tokens']:,} tokens: {out}")
 

@@ -1,20 +1,15 @@
-"""Raw text to two-segment blocks of token ids in memory-mapped Arrow shards.
+"""A built corpus: rows of token ids in memory-mapped Arrow shards.
 
 A directory of shards is committed whole: the manifest is written last, and what has none is not a
-corpus.
+corpus. ``corpus_build.py`` makes one.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import re
-import shutil
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,18 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from road_ray.data.features import Ints, Longs
-from road_ray.data.segments import two_segments
-from road_ray.data.tokenizer import special_ids
-from road_ray.errors import DataError, ResourceError
+from road_ray.errors import DataError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-_ROWS_PER_SHARD = 50_000
-_MANIFEST = "MANIFEST.json"
-# A row takes whole sentences and drops what overhangs, so paragraphs are cut up first (our choice).
-_SENTENCE_END = re.compile(r"\n+|(?<=[.!?])\s+")
-_SCHEMA = pa.schema([("tokens", pa.large_list(pa.int32())), ("first_segment", pa.int32())])
+MANIFEST = "MANIFEST.json"
 
 
 @dataclass(frozen=True)
@@ -68,137 +57,6 @@ class Corpus:
         return self.tokens[shard][bounds[local] : bounds[local + 1]]
 
 
-def build_corpus(
-    documents: Iterable[str],
-    directory: Path,
-    tokenizer: PreTrainedTokenizerFast,
-    *,
-    max_length_tokens: int,
-    seed: int = 0,
-    source: str = "",
-) -> Corpus:
-    """The corpus below ``directory``, opened; tokenised, cut into rows and written when needed.
-
-    An existing complete directory of the same recipe is reused. A document never shares a row with
-    another. Raises ``DataError`` when the text gives no row.
-    """
-    recipe = {
-        "tokenizer": tokenizer_digest(tokenizer),
-        "max_length_tokens": max_length_tokens,
-        "seed": seed,
-        "source": source,
-    }
-    if (built := _built(directory, recipe)) is not None:
-        return built
-    staging = directory.with_name(f".{directory.name}.tmp-{os.getpid()}")
-    shutil.rmtree(staging, ignore_errors=True)
-    try:
-        staging.mkdir(parents=True)
-        counts = _write_shards(documents, staging, tokenizer, max_length_tokens, seed)
-        if counts["rows"] == 0:
-            raise DataError(
-                f"{source or 'the corpus'}: 0 rows of text\n"
-                "  fix: name files with text (parquet column `text`, JSONL key `text`, plain text)"
-            )
-        (staging / _MANIFEST).write_text(json.dumps(recipe | counts, indent=1) + "\n")
-        os.rename(staging, directory)
-    except OSError as error:
-        if (built := _built(directory, recipe)) is not None:
-            return built  # another process was faster
-        raise ResourceError(
-            f"{directory}: the corpus cannot be written: {error}\n"
-            "  fix: free space there, make it writable, or name another directory\n"
-            "  kept: nothing of it"
-        ) from error
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-    return open_corpus(directory)
-
-
-def _built(directory: Path, recipe: dict[str, Any]) -> Corpus | None:
-    """The corpus that is there, if it is of that recipe; None where there is nothing yet."""
-    if not (directory / _MANIFEST).is_file():
-        if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-            raise DataError(
-                f"{directory} is in the way: no built corpus, and not an empty directory\n"
-                "  fix: name another directory; this one was left as it is"
-            )
-        return None
-    corpus = open_corpus(directory)
-    there = {key: corpus.manifest.get(key) for key in recipe}
-    if there != recipe:
-        raise DataError(
-            f"{directory} holds a corpus of another recipe:\n  there: {there}\n  asked: {recipe}\n"
-            "  fix: name another directory, or delete that one; it was left as it is"
-        )
-    return corpus
-
-
-def _write_shards(
-    documents: Iterable[str],
-    directory: Path,
-    tokenizer: PreTrainedTokenizerFast,
-    max_length_tokens: int,
-    seed: int,
-) -> dict[str, int]:
-    special_ids(tokenizer)  # names what is missing before hours of tokenising
-    rng = np.random.default_rng(seed)
-    rows: list[list[int]] = []
-    firsts: list[int] = []
-    counts = {"rows": 0, "tokens": 0, "documents": 0, "shards": 0}
-
-    def flush() -> None:
-        if not rows:
-            return
-        table = pa.record_batch(
-            [pa.array(rows, type=_SCHEMA.field("tokens").type), pa.array(firsts, type=pa.int32())],
-            schema=_SCHEMA,
-        )
-        path = directory / f"shard-{counts['shards']:05d}.arrow"
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, _SCHEMA) as writer:
-            writer.write_batch(table)
-        counts["shards"] += 1
-        rows.clear()
-        firsts.clear()
-
-    for sentences in _tokenised(documents, tokenizer):
-        counts["documents"] += 1
-        for row, first in two_segments(
-            sentences,
-            max_length_tokens=max_length_tokens,
-            cls_id=int(tokenizer.cls_token_id),
-            sep_id=int(tokenizer.sep_token_id),
-            rng=rng,
-        ):
-            rows.append(row)
-            firsts.append(first)
-            counts["rows"] += 1
-            counts["tokens"] += len(row)
-            if len(rows) >= _ROWS_PER_SHARD:
-                flush()
-    flush()
-    return counts
-
-
-def _tokenised(
-    documents: Iterable[str], tokenizer: PreTrainedTokenizerFast, documents_at_once: int = 64
-) -> Iterator[list[list[int]]]:
-    """Token ids of each sentence of each document, many documents to one call of the tokenizer."""
-    backend = tokenizer.backend_tokenizer
-    # An earlier call of the tokenizer may have left its limits behind.
-    backend.no_truncation()
-    backend.no_padding()
-    source = iter(documents)
-    while chunk := list(islice(source, documents_at_once)):
-        documents_split = [
-            [part for part in _SENTENCE_END.split(text) if part.strip()] for text in chunk
-        ]
-        flat = [sentence for document in documents_split for sentence in document]
-        encoded = iter(backend.encode_batch_fast(flat, add_special_tokens=False))
-        for document in documents_split:
-            yield [next(encoded).ids for _ in document]
-
-
 def open_corpus(directory: Path) -> Corpus:
     """The shards of a built corpus, memory-mapped.
 
@@ -229,13 +87,13 @@ def open_corpus(directory: Path) -> Corpus:
 
 
 def _manifest(directory: Path) -> dict[str, Any]:
-    path = directory / _MANIFEST
+    path = directory / MANIFEST
     try:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         manifest |= {name: int(manifest[name]) for name in ("shards", "rows")}
     except FileNotFoundError as error:
         raise DataError(
-            f"{directory} is not a built corpus (no {_MANIFEST})\n  fix: run `road data corpus`"
+            f"{directory} is not a built corpus (no {MANIFEST})\n  fix: run `road data corpus`"
         ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(

@@ -11,7 +11,8 @@ from typing import Any
 from pydantic import Field
 
 from road_ray.config import Config
-from road_ray.data.corpus import Corpus, build_corpus, tokenizer_digest
+from road_ray.data.corpus import Corpus, tokenizer_digest
+from road_ray.data.corpus_build import FORMAT, build_corpus
 from road_ray.data.documents import read_corpus
 from road_ray.data.sources import resolve_root
 from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
@@ -41,7 +42,7 @@ def prepare_corpus(data: CorpusConfig) -> tuple[Corpus, Any]:
     data.shards.mkdir(parents=True, exist_ok=True)
     tokenizer = corpus_tokenizer(data, place)
     source = _fingerprint(place)
-    recipe = f"{source}|{tokenizer_digest(tokenizer)}|{data.max_length_tokens}"
+    recipe = f"{source}|{tokenizer_digest(tokenizer)}|{data.max_length_tokens}|{FORMAT}"
     directory = data.shards / hashlib.sha256(recipe.encode()).hexdigest()[:16]
     documents = read_corpus(place)
     corpus = build_corpus(

@@ -23,11 +23,8 @@ from road_ray.recipes.multitask import (
     MultitaskDataConfig,
     multitask,
 )
-from road_ray.recipes.pretrain import (
-    GeneratorConfig,
-    PretrainConfig,
-    pretrain,
-)
+from road_ray.recipes.networks import GeneratorConfig
+from road_ray.recipes.pretrain import PretrainConfig, pretrain
 from road_ray.recipes.run import Run, RunConfig, finished, opened
 from road_ray.recipes.teaching import DistillationConfig, WeightingConfig
 from road_ray.training.journal import write_json_atomic

@@ -1,0 +1,223 @@
+"""Raw text to shards of a corpus, on all cores, resumable.
+
+Shards lie in a hidden directory beside the corpus until the last is written; then it is renamed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from road_ray.data.corpus import MANIFEST, Corpus, open_corpus, tokenizer_digest
+from road_ray.data.corpus_blocks import encoded_blocks
+from road_ray.data.corpus_encode import Encoded, Encoder
+from road_ray.data.tokenizer import special_ids
+from road_ray.errors import DataError, ResourceError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+_log = logging.getLogger(__name__)
+_ROWS_PER_SHARD = 50_000
+FORMAT = 2  # rows depend on their block's number alone, so any number of processes gives the same
+_PROGRESS = "PROGRESS.json"
+_SCHEMA = pa.schema([("tokens", pa.large_list(pa.int32())), ("first_segment", pa.int32())])
+
+
+@dataclass
+class _Progress:
+    """What stands on the disk: shards, and where in the text the next one begins."""
+
+    shards: int = 0
+    rows: int = 0
+    tokens: int = 0
+    documents: int = 0  # of the blocks before `block`
+    block: int = 0
+    rows_of_block: int = 0  # of `block`, already written
+    longest: int = 0
+
+
+@dataclass
+class _Pending:
+    """Rows that wait for their shard."""
+
+    blocks: list[tuple[int, Encoded]] = field(default_factory=list)
+    skipped: int = 0  # rows at the beginning of the first block, written before
+
+    def __len__(self) -> int:
+        return sum(len(block.lengths) for _, block in self.blocks) - self.skipped
+
+
+def build_corpus(
+    documents: Iterable[str],
+    directory: Path,
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    max_length_tokens: int,
+    seed: int = 0,
+    source: str = "",
+    processes: int | None = None,
+) -> Corpus:
+    """The corpus below ``directory``, opened; tokenised, cut into rows and written when needed.
+
+    An existing complete directory of the same recipe is reused, one that was broken off is gone on
+    with, by whole shards. A document never shares a row with another. Raises ``DataError`` when the
+    text gives no row.
+    """
+    recipe = {
+        "format": FORMAT,
+        "tokenizer": tokenizer_digest(tokenizer),
+        "max_length_tokens": max_length_tokens,
+        "seed": seed,
+        "source": source,
+    }
+    if (built := _built(directory, recipe)) is not None:
+        return built
+    special_ids(tokenizer)  # names what is missing before hours of tokenising
+    encoder = Encoder.of(tokenizer, max_length_tokens=max_length_tokens, seed=seed)
+    try:
+        with _staging(directory, recipe) as (staging, progress):
+            _write_shards(documents, staging, encoder, progress, processes, recipe)
+            if progress.rows == 0:
+                raise DataError(
+                    f"{source or 'the corpus'}: 0 rows of text\n"
+                    "  fix: name files with text (parquet column `text`, JSONL key `text`, plain "
+                    "text)"
+                )
+            (staging / _PROGRESS).unlink(missing_ok=True)
+            (staging / "lock").unlink(missing_ok=True)
+            (staging / MANIFEST).write_text(
+                json.dumps(_manifest(recipe, progress), indent=1) + "\n"
+            )
+            os.rename(staging, directory)
+    except OSError as error:
+        if (built := _built(directory, recipe)) is not None:
+            return built  # another process was faster
+        raise ResourceError(
+            f"{directory}: the corpus cannot be written: {error}\n"
+            "  fix: free space there, make it writable, or name another directory\n"
+            "  kept: whole shards, which the same command goes on with"
+        ) from error
+    return open_corpus(directory)
+
+
+def _manifest(recipe: dict[str, Any], progress: _Progress) -> dict[str, Any]:
+    counts = {name: getattr(progress, name) for name in ("rows", "tokens", "documents", "shards")}
+    mean = round(progress.tokens / progress.rows, 2)
+    return recipe | counts | {"mean_length": mean, "longest": progress.longest}
+
+
+def _built(directory: Path, recipe: dict[str, Any]) -> Corpus | None:
+    """The corpus that is there, if it is of that recipe; None where there is nothing yet."""
+    if not (directory / MANIFEST).is_file():
+        if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+            raise DataError(
+                f"{directory} is in the way: no built corpus, and not an empty directory\n"
+                "  fix: name another directory; this one was left as it is"
+            )
+        return None
+    corpus = open_corpus(directory)
+    there = {key: corpus.manifest.get(key) for key in recipe}
+    if there != recipe:
+        raise DataError(
+            f"{directory} holds a corpus of another recipe:\n  there: {there}\n  asked: {recipe}\n"
+            "  fix: name another directory, or delete that one; it was left as it is"
+        )
+    return corpus
+
+
+@contextmanager
+def _staging(directory: Path, recipe: dict[str, Any]) -> Iterator[tuple[Path, _Progress]]:
+    """Where shards are written, and how far an earlier attempt came; kept when it has a shard.
+
+    While another process builds the same corpus, a directory of one's own.
+    """
+    place = directory.with_name(f".{directory.name}.partial")
+    place.mkdir(parents=True, exist_ok=True)
+    with (place / "lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            place = directory.with_name(f".{directory.name}.tmp-{os.getpid()}")
+            place.mkdir()
+        progress = _earlier(place, recipe)
+        try:
+            yield place, progress
+        finally:
+            if not (place / _PROGRESS).is_file():
+                shutil.rmtree(place, ignore_errors=True)
+
+
+def _earlier(place: Path, recipe: dict[str, Any]) -> _Progress:
+    try:
+        found = json.loads((place / _PROGRESS).read_text(encoding="utf-8"))
+        if found.pop("recipe") == recipe:
+            progress = _Progress(**found)
+            _log.info("going on after %d rows in %s", progress.rows, place)
+            return progress
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # nothing yet, or nothing that could be gone on with
+    for file in place.glob("shard-*"):
+        file.unlink()
+    (place / _PROGRESS).unlink(missing_ok=True)
+    return _Progress()
+
+
+def _write_shards(
+    documents: Iterable[str],
+    directory: Path,
+    encoder: Encoder,
+    progress: _Progress,
+    processes: int | None,
+    recipe: dict[str, Any],
+) -> None:
+    pending = _Pending(skipped=progress.rows_of_block)
+    for numbered in encoded_blocks(documents, encoder, processes=processes, start=progress.block):
+        pending.blocks.append(numbered)
+        while len(pending) >= _ROWS_PER_SHARD:
+            _write_shard(directory, pending, _ROWS_PER_SHARD, progress)
+            told = json.dumps(vars(progress) | {"recipe": recipe})
+            (directory / f"{_PROGRESS}.new").write_text(told)
+            os.replace(directory / f"{_PROGRESS}.new", directory / _PROGRESS)
+    if len(pending):
+        _write_shard(directory, pending, len(pending), progress)
+    progress.documents += sum(block.documents for _, block in pending.blocks)
+
+
+def _write_shard(directory: Path, pending: _Pending, rows: int, progress: _Progress) -> None:
+    """Write the first ``rows`` pending rows and take them out."""
+    lengths = np.concatenate([block.lengths for _, block in pending.blocks])
+    tokens = np.concatenate([block.tokens for _, block in pending.blocks])
+    firsts = np.concatenate([block.first_segments for _, block in pending.blocks])
+    taken = slice(pending.skipped, pending.skipped + rows)
+    edges = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    first, last = int(edges[taken.start]), int(edges[taken.stop])
+    column = pa.LargeListArray.from_arrays(
+        pa.array(edges[taken.start : taken.stop + 1] - first), pa.array(tokens[first:last])
+    )
+    batch = pa.record_batch([column, pa.array(firsts[taken])], schema=_SCHEMA)
+    path = directory / f"shard-{progress.shards:05d}.arrow"
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, _SCHEMA) as writer:
+        writer.write_batch(batch)
+    progress.shards += 1
+    progress.rows += rows
+    progress.tokens += last - first
+    progress.longest = max(progress.longest, int(lengths[taken].max()))
+    pending.skipped += rows
+    while pending.blocks and pending.skipped >= len(pending.blocks[0][1].lengths):
+        number, block = pending.blocks.pop(0)
+        pending.skipped -= len(block.lengths)
+        progress.documents += block.documents
+        progress.block = number + 1
+    progress.rows_of_block = pending.skipped

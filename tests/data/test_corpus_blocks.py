@@ -1,0 +1,65 @@
+"""Blocks, their order, and a process that dies."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import pytest
+
+from road_ray.data import corpus_blocks
+from road_ray.data.corpus_blocks import blocks, encoded_blocks
+from road_ray.data.corpus_encode import Encoder
+from road_ray.data.tokenizer import train_wordpiece
+from road_ray.errors import ResourceError
+
+DOCUMENTS = [f"The cat number {n} sat." for n in range(30)]
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return Encoder.of(train_wordpiece(DOCUMENTS, vocab_size=60), max_length_tokens=12, seed=3)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setattr(corpus_blocks, "_BLOCK_CHARACTERS", 100)
+
+
+def test_blocks_hold_all_documents_in_order():
+    made = list(blocks(DOCUMENTS))
+    assert [d for block in made for d in block] == DOCUMENTS
+    assert all(sum(map(len, block)) >= 100 for block in made[:-1])
+    assert list(blocks([])) == []
+
+
+def test_later_blocks_are_those_of_the_whole(encoder):
+    whole = list(encoded_blocks(DOCUMENTS, encoder, processes=1))
+    rest = list(encoded_blocks(DOCUMENTS, encoder, processes=1, start=3))
+    assert [number for number, _ in rest] == [number for number, _ in whole][3:]
+    assert all(
+        a.tokens.tolist() == b.tokens.tolist()
+        for (_, a), (_, b) in zip(whole[3:], rest, strict=True)
+    )
+
+
+def test_a_process_that_dies_is_told(encoder, monkeypatch):
+    started = []
+    start = corpus_blocks._process
+
+    @contextmanager
+    def keep(encoder):
+        with start(encoder) as process:
+            started.append(process)
+            yield process
+
+    monkeypatch.setattr(corpus_blocks, "_process", keep)
+
+    def documents():
+        yield from DOCUMENTS[:25]
+        for process in started:
+            process.kill()
+            process.wait()
+        yield from DOCUMENTS * 3
+
+    with pytest.raises(ResourceError, match="ended early"):
+        list(encoded_blocks(documents(), encoder, processes=2))
