@@ -76,7 +76,6 @@ def _run(config: DemoConfig) -> Run:
         figures = _flat(rows)
         write_json_atomic(directory / "table.json", rows)
         write_json_atomic(directory / "metrics.json", figures)
-        _report(directory, rows)
     return Run(directory, figures)
 
 
@@ -126,12 +125,6 @@ def _flat(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         for title, value in row.items()
         if isinstance(value, float)
     }
-
-
-def _report(directory: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    from road_ray.reporting.story import write_story
-
-    write_story(directory, rows)
 
 
 def pretraining(config: DemoConfig) -> PretrainConfig:

@@ -23,8 +23,9 @@ from typing import Any, Literal, TextIO
 from pydantic import Field
 
 from road_ray.config import Config, load, to_dict, to_yaml
-from road_ray.errors import ConfigError, ResourceError, RoadError
+from road_ray.errors import ConfigError, DivergedError, ResourceError, RoadError
 from road_ray.reporting.environment import devices
+from road_ray.reporting.report import leave_report
 from road_ray.training.checkpoint import Checkpoints, disk_error
 from road_ray.training.journal import Journal, write_json_atomic
 from road_ray.training.trackers import wandb_tracker
@@ -91,7 +92,8 @@ def finished(config: RunConfig) -> Run | None:
 
 @contextmanager
 def opened(config: RunConfig) -> Iterator[Path]:
-    """The run directory, locked for this process, with its configuration and environment recorded.
+    """The run directory, locked for this process, with its configuration and environment recorded,
+    and with ``report.html`` once the run has ended or diverged.
 
     Raises ``ConfigError`` when it belongs to another configuration, ``ResourceError`` when another
     process has it.
@@ -120,9 +122,12 @@ def opened(config: RunConfig) -> Iterator[Path]:
         try:
             yield directory
         except Exception as error:
+            if isinstance(error, DivergedError):
+                leave_report(directory)  # what led there is seen best in its curves
             if isinstance(error, RoadError) or disk_error(error) is None:
                 raise
             raise _refused(directory, error) from error
+        leave_report(directory)
 
 
 def _refused(directory: Path, error: Exception) -> ResourceError:

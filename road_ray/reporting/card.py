@@ -1,72 +1,160 @@
-"""The model card ``README.md`` of a model directory: what it is, its figures, its lineage, how to
-load it.
+"""The model card ``README.md`` of a model directory: what it is, its figures, its lineage, how it
+was made, how to load it, what it is not fit for.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
+from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from road_ray.reporting.tables import figures
+from ruamel.yaml import YAML
+
+from road_ray.data import catalog
+from road_ray.reporting.ancestry import ancestors, described
+from road_ray.reporting.run_report import headline
+from road_ray.reporting.runs import CONFIG, RunRecord, is_run, read_run
+from road_ray.reporting.tables import figures, metric_title
 from road_ray.training.redact import redact
+
+if TYPE_CHECKING:
+    from huggingface_hub import EvalResult
 
 _PIPELINES = {
     "ForQuestionAnswering": "question-answering",
     "ForSequenceClassification": "text-classification",
     "ForTokenClassification": "token-classification",
+    "ForMultipleChoice": "multiple-choice",
     "ForMaskedLM": "fill-mask",
+}
+# What the Hub calls our metrics.
+_METRICS = {
+    "exact": "exact_match",
+    "at_threshold_exact": "exact_match",
+    "at_threshold_f1": "f1",
+    "matthews": "matthews_correlation",
+    "pearson": "pearsonr",
+    "spearman": "spearmanr",
 }
 
 
 def write_card(directory: Path, lineage: Mapping[str, Any]) -> Path:
-    """``README.md`` beside ``config.json``, from what ``road_ray.json`` says; secrets masked.
+    """``README.md`` beside ``config.json``, from what ``road_ray.json`` says and, where it lies
+    above, from the run; secrets masked.
 
     ``lineage`` may have ``task``, ``datasets``, ``metrics`` (figures by name), ``teachers`` (with
     ``directory`` and ``weights_sha256``) and any plain settings, which are listed as they are.
     """
     kind = json.loads((directory / "config.json").read_text(encoding="utf-8"))["architectures"][0]
     told = redact(lineage)
+    run = _run_of(directory, told)
     named = dict(told.pop("metrics", {}))
     parts = [
-        _front(kind, told, named),
-        f"# {kind} by road_ray {version('road-ray')}",
-        _about(told),
-        f"## Figures\n\n```\n{figures(named)}\n```\n\nFigures below `eval/` are percentages.",
-        f"## Where it comes from\n\n{_origin(told)}",
+        _front(kind, run, named),
+        f"# {run.name if run.config else kind}",
+        _about(kind, told),
+        f"## Figures\n\n```\n{figures(named)}\n```\n\n{_judged(run, named)}",
+        f"## Where it comes from\n\n{_origin(run, told)}",
+        f"## How it was made\n\n{_making(run)}",
         f"## Use\n\n```python\n{_use(kind)}\n```",
+        "## Limits\n\n" + "\n".join(f"- {line}" for line in _limits(run, told)),
+        "<!-- Nothing was pushed. To publish this directory: hf upload OWNER/NAME DIRECTORY -->",
     ]
     path = directory / "README.md"
-    path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    path.write_text("\n\n".join(part for part in parts if part) + "\n", encoding="utf-8")
     return path
 
 
-def _front(kind: str, told: Mapping[str, Any], named: Mapping[str, Any]) -> str:
-    """What the Hub reads: YAML, of which JSON strings and lists are a part."""
-    tags = ["road_ray", "electra", *([told["task"]] if told.get("task") else [])]
-    judged = {name.rsplit("/", 1)[-1] for name in named if name.startswith("eval/")}
-    scores = sorted(judged & {"accuracy", "f1", "exact", "matthews", "pearson", "spearman"})
-    fields: dict[str, Any] = {"library_name": "transformers", "tags": tags}
+def _run_of(directory: Path, told: Mapping[str, Any]) -> RunRecord:
+    """The run above the model directory, or one that knows only what the model tells."""
+    above = directory.parent
+    found = read_run(above) if is_run(above) else RunRecord(directory)
+    return RunRecord(found.directory, found.config, found.environment, told=told)
+
+
+def _front(kind: str, run: RunRecord, named: Mapping[str, Any]) -> str:
+    """What the Hub reads: YAML with tags, pipeline, data and the figures as ``model-index``."""
+    from huggingface_hub import ModelCardData
+
+    told = run.told
     pipeline = next((name for end, name in _PIPELINES.items() if kind.endswith(end)), None)
-    fields |= {"pipeline_tag": pipeline} if pipeline else {}
-    fields |= {"metrics": scores} if scores else {}
-    lines = (f"{name}: {json.dumps(value)}" for name, value in fields.items())
-    return "\n".join(["---", *lines, "---"])
+    results = [*_results(pipeline or "fill-mask", named)]
+    hub = [h for name in told.get("datasets") or () if (h := _hub(str(name)))]
+    fields: dict[str, Any] = {
+        "library_name": "transformers",
+        "tags": ["road_ray", "electra", *([str(told["task"])] if told.get("task") else [])],
+        "pipeline_tag": pipeline,
+        "datasets": list(dict.fromkeys(hub)) or None,
+        "metrics": sorted({result.metric_type for result in results}) or None,
+        "base_model": _on_the_hub(str(told.get("init") or "")),
+    }
+    if results:
+        fields |= {"model_name": run.name, "eval_results": results}
+    return f"---\n{ModelCardData(**fields).to_yaml()}\n---"
 
 
-def _about(told: Mapping[str, Any]) -> str:
+def _on_the_hub(init: str) -> str | None:
+    """``init`` where it is a name of the Hub: an owner and a name, and no directory of ours."""
+    owner, _, name = init.partition("/")
+    local = "/" in name or not name or owner in ("runs", ".", "..", "~") or Path(owner).exists()
+    return None if local or not owner else init
+
+
+def _results(task: str, named: Mapping[str, Any]) -> Iterable[EvalResult]:
+    """The principal figures as the Hub's ``model-index`` has them."""
+    from huggingface_hub import EvalResult
+
+    for name, value in headline(named).items():
+        _, dataset, metric = name.split("/", 2)
+        yield EvalResult(
+            task_type=task,
+            dataset_type=_hub(dataset) or dataset,
+            dataset_name=dataset,
+            dataset_split="dev",
+            metric_type=_METRICS.get(metric, metric),
+            metric_name=metric_title(metric),
+            metric_value=round(float(value), 4),
+        )
+
+
+def _hub(name: str) -> str | None:
+    """The name of a data set on the Hub, None where it is not there."""
+    entry = catalog.DATASETS.get(name)
+    return entry.hub[0] if entry and entry.hub else None
+
+
+def _about(kind: str, told: Mapping[str, Any]) -> str:
     sets = ", ".join(told.get("datasets") or ())
+    made = f"Made by road_ray {version('road-ray')} as `{kind}`."
     if not told.get("task"):
-        return "An ELECTRA encoder, pre-trained on a text corpus."
+        return f"An ELECTRA encoder, pre-trained on a text corpus. {made}"
     how = "distilled from several teachers" if told.get("teachers") else "trained"
-    return f"An ELECTRA encoder with a head for the task `{told['task']}`, {how} on {sets}."
+    return f"An ELECTRA encoder with a head for the task `{told['task']}`, {how} on {sets}. {made}"
 
 
-def _origin(told: Mapping[str, Any]) -> str:
-    """One line a fact, nested ones by their dotted names."""
-    lines = [f"- {name}: `{value}`" for name, value in _facts(told) if value not in (None, "")]
+def _judged(run: RunRecord, named: Mapping[str, Any]) -> str:
+    if not any(name.startswith("eval/") for name in named):
+        return ""
+    said = "Figures below `eval/` are percentages, on dev splits, of this one run."
+    most = run.settings.get("data.max_judged_rows")
+    if most:
+        said += f" Judged on {most:,} rows: not comparable with published figures."
+    if run.told.get("no_answer_threshold") is not None:
+        said += " The no-answer threshold was tuned on the first dev set and used on all."
+    return said
+
+
+def _origin(run: RunRecord, told: Mapping[str, Any]) -> str:
+    """Ancestors back to the corpus, then one line a fact, nested ones by their dotted names."""
+    lines = [
+        f"- {role}: `{where}` ({described(facts)})"
+        for role, where, facts in ancestors(run)
+        if not role.startswith("teacher")
+    ]
+    lines += [f"- {name}: `{value}`" for name, value in _facts(told) if value not in (None, "")]
     lines += [
         f"- teacher {number}: `{teacher['directory']}`, weights `{teacher['weights_sha256'][:16]}`"
         for number, teacher in enumerate(told.get("teachers") or ())
@@ -85,9 +173,40 @@ def _facts(told: Mapping[str, Any], prefix: str = "") -> Sequence[tuple[str, Any
     return facts
 
 
+def _making(run: RunRecord) -> str:
+    """The command and the configuration that it takes."""
+    if not run.config:
+        return "The run directory that tells it is not beside this model."
+    packages = run.environment.get("packages") or {}
+    made = ", ".join(f"{name} {number}" for name, number in packages.items())
+    stream = StringIO()
+    YAML().dump(dict(run.config), stream)
+    written = stream.getvalue().rstrip()
+    return (
+        f"```\nroad {run.verb} {CONFIG}\n```\n\nwith {made or 'unknown versions'}, and\n\n"
+        f"<details><summary>{CONFIG}</summary>\n\n```yaml\n{written}\n```\n\n</details>"
+    )
+
+
 def _use(kind: str) -> str:
     return (
         f"from transformers import AutoTokenizer, {kind}\n\n"
         'tokenizer = AutoTokenizer.from_pretrained("path/to/this/directory")\n'
         f'model = {kind}.from_pretrained("path/to/this/directory")'
     )
+
+
+def _limits(run: RunRecord, told: Mapping[str, Any]) -> Iterable[str]:
+    """What follows from how it was made."""
+    if run.settings.get("data.root") == "miniature":
+        yield "Trained on a made-up miniature world: good for trying things out, for nothing else."
+    if told.get("max_length_tokens"):
+        yield f"Trained on rows of at most {told['max_length_tokens']} tokens; longer ones are cut."
+    if most := run.settings.get("data.max_rows"):
+        yield f"Trained on {most:,} rows of the data only."
+    if told.get("task"):
+        yield "One seed. Figures of other seeds differ, on small data sets by points."
+        yield "Fit for text like that of its data sets; elsewhere expect less, and measure it."
+    else:
+        yield "An encoder without a task: fine-tune it before use."
+    yield "Not examined for bias; it has learnt what its data says of people."

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from road_ray.data import catalog
-from road_ray.data.features import SpanExample, TextExample
+from road_ray.data.features import ChoiceExample, SpanExample, TagExample, TextExample
+from road_ray.data.features import Example as Row
 from road_ray.data.readers import read_split
 from road_ray.data.sources import resolve_root
 from road_ray.data.specs import Dataset, Regress
@@ -46,11 +47,6 @@ def _of_dataset(run: RunRecord, name: str, path: Path) -> Block:
         return Prose([f"{name}: no examples, for its data lies on the hub"])
     split = str(settings.get("data.split") or "dev")
     rows = [row for row in read_split(entry, root, split) if row.id in predicted]
-    rows = [row for row in rows if isinstance(row, SpanExample | TextExample)]
-    if not rows:
-        return Prose(
-            [f"{name}: no examples, for none of its rows is a question or a labelled text"]
-        )
     found = [_worse(row, str(predicted[row.id]), entry) for row in rows]
     wrong = sorted((case for case in found if case is not None), key=lambda case: case[0])
     chosen = [case for _, case in _spread(wrong)]
@@ -64,11 +60,13 @@ def _spread(wrong: Sequence[tuple[float, Example]]) -> Sequence[tuple[float, Exa
     return [wrong[int(n * every)] for n in range(min(_SHOWN, len(wrong)))]
 
 
-def _worse(
-    row: SpanExample | TextExample, said: str, entry: Dataset
-) -> tuple[float, Example] | None:
+def _worse(row: Row, said: str, entry: Dataset) -> tuple[float, Example] | None:
     """How good it was, and the case; None if it is right or its gold unknown."""
-    return _question(row, said) if isinstance(row, SpanExample) else _label(row, said, entry)
+    if isinstance(row, SpanExample):
+        return _question(row, said)
+    if isinstance(row, TagExample):
+        return _tags(row, said)
+    return _choice(row, said) if isinstance(row, ChoiceExample) else _label(row, said, entry)
 
 
 def _question(row: SpanExample, said: str) -> tuple[float, Example] | None:
@@ -106,3 +104,22 @@ def _label(row: TextExample, said: str, entry: Dataset) -> tuple[float, Example]
         return -gap, Example(texts, (), row.label, f"{float(said):.2f}", row.where)
     gold = entry.label_map.get(row.label, row.label)
     return None if gold == said else (0.0, Example(texts, (), gold, said, f"row {row.id}"))
+
+
+def _choice(row: ChoiceExample, said: str) -> tuple[float, Example] | None:
+    if row.answer is None or row.answer == int(said):
+        return None
+    gold, chosen = row.choices[row.answer], row.choices[int(said)]
+    return 0.0, Example(row.question, (), gold, chosen, f"row {row.id}")
+
+
+def _tags(row: TagExample, said: str) -> tuple[float, Example] | None:
+    """A sentence with the words whose tag is wrong; the share of right ones is how good it was."""
+    given = said.split()
+    if row.tags is None or list(row.tags) == given:
+        return None
+    wrong = [(w, g, p) for w, g, p in zip(row.words, row.tags, given, strict=False) if g != p]
+    gold = ", ".join(f"{word}: {tag}" for word, tag, _ in wrong)
+    predicted = ", ".join(f"{word}: {tag}" for word, _, tag in wrong)
+    good = 1 - len(wrong) / max(len(row.words), 1)
+    return good, Example(" ".join(row.words), (), gold, predicted, f"row {row.id}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.reporting.chart import Axis, Chart, Line, thinned
-from road_ray.reporting.page import Cell, Figures, Page, Section, Table, write
+from road_ray.reporting.page import Cell, Figures, Page, Section, Table
 from road_ray.reporting.runs import read_run
 from road_ray.reporting.tables import spread
 
@@ -26,10 +26,9 @@ def is_story(directory: Path) -> bool:
     return (directory / TABLE).is_file()
 
 
-def story_page(directory: Path, rows: Sequence[Mapping[str, Any]] | None = None) -> Page:
-    """The table of the models and the curves of the stages; rows are read where not given."""
-    if rows is None:
-        rows = json.loads((directory / TABLE).read_text(encoding="utf-8"))
+def story_page(directory: Path) -> Page:
+    """The table of the models and the curves of the stages."""
+    rows = json.loads((directory / TABLE).read_text(encoding="utf-8"))
     charts = [
         Chart(title, Axis("step"), Axis(), lines=[Line(thinned(points))])
         for stage, name, title in _CURVES
@@ -43,11 +42,6 @@ def story_page(directory: Path, rows: Sequence[Mapping[str, Any]] | None = None)
         kicker="road demo",
         sections=sections if charts else sections[:1],
     )
-
-
-def write_story(directory: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
-    """``report.html`` of a demo run."""
-    return write(story_page(directory, rows), directory / "report.html")
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -35,12 +35,58 @@ def card(tmp_path):
 
 def test_the_front_matter_is_what_the_hub_expects(card):
     front, _ = card("ElectraForQuestionAnswering", LINEAGE)
-    assert yaml_lines.read(front).values == {
+    told = yaml_lines.read(front).values
+    (model,) = told.pop("model-index")
+    assert told == {
         "library_name": "transformers",
         "tags": ["road_ray", "electra", "mrc"],
         "pipeline_tag": "question-answering",
+        "datasets": ["rajpurkar/squad_v2"],
         "metrics": ["f1"],
     }
+    assert model["results"] == [
+        {
+            "task": {"type": "question-answering"},
+            "dataset": {"name": "squad_v2", "type": "rajpurkar/squad_v2", "split": "dev"},
+            "metrics": [{"type": "f1", "value": 61.25, "name": "F1"}],
+        }
+    ]
+
+
+def test_the_hub_reads_it_back(card):
+    from huggingface_hub import ModelCard
+
+    front, _ = card("ElectraForQuestionAnswering", LINEAGE | {"init": "google/electra-small"})
+    data = ModelCard.load(front.parent / "README.md").data
+    assert data.eval_results[0].metric_value == 61.25
+    assert data.base_model == "google/electra-small"
+
+
+def test_what_the_run_tells_is_told(run_directory, write_run):
+    hf = run_directory / "hf"
+    hf.mkdir()
+    (hf / "config.json").write_text(json.dumps({"architectures": ["ElectraForQuestionAnswering"]}))
+    text = write_card(hf, LINEAGE | {"max_length_tokens": 256}).read_text(encoding="utf-8")
+    for said in (
+        "# student-1",
+        "road distill config.resolved.yaml",
+        "at most 256 tokens",
+        "threshold was tuned",
+        "hf upload OWNER/NAME",
+        "- initialised from: `runs/mtl` (not found here)",
+    ):
+        assert said in text
+
+
+def test_limits_follow_from_how_it_was_made(write_run, tmp_path):
+    data = {"root": "miniature", "max_rows": 1000, "max_judged_rows": 400}
+    hf = write_run(tmp_path / "r", data=data, tracking={"api_key": "very-secret-value"}) / "hf"
+    hf.mkdir()
+    (hf / "config.json").write_text(json.dumps({"architectures": ["ElectraForPreTraining"]}))
+    text = write_card(hf, LINEAGE).read_text(encoding="utf-8")
+    for said in ("miniature world", "1,000 rows", "Judged on 400 rows"):
+        assert said in text
+    assert "very-secret-value" not in text
 
 
 def test_figures_lineage_and_loading_are_told(card):

@@ -7,8 +7,9 @@ import json
 import pytest
 
 from road_ray.data import catalog
+from road_ray.data.features import ChoiceExample, TagExample
 from road_ray.data.readers import read_split
-from road_ray.reporting.mistakes import mistakes
+from road_ray.reporting.mistakes import _worse, mistakes
 from road_ray.reporting.page import Examples, Prose
 from road_ray.reporting.runs import read_run
 
@@ -70,3 +71,14 @@ def test_data_that_is_away_is_said(run_directory):
     (place / "predictions.json").write_text("{}")
     (block,) = mistakes(read_run(run_directory))
     assert "data.root = nowhere" in block.lines[0]
+
+
+def test_choices_and_tags_are_shown_by_name():
+    choice = ChoiceExample("7", "A dog ...", ("barks", "flies"), 0, "f:1")
+    goodness, example = _worse(choice, "1", catalog.dataset("sst2"))
+    assert (example.gold, example.predicted, goodness) == ("barks", "flies", 0.0)
+    assert _worse(choice, "0", catalog.dataset("sst2")) is None
+    tagged = TagExample("8", ("Ada", "left", "Rome"), ("B-PER", "O", "B-LOC"), "f:2")
+    goodness, example = _worse(tagged, "B-PER O O", catalog.dataset("sst2"))
+    assert (example.gold, example.predicted) == ("Rome: B-LOC", "Rome: O")
+    assert goodness == pytest.approx(2 / 3)
