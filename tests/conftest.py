@@ -154,6 +154,15 @@ def teachers(sentiment: dict[str, object], tmp_path_factory: pytest.TempPathFact
     return rr.teachers(overrides=sentiment | {"run_dir": str(directory)})
 
 
+@pytest.fixture(scope="session")
+def folded(sentiment: dict[str, object], tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Two teachers for each of two folds of SST-2."""
+    import road_ray as rr
+
+    directory = tmp_path_factory.mktemp("runs") / "folded"
+    return rr.teachers(overrides=sentiment, run_dir=directory, num_teachers=2, num_folds=2)
+
+
 def flags(overrides: dict[str, object]) -> list[str]:
     """Overrides as the command line takes them."""
     return [f"{key}={_written(value)}" for key, value in overrides.items()]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -118,11 +118,13 @@ def load_split(
     *,
     seed: int = 0,
     judged: bool = False,
+    keep: Callable[[Example], bool] | None = None,
 ) -> Split:
     """``train``, ``dev`` or ``test`` of a catalogue entry, encoded for its task.
 
     ``source.max_rows`` cuts what is trained on, ``max_judged_rows`` the rest, after a shuffle by
-    ``seed``. ``judged``: to be predicted, also if it is the train split.
+    ``seed``. ``judged``: to be predicted, also if it is the train split. ``keep`` then chooses
+    among what is left.
     """
     entry, task = entry_of(name, source)
     root = resolve_root(source.root)
@@ -135,6 +137,8 @@ def load_split(
     if most is not None and most < len(examples):
         kept = np.sort(np.random.default_rng((seed, 4)).permutation(len(examples))[:most])
         examples = [examples[index] for index in kept]
+    if keep is not None:
+        examples = [example for example in examples if keep(example)]
     if source.history_turns:
         examples = [
             with_history(example, source.history_turns)

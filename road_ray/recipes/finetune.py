@@ -13,6 +13,8 @@ from pydantic import Field
 
 from road_ray.data.batches import Batch, BatchStream
 from road_ray.data.encode import overlap
+from road_ray.data.features import Example
+from road_ray.data.folds import fold_of
 from road_ray.data.mixing import accumulated
 from road_ray.data.sources import SourceConfig, Split, entry_of, load_split, tasks_of
 from road_ray.data.specs import Task
@@ -46,6 +48,14 @@ class FinetuneDataConfig(SourceConfig):
     evaluate_on: tuple[str, ...] | None = None
     batch_size: int = Field(32, ge=1)  # global, in examples
     epochs: float = Field(3.0, gt=0)  # unused when training.steps is given
+    # Train without one of so many folds of the data; `teachers` sets both (see num_folds there).
+    num_folds: int = Field(1, ge=1)
+    held_out_fold: int | None = Field(None, ge=0)
+
+    def learns_from(self, example: Example) -> bool:
+        """Whether an example is trained on: all of them, but for those of the fold held out."""
+        held_out = self.held_out_fold
+        return held_out is None or fold_of(example, self.num_folds) != held_out
 
 
 class FinetuneConfig(RunConfig):
@@ -118,7 +128,9 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
     tokenizer = load_tokenizer(directory)
     entry, task = entry_of(config.data.dataset, config.data)
     check_judged(config.data)
-    split = load_split(config.data.dataset, "train", config.data, tokenizer, seed=0)
+    split = load_split(
+        config.data.dataset, "train", config.data, tokenizer, seed=0, keep=config.data.learns_from
+    )
     torch.manual_seed(config.seed)  # the new head, and the encoder when from_scratch
     model = _model(config, directory, tasks_of(entry.name, config.data))
     check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), directory)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 
@@ -19,6 +21,9 @@ class TeachersConfig(FinetuneConfig):
 
     run_dir: Path = Path("runs/teachers")
     num_teachers: int = Field(3, ge=1)  # ROaD distils from three
+    # 2 or more: so many teachers for each fold of the data, trained without it. A student then
+    # learns each row from those that have not seen it.
+    num_folds: int = Field(1, ge=1)
     # Ray tasks of one core and `gpus_per_worker` each; 0: one after the other in this process.
     at_once: int = Field(0, ge=0)
     timeout_seconds: float = Field(7 * 86400.0, gt=0)  # for all of them
@@ -36,7 +41,11 @@ def teachers(config: TeachersConfig) -> Run:
 
 
 def _run(config: TeachersConfig) -> Run:
-    single = [_single(config, number) for number in range(config.num_teachers)]
+    single = [
+        _single(config, number, fold)
+        for fold in range(config.num_folds)
+        for number in range(config.num_teachers)
+    ]
     with opened(config) as directory:
         if config.at_once:
             with connected(
@@ -50,11 +59,7 @@ def _run(config: TeachersConfig) -> Run:
                 )
         else:
             runs = [finetune(one) for one in single]
-        listing = [
-            {"directory": str(run.hf_dir), "seed": one.seed, "metrics": dict(run.metrics)}
-            for run, one in zip(runs, single, strict=True)
-        ]
-        write_json_atomic(directory / "teachers.json", {"teachers": listing})
+        write_json_atomic(directory / "teachers.json", _listing(config, single, runs))
         figures: dict[str, float] = {}
         for name in runs[0].metrics:
             spread = summary([run.metrics[name] for run in runs])
@@ -68,10 +73,30 @@ def _run(config: TeachersConfig) -> Run:
     return Run(directory, figures)
 
 
-def _single(config: TeachersConfig, number: int) -> FinetuneConfig:
+def _listing(
+    config: TeachersConfig, single: Sequence[FinetuneConfig], runs: Sequence[Run]
+) -> dict[str, Any]:
+    """What ``distill`` reads: directory, seed and figures of each, and the fold it did not see."""
+    listing: list[dict[str, Any]] = [
+        {"directory": str(run.hf_dir), "seed": one.seed, "metrics": dict(run.metrics)}
+        for run, one in zip(runs, single, strict=True)
+    ]
+    if config.num_folds == 1:
+        return {"teachers": listing}
+    for told, one in zip(listing, single, strict=True):
+        told["fold"] = one.data.held_out_fold
+    return {"num_folds": config.num_folds, "teachers": listing}
+
+
+def _single(config: TeachersConfig, number: int, fold: int) -> FinetuneConfig:
     shared = {name: getattr(config, name) for name in FinetuneConfig.model_fields}
+    place = config.run_dir
+    if config.num_folds > 1:
+        place = place / f"fold-{fold}"
+        folds = {"num_folds": config.num_folds, "held_out_fold": fold}
+        shared["data"] = config.data.model_copy(update=folds)
     shared |= {
-        "run_dir": config.run_dir / f"teacher-{number}",
+        "run_dir": place / f"teacher-{number}",
         "seed": config.seed + number,
         "workers": 0,
     }

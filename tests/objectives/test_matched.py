@@ -14,7 +14,6 @@ from road_ray.distillation.states import StatesTeacher
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.matched import Matched, attention_error, hidden_error
-from tests.objectives.conftest import config_of
 
 PAIR = Task("pair", Classify(("a", "b")))
 
@@ -37,12 +36,12 @@ def test_the_error_of_attention_by_hand():
 
 
 @pytest.fixture
-def pair(tmp_path):
+def pair(tmp_path, sized):
     """A student, and the directory of a teacher of the very same weights."""
     torch.manual_seed(0)
-    teacher = ElectraForSequenceClassification(config_of(32))
+    teacher = ElectraForSequenceClassification(sized(32))
     teacher.save_pretrained(tmp_path)
-    student = ElectraModel(config_of(32))
+    student = ElectraModel(sized(32))
     student.load_state_dict(teacher.electra.state_dict())
     return MultitaskModel(student, [PAIR]), tmp_path
 
@@ -104,8 +103,8 @@ def test_padding_changes_nothing(pair, taught):
         assert_close(here[name].total, there[name].total, rtol=1e-4, atol=1e-4)
 
 
-def test_a_narrower_student_learns_a_projection_of_its_own(pair, taught, tmp_path):
-    student = MultitaskModel(ElectraModel(config_of(16)), [PAIR])
+def test_a_narrower_student_learns_a_projection_of_its_own(pair, taught, tmp_path, sized):
+    student = MultitaskModel(ElectraModel(sized(16)), [PAIR])
     objective = Matched(student, StatesTeacher(pair[1]), hidden_weight=1.0, layers=((1, 2), (2, 2)))
     assert {name: m.weight.shape for name, m in objective.projections.items()} == {
         "1": (32, 16),

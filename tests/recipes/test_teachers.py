@@ -38,3 +38,23 @@ def test_teachers_that_are_there_are_kept_when_the_rest_is_missing(
     (tmp_path / "teacher-1" / "metrics.json").unlink()
     assert road(*command).code == 0
     assert (tmp_path / "teacher-0" / "metrics.jsonl").stat().st_mtime_ns == stamp
+
+
+def test_teachers_of_folds_have_not_seen_theirs(folded, sentiment):
+    listing = json.loads((folded.directory / "teachers.json").read_text())
+    assert listing["num_folds"] == 2
+    assert [(one["fold"], one["seed"]) for one in listing["teachers"]] == [
+        *[(0, 0), (0, 1)],
+        *[(1, 0), (1, 1)],
+    ]
+    from road_ray.config import load
+    from road_ray.data.folds import fold_of
+    from road_ray.recipes.finetune import FinetuneConfig, prepare
+    from road_ray.training.worker import Worker
+
+    config = load(
+        FinetuneConfig, path=folded.directory / "fold-1" / "teacher-0" / "config.resolved.yaml"
+    )
+    learnt = prepare(config, Worker.alone()).split.examples
+    assert len(learnt) > 0
+    assert {fold_of(example, 2) for example in learnt} == {0}

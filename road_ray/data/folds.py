@@ -1,0 +1,47 @@
+"""Which fold an example is in: a pure function of its text, so nothing has to be kept about it."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from road_ray.data.features import (
+    ChoiceExample,
+    Example,
+    Ints,
+    SpanExample,
+    TagExample,
+    TextExample,
+)
+from road_ray.data.sources import Split
+
+
+def fold_of(example: Example, num_folds: int) -> int:
+    """0 to ``num_folds - 1``, evenly; the same for examples of the same text, whatever case and
+    space.
+
+    All questions about one context are in one fold: who has seen one of them has seen the text.
+    """
+    text = " ".join(_text(example).casefold().split())
+    digest = hashlib.sha256(text.encode()).digest()
+    return int.from_bytes(digest[:8], "big") % num_folds
+
+
+def row_folds(split: Split, num_folds: int) -> Ints:
+    """The fold of every row of a split: ``[rows]``."""
+    folds = np.array([fold_of(example, num_folds) for example in split.examples], dtype=np.int32)
+    taken: Ints = folds[split.features.example]
+    return taken
+
+
+def _text(example: Example) -> str:
+    match example:
+        case TextExample():
+            return "\n".join(example.texts)
+        case SpanExample():
+            return example.context
+        case TagExample():
+            return " ".join(example.words)
+        case ChoiceExample():
+            return example.question
