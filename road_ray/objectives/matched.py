@@ -55,8 +55,8 @@ class Matched(Distilled):
         output = self.model.states(
             batch, output_hidden_states=True, output_attentions=self.attention_weight > 0
         )
-        logits = self.model.heads[batch["task"]](output.last_hidden_state)
-        terms = self.terms(logits, batch)
+        logits, further = self.read(output.last_hidden_state, batch)
+        terms = self.terms(logits, batch) | further
         ours, theirs = states_of(output), self.teacher(batch)
         real = batch["attention_mask"].flatten(0, -2).bool()
         name, count = str(batch["dataset"]), real.sum()

@@ -62,11 +62,14 @@ class Supervised(Objective):
 
     def answers(self, batch: Batch) -> tuple[Tensor, dict[str, Term]]:
         """The logits of the batch's task, and the terms of further heads that have gold in it."""
-        tasks = [name.removeprefix(FURTHER) for name in batch if name.startswith(FURTHER)]
-        if not tasks:
+        if not any(name.startswith(FURTHER) for name in batch):
             return self.model(batch), {}
-        hidden, terms = self.model.hidden(batch), {}
-        for task in tasks:
+        return self.read(self.model.hidden(batch), batch)
+
+    def read(self, hidden: Tensor, batch: Batch) -> tuple[Tensor, dict[str, Term]]:
+        """The same from what the encoder made of every token."""
+        terms = {}
+        for task in [n.removeprefix(FURTHER) for n in batch if n.startswith(FURTHER)]:
             gold = {"labels": batch[f"{FURTHER}{task}"]}
             logits = self.model.heads[task](hidden)
             total, count = gold_total(self.model.tasks[task], logits, gold)

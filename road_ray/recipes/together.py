@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from road_ray.data import catalog
 from road_ray.data.batches import Batch
-from road_ray.data.sources import Split, load_split
+from road_ray.data.sources import Split, entry_of, load_split
 from road_ray.data.specs import Task
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble import Teacher, inputs_of
@@ -33,7 +32,7 @@ def judge_together(
     tokenizer = load_tokenizer(named[0])
     names = data.evaluate_on or (data.dataset,)
     splits = {name: load_split(name, "dev", data, tokenizer) for name in names}
-    task = catalog.task(data.dataset)
+    _, task = entry_of(data.dataset, data)
     means = mean_logits(named, task, splits, int(tokenizer.pad_token_id))
     figures: dict[str, float] = {}
     threshold: float | None = None
