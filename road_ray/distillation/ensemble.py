@@ -19,13 +19,15 @@ from torch import Tensor
 
 from road_ray.data.batches import allowed_positions
 from road_ray.data.features import UNKNOWN
-from road_ray.data.specs import Span, Task
+from road_ray.data.specs import Span, Tag, Task
 from road_ray.distillation.identity import HEADS, check_teacher, locate
 from road_ray.distillation.weighting import Merge, Rule, num_right, soften
 from road_ray.distillation.weighting.combining import among
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.models.quiet import hushed
 
+# A padding position is no answer. Finite, exact in fp16, and nothing after a softmax.
+PAD_LOGIT = -10000.0
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
@@ -71,7 +73,10 @@ class Teacher:
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
     ) -> Tensor:
-        """Raw logits in fp32. ``[B, L] -> [B, C]``, or ``[B, 2, L]`` (start, end) for spans."""
+        """Raw logits in fp32. ``[B, L] -> [B, C]``, or ``[B, 2, L]`` (start, end) for spans and
+        ``[B, L, C]`` for tags, with ``PAD_LOGIT`` at padding: no rule and no loss may depend on
+        what stands there.
+        """
         device = self._model.device
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
         if self._segments:
@@ -86,6 +91,10 @@ class Teacher:
             logits = output.logits.float().clone()
         if self._order is not None:
             logits = logits[..., self._order]
+        if isinstance(self.task.kind, Span | Tag) and attention_mask is not None:
+            padding = attention_mask.to(logits.device) == 0
+            axis = 1 if isinstance(self.task.kind, Span) else 2
+            logits = logits.masked_fill(padding.unsqueeze(axis), PAD_LOGIT)
         if not bool(logits.isfinite().all()):
             raise CheckpointError(
                 f"{self.directory}: the teacher's logits are not finite\n  fix: fine-tune it again"

@@ -23,6 +23,7 @@ _FOREIGN_FIELDS = (
 _FOREIGN_SUFFIXES = {".py", ".pkl", ".pickle", ".bin", ".ckpt", ".h5", ".msgpack"}
 _NEVER_LOADED = {"training_args.bin"}  # the Trainer leaves it; no from_pretrained reads it
 _SAFE_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
+_IDLE_FIELDS = ("_name_or_path", "transformers_version", "torch_dtype", "dtype", "architectures")
 HEADS: dict[type, str] = {  # how the names of Hugging Face's classes end
     Span: "ForQuestionAnswering",
     Classify: "ForSequenceClassification",
@@ -66,7 +67,7 @@ def refuse_foreign(directory: str | Path) -> None:
             )
     for path in sorted(directory.glob("*.json")):
         if path.name.endswith("config.json"):
-            for key in _keys(_read_json(path)):
+            for key in _keys(read_json(path)):
                 if key in _FOREIGN_FIELDS:
                     raise CheckpointError(
                         f"{path}: field {key!r} makes the loader run foreign code\n"
@@ -112,6 +113,15 @@ def fingerprint_weights(directory: str | Path) -> str:
         return hashes[0]
     lines = (f"{path.name} {digest}\n" for path, digest in zip(files, hashes, strict=True))
     return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def fingerprint_config(directory: str | Path) -> str:
+    """The sha256 of what ``config.json`` says of the computation: equal weights in another shape,
+    or with other names of labels, are another teacher.
+    """
+    content = read_json(Path(directory) / "config.json")
+    kept = {name: value for name, value in content.items() if name not in _IDLE_FIELDS}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
 def label_order(
@@ -194,29 +204,6 @@ def teacher_tokenizer(directory: str | Path) -> Any | None:
     return AutoTokenizer.from_pretrained(directory)
 
 
-def teacher_manifest(directories: Sequence[str | Path], task: Task) -> dict[str, Any]:
-    """What a run record says of its teachers, ready for JSON: hashes of weights and tokenizer,
-    labels, order.
-    """
-    from transformers import AutoConfig
-
-    teachers = []
-    for directory in directories:
-        order = check_teacher(directory, task)
-        tokenizer = teacher_tokenizer(directory)
-        labels = AutoConfig.from_pretrained(directory).id2label
-        teachers.append(
-            {
-                "directory": str(directory),
-                "weights_sha256": fingerprint_weights(directory),
-                "tokenizer_sha256": None if tokenizer is None else fingerprint_tokenizer(tokenizer),
-                "labels": [labels[index] for index in sorted(labels)],
-                "order": None if order is None else list(order),
-            }
-        )
-    return {"task": task.name, "teachers": teachers}
-
-
 def _check_head(directory: Path, config: Any, task: Task) -> None:
     head, where = HEADS.get(type(task.kind)), directory / "config.json"
     if head is None:
@@ -279,7 +266,7 @@ def _keys(tree: Any) -> Iterable[str]:
             yield from _keys(value)
 
 
-def _read_json(path: Path) -> Any:
+def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

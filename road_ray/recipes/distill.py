@@ -12,9 +12,11 @@ from road_ray.config import override, to_dict
 from road_ray.data import catalog
 from road_ray.data.batches import Batch
 from road_ray.data.mixing import accumulated, timed
+from road_ray.data.sources import load_split
 from road_ray.data.tokenizer import load_tokenizer
-from road_ray.distillation.ensemble import Ensemble, LocalEnsemble, annotate
-from road_ray.distillation.identity import check_teacher, teacher_manifest
+from road_ray.distillation.ensemble import annotate
+from road_ray.distillation.identity import check_teacher
+from road_ray.distillation.manifest import identity_only, teacher_manifest
 from road_ray.distillation.schedule import schedule
 from road_ray.distillation.states import StatesTeacher
 from road_ray.distributed.launch import connected, launch
@@ -23,6 +25,7 @@ from road_ray.models.encoder import model_directory
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.matched import Matched
+from road_ray.recipes.asking import Asking, kept_with_checkpoints
 from road_ray.recipes.checks import require_init
 from road_ray.recipes.finetune import FinetuneConfig, fit, prepare
 from road_ray.recipes.generations import born_again
@@ -34,7 +37,7 @@ from road_ray.recipes.teaching import (
     rule,
     teacher_directories,
 )
-from road_ray.training.journal import write_json_atomic
+from road_ray.training.journal import Journal, write_json_atomic
 from road_ray.training.loop import identity_of
 from road_ray.training.worker import Worker
 
@@ -75,17 +78,17 @@ def _run(config: DistillConfig, ensemble: ActorEnsemble | None) -> Run:
     directories = teacher_directories(config.distillation)
     check(config, directories)
     with opened(config) as run_dir, ExitStack() as stack:
-        task = catalog.task(config.data.dataset)
-        _record_teachers(run_dir, teacher_manifest(directories, task))
-        if ensemble is None and config.distillation.host == "actors":
+        asking = _asking(config, directories)
+        _record_teachers(run_dir, asking)
+        if ensemble is None and _needs_pool(config, asking):
             stack.enter_context(connected(config.address))
             ensemble = stack.enter_context(
-                pool(config.distillation, task, directories, beside=config.workers)
+                pool(config.distillation, asking.task, directories, beside=config.workers)
             )
         metrics = launch(
             main,
             config,
-            directories,
+            asking,
             ensemble,
             workers=config.workers,
             gpus_per_worker=config.gpus_per_worker,
@@ -95,53 +98,91 @@ def _run(config: DistillConfig, ensemble: ActorEnsemble | None) -> Run:
     return Run(run_dir, metrics)
 
 
-def _record_teachers(run_dir: Path, manifest: dict[str, Any]) -> None:
-    """Write who teaches; a run that goes on must have the very teachers that it began with."""
-    path = run_dir / "teachers.json"
+def _asking(config: DistillConfig, directories: list[str]) -> Asking:
+    task = catalog.task(config.data.dataset)
+    manifest = teacher_manifest(directories, task)
+    return Asking(config.distillation, task, directories, manifest, config.address, config.workers)
+
+
+def _needs_pool(config: DistillConfig, asking: Asking) -> bool:
+    """Whether the driver must start the teachers: a lone worker with a store does it itself, on
+    the first row that the store has not.
+    """
+    if config.distillation.host != "actors" or config.distillation.store is None:
+        return config.distillation.host == "actors"
+    if config.workers == 0:
+        return False
+    tokenizer = load_tokenizer(model_directory(config.init))
+    split = load_split(config.data.dataset, "train", config.data, tokenizer, seed=0)
+    return not asking.complete(split.features)
+
+
+def _record_teachers(run_dir: Path, asking: Asking) -> None:
+    """Write who teaches, and who taught before; a run goes on with the very teachers that it began
+    with, unless others are allowed.
+    """
+    path, now = run_dir / "teachers.json", dict(asking.manifest)
     if path.is_file() and any((run_dir / "checkpoints").glob("step-*")):
-        before = json.loads(path.read_text(encoding="utf-8"))
-        if before != json.loads(json.dumps(manifest)):
-            raise CheckpointError(
-                f"{run_dir}: this run began with other teachers; {path} names them\n"
-                "  fix: restore them, or give another run_dir to start afresh\n"
-                "  kept: the run, as it is"
-            )
-    write_json_atomic(path, manifest)
+        recorded = json.loads(path.read_text(encoding="utf-8"))
+        earlier = recorded.pop("before", [])
+        if identity_only(recorded) != identity_only(now):
+            if not asking.settings.allow_other_teachers:
+                raise CheckpointError(
+                    f"{run_dir}: this run began with other teachers; {path} names them\n"
+                    "  fix: restore them, give another run_dir to start afresh, or allow it: "
+                    "distillation.allow_other_teachers=true\n"
+                    "  kept: the run, as it is"
+                )
+            earlier = [*earlier, recorded]
+        now["before"] = earlier
+    write_json_atomic(path, now)
 
 
 def main(
-    config: DistillConfig, worker: Worker, directories: list[str], actors: ActorEnsemble | None
+    config: DistillConfig, worker: Worker, asking: Asking, actors: ActorEnsemble | None
 ) -> dict[str, float]:
     """What every worker does; without a pool each hosts the teachers itself."""
     prepared = prepare(config, worker)
     settings = config.distillation
-    ensemble: Ensemble = actors or LocalEnsemble.load(
-        directories, prepared.task, device=worker.device
-    )
-    objective = objective_of(settings, prepared.model, directories)
+    objective = objective_of(settings, prepared.model, asking.directories)
     weigh = rule(config.weighting, settings.temperature)
     told = to_dict(settings)
     manifest = json.loads((config.run_dir / "teachers.json").read_text(encoding="utf-8"))
-    prepared.identity.update(identity_of(teachers=manifest))
+    began_with = (manifest.get("before") or [manifest])[0]
+    prepared.identity.update(identity_of(teachers=identity_only(began_with)))
     prepared.lineage.update(
         distillation={name: told[name] for name in _TOLD},
         weighting=to_dict(config.weighting),
         teachers=manifest["teachers"],
     )
 
-    def steps(start: int) -> Iterator[list[Batch]]:
-        passes = config.training.passes
-        batches = annotate(
-            prepared.stream.since(start * passes),
-            ensemble,
-            weigh,
-            settings.lookahead,
-            each=settings.average_loss,
-        )
-        made = accumulated((dict(batch) for batch in batches), passes)
-        return timed(made, start=start, total=prepared.total_steps)
+    with (
+        Journal(config.run_dir, console="quiet", enabled=worker.leads) as log,
+        asking.ensemble(
+            prepared.split.features,
+            pad_id=int(prepared.tokenizer.pad_token_id),
+            actors=actors,
+            device=worker.device,
+            tell=log.event,
+            leads=worker.leads,
+        ) as ensemble,
+    ):
 
-    return fit(config, worker, prepared, objective, steps)
+        def steps(start: int) -> Iterator[list[Batch]]:
+            passes = config.training.passes
+            batches = annotate(
+                prepared.stream.since(start * passes),
+                ensemble,
+                weigh,
+                settings.lookahead,
+                each=settings.average_loss,
+            )
+            made = accumulated((dict(batch) for batch in batches), passes)
+            timely = timed(made, start=start, total=prepared.total_steps)
+            every = config.training.save_every_steps
+            return kept_with_checkpoints(timely, ensemble, start=start, every=every)
+
+        return fit(config, worker, prepared, objective, steps)
 
 
 def objective_of(

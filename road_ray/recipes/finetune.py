@@ -203,6 +203,7 @@ def fit(
             journal=log,
             tokenizer=prepared.tokenizer,
             identity=prepared.identity,
+            record=prepared.lineage,
             evaluate=lambda: _quick(config, worker, prepared),
         )
         train(objective, steps, training, worker)

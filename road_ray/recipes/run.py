@@ -40,6 +40,7 @@ _FREE_ON_RESUME = {
     *(f"training.{what}_every_steps" for what in ("log", "evaluate", "save")),
     "training.keep_checkpoints",
     *(f"distillation.{what}" for what in ("host", "lookahead", "timeout_seconds")),
+    *(f"distillation.{what}" for what in ("store", "probe", "allow_other_teachers")),
     *(f"distillation.{what}_per_teacher" for what in ("cpus", "gpus")),
 }
 
@@ -167,10 +168,13 @@ def _same_as_recorded(config: RunConfig) -> None:
     path = config.run_dir / _RECORD
     recorded = _flat(to_dict(load(type(config), path=path)))
     now = _flat(to_dict(config))
+    free = set(_FREE_ON_RESUME)
+    if now.get("distillation.allow_other_teachers"):
+        free |= {"distillation.teachers", "distillation.num_teachers"}
     changed = [
         key
         for key in sorted({*recorded, *now})
-        if recorded.get(key) != now.get(key) and key not in _FREE_ON_RESUME
+        if recorded.get(key) != now.get(key) and key not in free
     ]
     if changed:
         lines = "".join(

@@ -63,6 +63,10 @@ class DistillationConfig(Config):
     timeout_seconds: float = Field(
         120.0, gt=0
     )  # for one answer; then the teacher is replaced, once
+    # Where the teachers' logits are kept, so that each row is asked once; many runs may share it.
+    store: Path | None = None
+    probe: bool = True  # ask each teacher in every way in use before the first step, and compare
+    allow_other_teachers: bool = False  # go on with teachers that the run did not begin with
 
     @field_validator("schedule")
     @classmethod

@@ -7,7 +7,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -65,6 +65,7 @@ class Training:
     journal: Journal
     identity: Mapping[str, str]  # what a resumed run must share: data, tokenizer, teachers
     evaluate: Callable[[], Mapping[str, float]] | None = None
+    record: Mapping[str, Any] = field(default_factory=dict)  # in every checkpoint, not compared
     tokenizer: Any = None  # kept beside the model of every checkpoint: any stage starts from one
 
 
@@ -177,6 +178,7 @@ def _save(
                 "step": step,
                 "seed": training.seed,
                 "identity": dict(training.identity),
+                "record": dict(training.record),
                 "optimizer": layout,
             }
             (directory / "state.json").write_text(json.dumps(state) + "\n", encoding="utf-8")

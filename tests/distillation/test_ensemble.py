@@ -11,6 +11,7 @@ from torch.testing import assert_close
 from road_ray.data.catalog import task
 from road_ray.distillation import weighting
 from road_ray.distillation.ensemble import (
+    PAD_LOGIT,
     LocalEnsemble,
     Teacher,
     allowed_of,
@@ -75,8 +76,18 @@ def test_a_teacher_answers_as_the_plain_model_does(tmp_path, teacher):
     output = AutoModelForQuestionAnswering.from_pretrained(directory).eval()(**inputs_of(one))
     logits = Teacher(directory, MRC).logits(**inputs_of(one))
     assert logits.shape == (4, 2, 10)
-    assert torch.equal(logits[:, 0], output.start_logits)
-    assert torch.equal(logits[:, 1], output.end_logits)
+    real = one["attention_mask"].bool()
+    assert torch.equal(logits[:, 0][real], output.start_logits[real])
+    assert torch.equal(logits[:, 1][real], output.end_logits[real])
+
+
+def test_padding_is_no_answer(tmp_path, teacher):
+    one = batch(0, spans=True)
+    logits = Teacher(teacher(tmp_path, kind="mrc"), MRC).logits(**inputs_of(one))
+    padding = one["attention_mask"][:, None].expand_as(logits) == 0
+    assert padding.any()
+    assert (logits[padding] == PAD_LOGIT).all()
+    assert (logits.softmax(-1)[padding] == 0).all()
 
 
 def test_a_regression_teacher_gives_one_number(tmp_path, teacher):

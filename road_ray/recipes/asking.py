@@ -1,0 +1,145 @@
+"""What a worker asks: the teachers themselves or the store before them, proven before step one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from road_ray.data.batches import Batch, pad
+from road_ray.data.features import Features
+from road_ray.data.specs import Task
+from road_ray.distillation.ensemble import Ensemble, LocalEnsemble
+from road_ray.distillation.parity import Answers, all_of, check_parity
+from road_ray.distillation.store_ensemble import Borrowed, Members, StoredEnsemble
+from road_ray.distillation.store_rows import keys_of
+from road_ray.distributed.launch import connected
+from road_ray.recipes.teaching import DistillationConfig, pool
+
+if TYPE_CHECKING:
+    from road_ray.distributed.teachers import ActorEnsemble
+
+_PROBED = 4  # rows that the store has, and as many that it has not
+
+Tell = Callable[..., None]
+"""An event of the journal: ``tell(kind, **fields)``."""
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Everything that decides who answers, the same on every worker."""
+
+    settings: DistillationConfig
+    task: Task
+    directories: list[str]
+    manifest: Mapping[str, Any]  # of these teachers
+    address: str | None = None
+    workers: int = 0
+
+    @contextmanager
+    def ensemble(
+        self,
+        features: Features,
+        *,
+        pad_id: int,
+        actors: ActorEnsemble | None,
+        device: torch.device,
+        tell: Tell,
+        leads: bool = True,
+    ) -> Iterator[Ensemble]:
+        """The ensemble of one worker, for the rows of ``features``. ``actors`` are the driver's,
+        when it started them.
+        """
+        if self.settings.store is None:
+            ensemble: Ensemble = actors or LocalEnsemble.load(
+                self.directories, self.task, device=device
+            )
+            if leads and self.settings.probe and actors is not None:
+                batch = _probe(features, np.zeros(len(features), np.bool_), pad_id)
+                answers = ensemble.gather(ensemble.submit(batch))
+                self._prove(batch, {"its actor": all_of(answers)}, device, tell)
+            yield ensemble
+            return
+
+        def live(members: Members) -> tuple[Members, Ensemble]:
+            if actors is not None:
+                return tuple(range(len(self.directories))), Borrowed(actors)
+            chosen = [self.directories[member] for member in members]
+            tell("teachers_started", teachers=list(members))
+            if self.settings.host == "actors" and self.workers == 0:
+                return members, pool(self.settings, self.task, chosen, beside=0)
+            return members, LocalEnsemble.load(chosen, self.task, device=device)
+
+        with self._cluster(), self._opened(live, features, tell) as stored:
+            if leads and self.settings.probe:
+                batch = _probe(features, stored.holds(keys_of(features)), pad_id)
+                self._prove(batch, stored.paths(batch), device, tell)
+            yield stored
+
+    def complete(self, features: Features) -> bool:
+        """Whether the store has every row of every teacher, so that none need be started."""
+        if self.settings.store is None:
+            return False
+
+        def live(members: Members) -> tuple[Members, Ensemble]:
+            raise AssertionError("looking does not ask")
+
+        with self._opened(live, features, lambda *_, **__: None) as stored:
+            return stored.complete
+
+    def _opened(self, live: Any, features: Features, tell: Tell) -> StoredEnsemble:
+        assert self.settings.store is not None
+        return StoredEnsemble.open(
+            self.settings.store,
+            self.manifest,
+            self.task,
+            live,
+            needed=keys_of(features),
+            on_event=lambda event: tell(**event),
+        )
+
+    @contextmanager
+    def _cluster(self) -> Iterator[None]:
+        """Ready for actors that may be started late."""
+        if self.settings.host == "actors" and self.workers == 0:
+            with connected(self.address):
+                yield
+        else:
+            yield
+
+    def _prove(
+        self, batch: Batch, paths: Mapping[str, Answers], device: torch.device, tell: Tell
+    ) -> None:
+        drifts = check_parity(batch, self.directories, self.task, paths, device=device)
+        worst = {drift.path: 0.0 for drift in drifts}
+        for drift in drifts:
+            worst[drift.path] = max(worst[drift.path], drift.difference)
+        tell("teachers_proven", rows=len(batch["input_ids"]), difference=worst)
+
+
+def kept_with_checkpoints(
+    steps: Iterator[list[Batch]], ensemble: Ensemble, *, start: int, every: int | None
+) -> Iterator[list[Batch]]:
+    """The same steps; before one that a checkpoint follows, the answers so far reach the disk.
+
+    So a run that goes on from it reads what the killed one read, instead of asking for the same
+    rows in other batches, whose sums may round otherwise.
+    """
+    for step, passes in enumerate(steps, start + 1):
+        if every is not None and step % every == 0 and isinstance(ensemble, StoredEnsemble):
+            ensemble.flush()
+        yield passes
+
+
+def _probe(features: Features, held: Any, pad_id: int) -> Batch:
+    """A few rows spread over the data set: of those that the store has and of the others."""
+    chosen = []
+    for numbers in (np.flatnonzero(held), np.flatnonzero(~held)):
+        if len(numbers):
+            places = np.linspace(0, len(numbers) - 1, min(_PROBED, len(numbers)))
+            chosen.append(numbers[places.astype(np.int64)])
+    return pad(features, np.concatenate(chosen), pad_id=pad_id)

@@ -1,0 +1,79 @@
+"""Every way to ask the teachers gives the same answers, or nothing starts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from road_ray.data.catalog import task
+from road_ray.distillation.ensemble import LocalEnsemble, inputs_of
+from road_ray.distillation.parity import all_of, check_parity
+from road_ray.errors import CheckpointError
+
+NLI = task("nli")
+
+
+@pytest.fixture
+def directories(tmp_path, teacher):
+    return [teacher(tmp_path / str(seed), seed) for seed in range(2)]
+
+
+@pytest.fixture
+def asked(directories):
+    ids = torch.randint(5, 24, (4, 8), generator=torch.Generator().manual_seed(0))
+    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    ensemble = LocalEnsemble.load(directories, NLI)
+    return batch, ensemble.gather(ensemble.submit(inputs_of(batch)))
+
+
+def test_rounding_is_not_drift(asked, directories):
+    batch, answers = asked
+    paths = {"the store": all_of(answers.half().float()), "its actor": all_of(answers)}
+    drifts = check_parity(batch, directories, NLI, paths)
+    assert [(drift.teacher, drift.path) for drift in drifts] == [
+        (0, "the store"),
+        (0, "its actor"),
+        (1, "the store"),
+        (1, "its actor"),
+    ]
+    assert drifts[1].difference == 0
+    assert 0 < drifts[0].difference <= drifts[0].allowed
+
+
+@pytest.mark.parametrize("drift", [0.5, float("nan")])
+def test_drift_names_teacher_way_and_sizes(asked, directories, drift):
+    batch, answers = asked
+    wrong = answers.clone()
+    wrong[1, 2, 0] += drift
+    with pytest.raises(
+        CheckpointError, match=r"(?s)teacher 1 \(.*1\).*the store.*by up to.*allowed"
+    ):
+        check_parity(batch, directories, NLI, {"the store": all_of(wrong)})
+
+
+def test_teachers_in_another_order_are_drift(asked, directories):
+    batch, answers = asked
+    with pytest.raises(CheckpointError, match="teacher 0"):
+        check_parity(batch, directories, NLI, {"its actor": all_of(answers.flip(0))})
+
+
+def test_columns_in_another_order_are_drift(asked, directories):
+    batch, answers = asked
+    with pytest.raises(CheckpointError, match="teacher 0"):
+        check_parity(batch, directories, NLI, {"its actor": all_of(answers[..., [1, 0, 2]])})
+
+
+def test_another_shape_is_drift(asked, directories):
+    batch, answers = asked
+    with pytest.raises(CheckpointError, match="by up to inf"):
+        check_parity(batch, directories, NLI, {"its actor": all_of(answers[..., :1])})
+
+
+def test_only_the_answers_that_count_are_compared(asked, directories):
+    batch, answers = asked
+    counted = np.array([[True, True, False, True], [False] * 4])
+    wrong = answers.clone()
+    wrong[0, 2], wrong[1] = 99.0, 99.0
+    (drift,) = check_parity(batch, directories, NLI, {"the store": (wrong, counted)})
+    assert (drift.teacher, drift.difference) == (0, 0.0)
