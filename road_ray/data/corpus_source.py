@@ -16,7 +16,7 @@ from road_ray.data.corpus_build import FORMAT, build_corpus
 from road_ray.data.documents import read_corpus
 from road_ray.data.sources import resolve_root
 from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
-from road_ray.errors import ConfigError
+from road_ray.errors import ConfigError, DataError
 
 _SAMPLED_BYTES = 1 << 20
 
@@ -25,7 +25,7 @@ class CorpusConfig(Config):
     """The text, how it is cut into rows, and how rows make batches."""
 
     root: str | None = None  # as for data sets; None: $ROAD_DATA
-    # file or directory below root, or a path of its own
+    # File or directory below root, a path of its own, or `hub:NAME` or `hub:NAME:CONFIG`.
     corpus: str = "wikipedia/train-00000-of-00001.parquet"
     tokenizer: str | None = (
         None  # vocab.txt or model directory; None: WordPiece learnt from the corpus
@@ -38,8 +38,8 @@ class CorpusConfig(Config):
 
 def prepare_corpus(data: CorpusConfig) -> tuple[Corpus, Any]:
     """The shards and the tokenizer of a configuration, made if they are not there yet."""
-    place = corpus_path(data)
     data.shards.mkdir(parents=True, exist_ok=True)
+    place = corpus_path(data)
     tokenizer = corpus_tokenizer(data, place)
     source = _fingerprint(place)
     recipe = f"{source}|{tokenizer_digest(tokenizer)}|{data.max_length_tokens}|{FORMAT}"
@@ -57,6 +57,8 @@ def prepare_corpus(data: CorpusConfig) -> tuple[Corpus, Any]:
 
 def corpus_path(data: CorpusConfig) -> Path:
     """Where the text lies: below the root, or a path of its own."""
+    if data.corpus.startswith("hub:"):
+        return _from_hub(data.corpus.removeprefix("hub:"), data.shards)
     own = Path(data.corpus).expanduser()
     if own.exists():
         return own
@@ -67,6 +69,27 @@ def corpus_path(data: CorpusConfig) -> Path:
             "  fix: add data.root=... (a directory, or `miniature`), or name a file"
         )
     return root / data.corpus
+
+
+def _from_hub(name: str, shards: Path) -> Path:
+    """The training split of a data set of the hub, saved beside the shards once."""
+    directory = shards / f"hub-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    if not directory.is_dir():
+        from datasets import load_dataset
+
+        path, _, config = name.partition(":")
+        try:
+            loaded = load_dataset(path, config or None, split="train").select_columns(["text"])
+            with tempfile.TemporaryDirectory(dir=shards) as staged:
+                loaded.save_to_disk(Path(staged) / "hub")
+                os.replace(Path(staged) / "hub", directory)
+        except (OSError, ValueError) as error:
+            raise DataError(
+                f"data.corpus = hub:{name}: cannot be loaded: {error}\n"
+                "  fix: check the name, that it has a split `train` with a column `text`, and the "
+                "network"
+            ) from error
+    return directory
 
 
 def corpus_tokenizer(data: CorpusConfig, place: Path) -> Any:

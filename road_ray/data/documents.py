@@ -1,14 +1,28 @@
-"""Documents of a raw text corpus, one string each, streamed from parquet, JSONL or plain text."""
+"""Documents of a raw text corpus, one string each, streamed from parquet, Arrow (a saved Hugging
+Face data set), JSONL or plain text; the last two may be compressed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from road_ray.data.files import numbered_lines, parquet_rows, parse_json_line, well_formed
+from road_ray.data.compressed import SUFFIXES
+from road_ray.data.files import (
+    missing_columns,
+    numbered_lines,
+    parquet_rows,
+    parse_json_line,
+    well_formed,
+)
 from road_ray.errors import DataError
 
-_SUFFIXES = (".parquet", ".jsonl", ".txt", ".jsonl.gz", ".txt.gz")
+_SUFFIXES = (
+    *(".parquet", ".arrow", ".jsonl", ".txt"),
+    *(kind + packed for kind in (".jsonl", ".txt") for packed in SUFFIXES),
+)
+_LONGEST_DOCUMENT = 4 << 20  # characters of plain text; what is longer goes on as another document
 
 
 def read_corpus(path: Path) -> Iterator[str]:
@@ -48,7 +62,10 @@ def _documents(path: Path) -> Iterator[str]:
     if path.name.endswith(".parquet"):
         for row, found in enumerate(parquet_rows(path, ["text"]), 1):
             yield well_formed(found["text"], f"{path}:{row}", "text")
-    elif path.name.endswith((".jsonl", ".jsonl.gz")):
+    elif path.name.endswith(".arrow"):
+        for row, text in enumerate(_arrow_texts(path), 1):
+            yield well_formed(text, f"{path}:{row}", "text")
+    elif ".jsonl" in path.suffixes[-2:]:
         for number, line in numbered_lines(path):
             if line.strip():
                 where = f"{path}:{number}"
@@ -57,13 +74,34 @@ def _documents(path: Path) -> Iterator[str]:
         yield from _paragraphs(path)
 
 
+def _arrow_texts(path: Path) -> Iterator[object]:
+    """The column ``text`` of a file of ``Dataset.save_to_disk``, a batch in memory at a time."""
+    import pyarrow as pa
+
+    try:
+        source = pa.memory_map(str(path))
+        try:
+            batches: Any = pa.ipc.open_stream(source)
+        except pa.ArrowInvalid:
+            file = pa.ipc.open_file(source)
+            batches = (file.get_batch(number) for number in range(file.num_record_batches))
+        for batch in batches:
+            if "text" not in batch.schema.names:
+                raise DataError(missing_columns(str(path), ["text"], batch.schema.names))
+            yield from batch.column("text").to_pylist()
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{path}: damaged Arrow file ({error})\n  fix: save it again") from error
+
+
 def _paragraphs(path: Path) -> Iterator[str]:
     lines: list[str] = []
+    size = 0
     for _, line in numbered_lines(path):
         if line.strip():
             lines.append(line)
-        elif lines:
+            size += len(line)
+        if lines and (not line.strip() or size >= _LONGEST_DOCUMENT):
             yield "\n".join(lines)
-            lines = []
+            lines, size = [], 0
     if lines:
         yield "\n".join(lines)

@@ -7,31 +7,39 @@ from __future__ import annotations
 
 import csv
 import difflib
-import gzip
 import json
-import zlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
+from road_ray.data.compressed import DAMAGED, open_bytes
 from road_ray.errors import DataError
 
+_LONGEST_LINE = 64 << 20  # bytes; a book has about 1 MiB
 _LISTED = 5  # how many of many faults a message shows
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Line numbers from 1 and lines without end or BOM, from a plain or ``.gz`` file.
+    """Line numbers from 1 and lines without end or BOM, from a file, compressed or not.
 
-    Raises ``DataError`` with ``file:line`` for bytes that are not UTF-8, NUL and damaged gzip.
+    Raises ``DataError`` with ``file:line`` for bytes that are not UTF-8, NUL, damaged compression
+    and lines that memory would not like.
     """
     number = 0
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            for number, raw in enumerate(file, 1):
+        with open_bytes(path) as file:
+            for number, raw in enumerate(iter(partial(file.readline, _LONGEST_LINE), b""), 1):
+                if len(raw) == _LONGEST_LINE:
+                    raise DataError(
+                        f"{path}:{number}: a line of more than {_LONGEST_LINE >> 20} MiB\n"
+                        "  fix: one paragraph a line in plain text, one document a line in JSONL"
+                    )
                 line = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
                 yield number, _decoded(line, f"{path}:{number}").rstrip("\r\n")
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+    except DAMAGED as error:
         raise DataError(
-            f"{path}:{number + 1}: the gzip stream is damaged or cut short ({error})\n"
+            f"{path}:{number + 1}: the {path.suffix[1:]} stream is damaged or cut short "
+            f"({error})\n"
             f"  fix: fetch the file again; {number} lines before it were readable"
         ) from error
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from road_ray.data.corpus_source import CorpusConfig, corpus_path, corpus_tokenizer, prepare_corpus
-from road_ray.errors import ConfigError
+from road_ray.data.documents import read_corpus
+from road_ray.errors import ConfigError, DataError
 
 TEXT = "a first sentence . and a second one .\n\nanother document is here .\n"
 
@@ -66,3 +67,31 @@ def test_a_named_vocabulary_is_looked_for_below_the_root_first(data, tmp_path):
     (tmp_path / "own.txt").write_text(words + "b\n")
     named = data.model_copy(update={"tokenizer": str(tmp_path / "own.txt")})
     assert len(corpus_tokenizer(named, corpus_path(named))) == 7
+
+
+def test_a_data_set_of_the_hub_is_saved_once(tmp_path, monkeypatch):
+    import datasets
+
+    calls = []
+
+    def load_dataset(path, config, split):
+        calls.append((path, config, split))
+        return datasets.Dataset.from_dict({"text": ["One."], "id": [1]})
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    data = CorpusConfig(corpus="hub:owner/name:small", shards=tmp_path)
+    places = {corpus_path(data), corpus_path(data)}
+    assert len(places) == 1
+    assert list(read_corpus(places.pop())) == ["One."]
+    assert calls == [("owner/name", "small", "train")]
+
+
+def test_a_data_set_that_the_hub_has_not_is_told(tmp_path, monkeypatch):
+    import datasets
+
+    def load_dataset(path, config, split):
+        raise ValueError("unknown split train")
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    with pytest.raises(DataError, match=r"(?s)hub:x: cannot be loaded: unknown split.*fix"):
+        corpus_path(CorpusConfig(corpus="hub:x", shards=tmp_path))

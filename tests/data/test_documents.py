@@ -84,3 +84,26 @@ def test_real_articles_stream(real_data: Path) -> None:
     assert all(len(document) > 100 for document in first)
     held_out = real_data / "wikipedia" / "validation-00000-of-00001.parquet"
     assert sum(1 for _ in read_corpus(held_out)) == 200
+
+
+def test_saved_hugging_face_data_sets_are_read(tmp_path: Path) -> None:
+    from datasets import Dataset
+
+    Dataset.from_dict({"text": ["One.", "", "Two."], "id": [1, 2, 3]}).save_to_disk(tmp_path / "d")
+    assert list(read_corpus(tmp_path / "d")) == ["One.", "Two."]
+    Dataset.from_dict({"body": ["One."]}).save_to_disk(tmp_path / "e")
+    with pytest.raises(DataError, match="no column 'text'"):
+        list(read_corpus(tmp_path / "e"))
+
+
+def test_a_document_without_end_goes_on_as_another(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("road_ray.data.documents._LONGEST_DOCUMENT", 10)
+    (tmp_path / "x.txt").write_text("four\nfive\nsixes\nseven\n\nend\n")
+    assert list(read_corpus(tmp_path / "x.txt")) == ["four\nfive\nsixes", "seven", "end"]
+
+
+def test_a_line_longer_than_memory_would_like_is_refused(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("road_ray.data.files._LONGEST_LINE", 100)
+    (tmp_path / "x.txt").write_text("short\n" + "x" * 200 + "\n")
+    with pytest.raises(DataError, match=r"x\.txt:2: a line of more than"):
+        list(read_corpus(tmp_path / "x.txt"))
