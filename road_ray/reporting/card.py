@@ -123,7 +123,7 @@ def _results(task: str, named: Mapping[str, Any]) -> Iterable[EvalResult]:
 def _hub(name: str) -> str | None:
     """The name of a data set on the Hub, None where it is not there."""
     entry = catalog.DATASETS.get(name)
-    return entry.hub[0] if entry and entry.hub else None
+    return entry.hub.path if entry and entry.hub else None
 
 
 def _about(kind: str, told: Mapping[str, Any]) -> str:

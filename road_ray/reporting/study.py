@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
+_log = logging.getLogger(__name__)
 JOURNAL = "study.journal"
 _MOST_POINTS = 48  # of the curve of one trial
 
@@ -33,6 +37,7 @@ class Trial:
     values: tuple[float, ...] = ()
     curve: Sequence[Point] = ()
     seconds: float | None = None
+    deviations: tuple[float | None, ...] = ()  # over seeds, of each value
     told: Mapping[str, Any] = field(default_factory=dict)  # user attributes, secrets masked
 
     @property
@@ -57,7 +62,11 @@ class Sweep:
     @cached_property
     def judged(self) -> list[Trial]:
         """Trials that came to their end and have values."""
-        return [trial for trial in self.trials if trial.state == "complete" and trial.values]
+        return [
+            trial
+            for trial in self.trials
+            if trial.state == "complete" and trial.values and all(map(isfinite, trial.values))
+        ]
 
     @cached_property
     def params(self) -> list[str]:
@@ -99,9 +108,18 @@ def is_sweep(directory: Path) -> bool:
 
 
 def read_sweep(directory: Path) -> Sweep:
-    """The sweep in ``directory``. Raises ``DataError`` when its study cannot be opened."""
+    """The sweep in ``directory``, from what its trials wrote down where the study is damaged.
+
+    Raises ``DataError`` when neither can be read.
+    """
     told = _told(directory)
-    study = _study(directory, told)
+    try:
+        study = _study(directory, told)
+    except DataError as error:
+        if recorded := _recorded(directory, told):
+            _log.warning("%s\n  read instead: the records of its trials", error)
+            return recorded
+        raise
     attributes = study.user_attrs
     names = study.metric_names or attributes.get("metric") or told.get("metric") or ()
     names = [names] if isinstance(names, str) else list(names)
@@ -126,18 +144,20 @@ def _study(directory: Path, told: Mapping[str, Any]) -> Study:
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     url, path = told.get("storage"), directory / JOURNAL
+    where = redact({"storage": url})["storage"] or path
     try:
         storage = url or JournalStorage(JournalFileBackend(str(path)))
         names = optuna.get_all_study_names(storage)
         wanted = [name for name in (told.get("name"), directory.name) if name in names]
         if not names:
-            raise DataError(f"{url or path}: holds no study\n  fix: run the sweep first")
+            raise DataError(f"{where}: holds no study\n  fix: run the sweep first")
         return optuna.load_study(study_name=(wanted or names)[0], storage=storage)
     except RoadError:
         raise
     except Exception as error:  # whatever a storage of any kind raises
+        why = redact({"why": (str(error) or type(error).__name__).splitlines()[0]})["why"]
         raise DataError(
-            f"{url or path}: the study cannot be opened: {str(error).splitlines()[0]}\n"
+            f"{where}: the study cannot be opened: {why}\n"
             "  fix: `road sweep` with the same file rebuilds it from the trials"
         ) from error
 
@@ -153,6 +173,44 @@ def _told(directory: Path) -> dict[str, Any]:
     return {}
 
 
+def _recorded(directory: Path, told: Mapping[str, Any]) -> Sweep | None:
+    """The sweep as ``trial.json`` of every trial has it; None where there are none."""
+    trials = []
+    for path in sorted((directory / "trials").glob("[0-9]*/trial.json")):
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+            trial = Trial(
+                record["number"],
+                record["state"],
+                record["params"],
+                tuple(record["values"]),
+                [
+                    (float(row["step"]), row["value"])
+                    for row in _rows(path.parent / "reports.jsonl")
+                ],
+                record.get("seconds"),
+                tuple(record.get("deviation") or ()),
+                redact({"reason": record.get("reason")}),
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        trials.append(trial)
+    metrics, modes = (_several(told.get(name)) for name in ("metric", "mode"))
+    if not trials or not metrics:
+        return None
+    larger = tuple(mode != "min" for mode in modes or ("max",))
+    name = str(told.get("name") or directory.name)
+    return Sweep(name, directory, metrics, larger, trials, settings=redact(told))
+
+
+def _several(value: Any) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value or ())
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    return read_rows(path) if path.is_file() else []
+
+
 _STATES = {"FAIL": "failed", "COMPLETE": "complete", "PRUNED": "pruned", "RUNNING": "running"}
 
 
@@ -160,13 +218,16 @@ def _trial(trial: FrozenTrial, directory: Path, metric: str) -> Trial:
     duration = trial.duration
     curve = sorted((float(s), v) for s, v in trial.intermediate_values.items() if v == v)
     told = redact(trial.user_attrs)
+    spent = told.get("seconds") or (duration.total_seconds() if duration else None)
+    spread = told.get("deviation") or ()
     return Trial(
         number=trial.number,
         state=_STATES.get(trial.state.name, "waiting"),
         params=dict(trial.params),
         values=tuple(trial.values or ()),
         curve=thinned(curve or _journalled(trial, directory, metric), _MOST_POINTS),
-        seconds=duration.total_seconds() if duration else None,
+        seconds=spent,
+        deviations=tuple(spread) if isinstance(spread, list | tuple) else (spread,),
         told=told,
     )
 
@@ -191,8 +252,7 @@ def trial_directory(number: int, told: Mapping[str, Any], directory: Path) -> Pa
     """Where a trial ran: as it says, or by its number; None where it is not there."""
     said = told.get("run_dir") or told.get("directory")
     candidates = [Path(said), directory / said] if isinstance(said, str) else []
-    names = (f"{number:05d}", f"{number:04d}", f"trial-{number:04d}", str(number))
-    candidates += [directory / "trials" / name for name in names]
+    candidates.append(directory / "trials" / f"{number:04d}")
     return next((path for path in candidates if path.is_dir()), None)
 
 

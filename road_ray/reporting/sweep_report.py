@@ -23,9 +23,6 @@ from road_ray.reporting.scales import short
 from road_ray.reporting.study import Sweep, Trial
 from road_ray.reporting.sweep_figures import SweepFigures
 
-_DEVIATION = ("deviation", "std", "standard_deviation")
-_REASON = ("reason", "error", "why")
-
 
 def sweep_page(sweep: Sweep) -> Page:
     """Everything that a sweep tells."""
@@ -74,11 +71,9 @@ def _tiles(sweep: Sweep) -> list[tuple[str, str, str]]:
 
 def _value(trial: Trial, which: int) -> str:
     """``61.25 ± 0.40``: the value with its deviation over seeds, where there are several."""
-    deviation = next((trial.told[n] for n in _DEVIATION if trial.told.get(n) is not None), None)
     said = _number(trial.values[which])
-    if which == 0 and isinstance(deviation, int | float):
-        said += f" ± {_number(float(deviation))}"
-    return said
+    deviation = trial.deviations[which] if which < len(trial.deviations) else None
+    return said if deviation is None else f"{said} ± {_number(deviation)}"
 
 
 def _number(value: float) -> str:
@@ -138,7 +133,7 @@ def _how_to_filter(sweep: Sweep) -> str:
 def _failures(sweep: Sweep) -> list[Block]:
     rows: list[list[Any]] = []
     for trial in sweep.trials:
-        reason = next((str(trial.told[n]) for n in _REASON if trial.told.get(n)), "")
+        reason = str(trial.told.get("reason") or "")
         if trial.state == "failed" or (reason and trial.state != "pruned"):
             params = ", ".join(f"{k}={v}" for k, v in trial.params.items())
             rows.append(

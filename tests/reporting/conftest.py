@@ -92,7 +92,9 @@ def write_sweep(directory: Path, trials: int = 12, *, front: bool = False) -> Pa
                 params=params,
                 distributions=space,
                 intermediate_values=steps,
-                user_attrs={"reason": f"diverged {EVIL}"} if failed else {"deviation": 0.5},
+                user_attrs={"reason": f"diverged {EVIL}"}
+                if failed
+                else {"deviation": [0.5, None], "seconds": 12.0},
             )
         )
     study.add_trials(made)
