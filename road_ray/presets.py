@@ -17,7 +17,7 @@ from road_ray.errors import ConfigError
 from road_ray.models.encoder import EncoderConfig
 from road_ray.recipes.distill import DistillConfig
 from road_ray.recipes.finetune import FinetuneConfig, FinetuneDataConfig
-from road_ray.recipes.multitask import MultitaskConfig
+from road_ray.recipes.multitask import MixingConfig, MultitaskConfig, MultitaskDataConfig
 from road_ray.recipes.networks import GeneratorConfig, ObjectiveConfig
 from road_ray.recipes.pretrain import PretrainConfig
 from road_ray.recipes.published import PUBLISHED
@@ -130,18 +130,63 @@ def squad_v2_small() -> FinetuneConfig:
     )
 
 
+# Source: ROaD part 1, figure 2; triviaqa and natural_questions as MRQA 2019 has them.
+_ROAD_SETS = (
+    "triviaqa", "natural_questions", "quac", "qasrl", "qazre", "mnli", "snli", "amazon", "qqp",
+)  # fmt: skip
+
+
 @preset("multitask")
 def road_large() -> MultitaskConfig:
-    """ROaD-Large multi-task pre-training, on the data sets at hand. Source: ROaD part 1, section
-    3.5.
-    """
-    return MultitaskConfig()
+    """ROaD-Large multi-task pre-training, its nine data sets. Source: ROaD part 1, section 3.5."""
+    return MultitaskConfig(data=MultitaskDataConfig(datasets=_ROAD_SETS))
 
 
 @preset("multitask")
 def road_base() -> MultitaskConfig:
     """ROaD-Base v1.1: twice the steps. Source: ROaD part 2, section 5.1."""
-    return MultitaskConfig(training=TrainingConfig(steps=40_000))
+    return road_large().model_copy(update={"training": TrainingConfig(steps=40_000)})
+
+
+@preset("multitask")
+def road_small_mix() -> MultitaskConfig:
+    """Ten small data sets and eight heads, for a laptop: ROaD's mixing, short rows. Our choice."""
+    return MultitaskConfig(
+        data=MultitaskDataConfig(
+            datasets=(
+                "squad_v2", "qasrl", "qazre", "snli", "mnli", "qqp", "amazon", "boolq",
+                "commonsenseqa", "conll2003",
+            ),
+            batch_size=8,
+            max_length_tokens=128,
+            max_judged_rows=500,
+        ),
+        optimizer=OptimizerConfig(peak_lr=3e-4, layer_decay=0.75, warmup_steps=50),
+        training=TrainingConfig(steps=1000, log_every_steps=50),
+    )  # fmt: skip
+
+
+@preset("multitask")
+def mt_dnn() -> MultitaskConfig:
+    """The baseline of ROaD's comparison: one data set a step and a head for each, all else as
+    road_large. Source: Liu et al. 2019; ROaD part 1, section 3.4.
+    """
+    data = MultitaskDataConfig(datasets=_ROAD_SETS, batch_size=512)
+    return MultitaskConfig(data=data, mixing=MixingConfig(passes=1, heads="dataset"))
+
+
+@preset("multitask")
+def bam() -> MultitaskConfig:
+    """BAM's mixing on GLUE, without teachers: data sets drawn by their size to the power of 0.75,
+    six epochs of 949,000 rows. Source: Clark et al. 2019; four passes for its mixed batches.
+    """
+    sets = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte")
+    return MultitaskConfig(
+        data=MultitaskDataConfig(datasets=sets, batch_size=32, max_length_tokens=128),
+        mixing=MixingConfig(passes=4, sampler="size_power", power=0.75, heads="dataset"),
+        optimizer=OptimizerConfig(peak_lr=1e-4, layer_decay=0.9, schedule="warmup_then_decay"),
+        training=TrainingConfig(steps=44_500),
+    )
 
 
 @preset("teachers")

@@ -6,10 +6,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Literal
 
 import numpy as np
 
 from road_ray.data.batches import Batch, BatchStream
+
+Sampler = Literal["uniform_dataset", "uniform_task", "proportional", "size_power"]
 
 
 def accumulated(batches: Iterable[Batch], passes: int) -> Iterator[list[Batch]]:
@@ -35,13 +39,46 @@ def draws(
     seed: int,
     step: int,
     probabilities: Sequence[float] | None = None,
+    replacement: bool = True,
 ) -> list[str]:
-    """The data sets of one step: independent draws with replacement, the same on every worker.
+    """The data sets of one step, the same on every worker: independent draws, or without
+    ``replacement`` different ones.
 
     Uniform over data sets unless ``probabilities`` are given. Source: ROaD part 1, Algorithm 1.
     """
     rng = np.random.default_rng((seed, 2, step))
-    return [names[index] for index in rng.choice(len(names), size=passes, p=probabilities)]
+    drawn = rng.choice(len(names), size=passes, p=probabilities, replace=replacement)
+    return [names[index] for index in drawn]
+
+
+def probabilities(
+    sampler: Sampler, rows: Mapping[str, int], tasks: Mapping[str, str], *, power: float = 1.0
+) -> list[float] | None:
+    """The chance of each data set to be drawn, given its rows and its task; None if all are equal.
+
+    Source: ROaD part 1 (``uniform_dataset``); MT-DNN, algorithm 1 (``proportional``); BAM, section
+    3.3 (``size_power`` with 0.75).
+    """
+    match sampler:
+        case "uniform_dataset":
+            return None
+        case "uniform_task":
+            sets = Counter(tasks[name] for name in rows)
+            shares = [1.0 / sets[tasks[name]] for name in rows]
+        case "proportional":
+            shares = [float(count) for count in rows.values()]
+        case "size_power":
+            shares = [count**power for count in rows.values()]
+    return [share / sum(shares) for share in shares]
+
+
+def tallied(steps: Iterable[list[Batch]]) -> Iterator[list[Batch]]:
+    """The same steps; each batch tells the journal how many examples of its data set it brings."""
+    for passes in steps:
+        for batch in passes:
+            mine = {f"mix/{batch['dataset']}": float(len(batch["input_ids"]))}
+            batch["stats"] = {**batch.get("stats", {}), **mine}
+        yield passes
 
 
 def mixed(
@@ -51,6 +88,7 @@ def mixed(
     seed: int,
     start: int = 0,
     probabilities: Sequence[float] | None = None,
+    replacement: bool = True,
 ) -> Iterator[list[Batch]]:
     """Steps of ``passes`` batches, each the next batch of a data set drawn for that pass, from step
     ``start`` on.
@@ -58,14 +96,21 @@ def mixed(
     How far each data set has come is recounted from the draws, so nothing has to be stored to
     resume.
     """
-    names = list(streams)
+    draw = partial(
+        draws,
+        list(streams),
+        passes,
+        seed=seed,
+        probabilities=probabilities,
+        replacement=replacement,
+    )
     used: Counter[str] = Counter()
     for step in range(start):
-        used.update(draws(names, passes, seed=seed, step=step, probabilities=probabilities))
+        used.update(draw(step=step))
     step = start
     while True:
         batches = []
-        for name in draws(names, passes, seed=seed, step=step, probabilities=probabilities):
+        for name in draw(step=step):
             batches.append(streams[name][used[name]])
             used[name] += 1
         yield batches

@@ -5,6 +5,7 @@ of a span.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +47,21 @@ def gold_total(task: Task, logits: Tensor, batch: Mapping[str, Any]) -> tuple[Te
 
 
 class Supervised(Objective):
-    """Gold labels only; several tasks may share the encoder, one head each."""
+    """Gold labels only; several tasks may share the encoder, one head each.
 
-    def __init__(self, model: MultitaskModel, *, export_task: str | None = None) -> None:
+    ``weights`` multiply the loss of a data set, or of a task; those not named count once.
+    """
+
+    def __init__(
+        self,
+        model: MultitaskModel,
+        *,
+        export_task: str | None = None,
+        weights: Mapping[str, float] | None = None,
+    ) -> None:
         super().__init__()
         self.model = model
+        self.weights = dict(weights or {})
         self.encoder = model.encoder
         self.sparse = len(model.tasks) > 1
         self.export_task = export_task or next(iter(model.tasks))
@@ -58,7 +69,10 @@ class Supervised(Objective):
     def forward(self, batch: Batch) -> dict[str, Term]:
         logits, further = self.answers(batch)
         total, count = gold_total(self.model.tasks[batch["task"]], logits, batch)
-        return {str(batch["dataset"]): Term(total, count)} | further
+        name = str(batch["dataset"])
+        weight = self.weights.get(name, self.weights.get(batch["task"], 1.0))
+        terms = {name: Term(total, count)} | further
+        return {key: replace(term, weight=weight) for key, term in terms.items()}
 
     def answers(self, batch: Batch) -> tuple[Tensor, dict[str, Term]]:
         """The logits of the batch's task, and the terms of further heads that have gold in it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +158,9 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
 
 def _model(config: FinetuneConfig, directory: str, tasks: Sequence[Task]) -> MultitaskModel:
     """The model to train: of ``init``, with the head that it has for this task or a new one."""
-    trained = trained_head(Path(directory), tasks[0])
+    # A mixture with a head for each data set keeps it under the name of the data set.
+    by_dataset = replace(tasks[0], name=config.data.dataset)
+    trained = trained_head(Path(directory), tasks[0]) or trained_head(Path(directory), by_dataset)
     if config.keep_head and trained is not None and not config.from_scratch and len(tasks) == 1:
         return load_trained(str(trained), tasks[0])
     encoder = load_encoder(directory)

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,8 +15,8 @@ from pydantic import Field
 
 from road_ray.config import Config
 from road_ray.data.batches import Batch, BatchStream
-from road_ray.data.mixing import mixed
-from road_ray.data.sources import SourceConfig, Split, load_split, tasks_of
+from road_ray.data.mixing import Sampler, mixed, probabilities, tallied
+from road_ray.data.sources import SourceConfig, Split, entry_of, load_split, tasks_of
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distributed.launch import launch
 from road_ray.errors import ConfigError
@@ -45,7 +47,14 @@ class MixingConfig(Config):
     """
 
     passes: int = Field(4, ge=1)  # data sets drawn a step, their gradients averaged
-    sampler: Literal["uniform_dataset", "proportional"] = "uniform_dataset"
+    # How likely a data set is drawn: all alike, all tasks alike, by rows, or by rows ** power.
+    sampler: Sampler = "uniform_dataset"
+    power: float = Field(0.75, gt=0)  # of size_power (BAM)
+    replacement: bool = True  # a step may draw one data set twice
+    # One head a task, shared by its data sets (ROaD), or one a data set (MT-DNN).
+    heads: Literal["task", "dataset"] = "task"
+    # What the loss of a data set or of a task is multiplied by; those not named: 1.
+    weights: dict[str, float] = Field({})
 
 
 class MultitaskConfig(RunConfig):
@@ -79,6 +88,7 @@ def _run(config: MultitaskConfig) -> Run:
             f"data.datasets = {', '.join(config.data.datasets)}: one is named twice\n"
             "  allowed: each once; mixing.sampler says how often they are drawn"
         )
+    _check_mixing(config)
     with opened(config) as directory:
         metrics = launch(
             main,
@@ -91,39 +101,48 @@ def _run(config: MultitaskConfig) -> Run:
     return Run(directory, metrics)
 
 
+def _check_mixing(config: MultitaskConfig) -> None:
+    mixing, names = config.mixing, config.data.datasets
+    if not mixing.replacement and mixing.passes > len(names):
+        raise ConfigError(
+            f"mixing.passes = {mixing.passes} without replacement, of {len(names)} data sets\n"
+            f"  allowed: at most {len(names)}\n  fix: lower it, or mixing.replacement=true"
+        )
+    known = {part for name in names for part in (name, entry_of(name, config.data)[0].task)}
+    for name, weight in mixing.weights.items():
+        if name not in known:
+            raise ConfigError(
+                f"mixing.weights.{name}: no data set or task of the mix\n"
+                f"  known: {', '.join(sorted(known))}"
+            )
+        if not 0 <= weight < float("inf"):
+            raise ConfigError(f"mixing.weights.{name} = {weight}\n  allowed: 0 or more")
+
+
 def main(config: MultitaskConfig, worker: Worker) -> dict[str, float]:
     """What every worker does."""
     directory = model_directory(require_init(config.init))
     tokenizer: Any = load_tokenizer(directory)
     encoder = load_encoder(directory)
     check_vocabulary(encoder.config.vocab_size, len(tokenizer), directory)
-    splits = {
-        name: load_split(name, "train", config.data, tokenizer) for name in config.data.datasets
-    }
+    splits = {name: _split(config, name, "train", tokenizer) for name in config.data.datasets}
     # Read now, not after hours of training, so that what is missing is told at once.
     judged = {
-        name: load_split(name, "dev", config.data, tokenizer)
+        name: _split(config, name, "dev", tokenizer)
         for name in (config.data.datasets if worker.leads else ())
     }
     for name, split in judged.items():
         warn_of_overlap(splits[name], split)
     for split in (*splits.values(), *judged.values()):
         check_length(split, encoder.config.max_position_embeddings)
-    tasks = {task.name: task for name in splits for task in tasks_of(name, config.data)}
+    further = [task for name in splits for task in tasks_of(name, config.data)[1:]]
+    tasks = {task.name: task for task in [*(s.task for s in splits.values()), *further]}
     torch.manual_seed(config.seed)
     model = MultitaskModel(encoder, list(tasks.values()))
     streams = {name: _stream(split, config, worker, tokenizer) for name, split in splits.items()}
     total = config.training.steps or 1
 
-    def steps(start: int) -> Iterator[list[Batch]]:
-        return mixed(
-            streams,
-            config.mixing.passes,
-            seed=config.seed,
-            start=start,
-            probabilities=probabilities(config.mixing, splits),
-        )
-
+    steps = partial(_steps, config, splits, streams)
     figures: dict[str, float] = {}
     with journal(config, leads=worker.leads, total_steps=total) as log:
         training = Training(
@@ -140,7 +159,7 @@ def main(config: MultitaskConfig, worker: Worker) -> dict[str, float]:
                 **{name: split.features.fingerprint() for name, split in splits.items()},
             ),
         )
-        train(Supervised(model), steps, training, worker)
+        train(Supervised(model, weights=config.mixing.weights), steps, training, worker)
         if worker.leads:
             figures, thresholds = _judge(judged, model, tokenizer, worker)
             _export(config, model, tokenizer, figures, thresholds)
@@ -163,12 +182,37 @@ def _stream(split: Split, config: MultitaskConfig, worker: Worker, tokenizer: An
     )
 
 
-def probabilities(mixing: MixingConfig, splits: dict[str, Split]) -> list[float] | None:
-    """The chance of each data set to be drawn; None means that all are equal."""
-    if mixing.sampler == "uniform_dataset":
-        return None
-    rows = [len(split.features) for split in splits.values()]
-    return [count / sum(rows) for count in rows]
+def _steps(
+    config: MultitaskConfig,
+    splits: Mapping[str, Split],
+    streams: Mapping[str, BatchStream],
+    start: int,
+) -> Iterator[list[Batch]]:
+    mixing = config.mixing
+    chances = probabilities(
+        mixing.sampler,
+        {name: len(split.features) for name, split in splits.items()},
+        {name: split.task.name for name, split in splits.items()},
+        power=mixing.power,
+    )
+    drawn = mixed(
+        streams,
+        mixing.passes,
+        seed=config.seed,
+        start=start,
+        probabilities=chances,
+        replacement=mixing.replacement,
+    )
+    return tallied(drawn)
+
+
+def _split(config: MultitaskConfig, name: str, part: str, tokenizer: Any) -> Split:
+    """The split, its task named after the data set where every data set has its own head."""
+    split = load_split(name, part, config.data, tokenizer)
+    if config.mixing.heads == "task":
+        return split
+    features = replace(split.features, task=name)
+    return replace(split, features=features, task=replace(split.task, name=name))
 
 
 def _judge(

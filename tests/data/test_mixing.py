@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from road_ray.data.mixing import accumulated, draws, mixed, timed
+from road_ray.data.mixing import accumulated, draws, mixed, probabilities, tallied, timed
 
 NAMES = ["mnli", "qqp", "squad"]
 
@@ -51,6 +51,29 @@ def test_given_probabilities_are_kept():
     assert drawn["mnli"] / 10_000 == pytest.approx(0.7, abs=0.02)
 
 
+def test_without_replacement_a_step_draws_different_data_sets_with_their_chances():
+    options = {"seed": 0, "probabilities": [0.8, 0.1, 0.1], "replacement": False}
+    drawn = [draws(NAMES, 2, step=step, **options) for step in range(300)]
+    assert all(len(set(names)) == 2 for names in drawn)
+    assert sum("mnli" in names for names in drawn) > 250
+
+
+def test_samplers_by_hand():
+    rows = {"a": 100, "b": 300, "c": 1600}
+    tasks = {"a": "nli", "b": "nli", "c": "mrc"}
+    assert probabilities("uniform_dataset", rows, tasks) is None
+    assert probabilities("uniform_task", rows, tasks) == [0.25, 0.25, 0.5]
+    assert probabilities("proportional", rows, tasks) == [0.05, 0.15, 0.8]
+    root = probabilities("size_power", rows, tasks, power=0.5)
+    assert root == pytest.approx([10 / 67.32, 17.32 / 67.32, 40 / 67.32], abs=1e-3)
+
+
+def test_the_journal_is_told_what_was_drawn():
+    step = [{"dataset": "a", "input_ids": [1, 2]}, {"dataset": "b", "input_ids": [3]}]
+    (told,) = tallied([step])
+    assert [batch["stats"] for batch in told] == [{"mix/a": 2.0}, {"mix/b": 1.0}]
+
+
 def test_draws_depend_on_seed_and_step_alone():
     assert draws(NAMES, 8, seed=1, step=5) == draws(NAMES, 8, seed=1, step=5)
     assert draws(NAMES, 8, seed=1, step=5) != draws(NAMES, 8, seed=1, step=6)
@@ -69,9 +92,10 @@ def test_every_data_set_goes_through_its_batches_in_order():
 
 
 @pytest.mark.parametrize("start", [0, 1, 17, 40])
-@pytest.mark.parametrize("probabilities", [None, [0.5, 0.25, 0.25]])
-def test_resuming_in_the_middle_equals_going_straight(start, probabilities):
-    options = {"seed": 3, "probabilities": probabilities}
+@pytest.mark.parametrize("chances", [None, [0.5, 0.25, 0.25]])
+@pytest.mark.parametrize("replacement", [True, False])
+def test_resuming_in_the_middle_equals_going_straight(start, chances, replacement):
+    options = {"seed": 3, "probabilities": chances, "replacement": replacement}
     straight = list(islice(mixed(streams(), 3, **options), 45))
     resumed = list(islice(mixed(streams(), 3, start=start, **options), 45 - start))
     assert resumed == straight[start:]

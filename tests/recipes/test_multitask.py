@@ -7,9 +7,6 @@ import json
 import pytest
 
 import road_ray as rr
-from road_ray.data.sources import SourceConfig, load_split
-from road_ray.data.tokenizer import load_tokenizer
-from road_ray.recipes.multitask import MixingConfig, probabilities
 from road_ray.training.journal import read_rows
 
 
@@ -67,6 +64,9 @@ def test_the_next_stage_starts_from_it(mixture, sentiment, tmp_path):
         ({"data.datasets": ["sst2", "sst2"]}, 2, "one is named twice"),
         ({"data.datasets": []}, 2, "data.datasets"),
         ({"data.datasets": ["sst2", "newsqa"]}, 2, "'newsqa' has no train split"),
+        ({"mixing.passes": 4, "mixing.replacement": "false"}, 2, "allowed: at most 3"),
+        ({"mixing.weights.mnly": 2.0}, 2, "no data set or task of the mix"),
+        ({"mixing.weights.nli": -1.0}, 2, "allowed: 0 or more"),
         ({"mixing.passes": 0}, 2, "mixing.passes = 0"),
         ({"training.passes": 2}, 2, "mixing.passes=2"),
         ({"training.steps": "null"}, 2, "training.steps is not given"),
@@ -80,11 +80,21 @@ def test_mistakes_are_told(road, flags, mix, tmp_path, changed, code, told):
     assert told in said.err
 
 
-def test_the_chance_of_a_data_set_is_even_or_its_share_of_rows(world, pretrained):
-    tokenizer = load_tokenizer(pretrained.hf_dir)
-    source = SourceConfig(root=str(world))
-    splits = {name: load_split(name, "train", source, tokenizer) for name in ("sst2", "rte")}
-    assert probabilities(MixingConfig(), splits) is None
-    rows = [len(split.features) for split in splits.values()]
-    shares = probabilities(MixingConfig(sampler="proportional"), splits)
-    assert shares == [rows[0] / sum(rows), rows[1] / sum(rows)]
+def test_the_journal_says_which_mix_was_realised(mixture):
+    rows = read_rows(mixture.directory / "metrics.jsonl")
+    seen = sum(v for row in rows for name, v in row.items() if name.startswith("mix/"))
+    assert seen == 4 * 2 * 4
+
+
+def test_every_data_set_may_have_its_own_head_and_weight(mix, questions, tmp_path):
+    own = {"data.datasets": ["squad_v2", "mnli", "rte"], "mixing.heads": "dataset"}
+    own |= {"mixing.weights": {"mnli": 0.0}, "mixing.sampler": "size_power"}
+    run = rr.multitask(overrides=mix | own, run_dir=tmp_path / "mix")
+    assert {p.name for p in (run.hf_dir / "heads").iterdir()} == {"squad_v2", "mnli", "rte"}
+    assert "eval/mnli/accuracy" in run.metrics
+    tuned = {"init": str(run.directory), "training.steps": 1, "optimizer.peak_lr": 1e-12}
+    tuned |= {"data.evaluate_on": ["squad_v2"]}
+    again = rr.finetune(overrides=questions | tuned, run_dir=tmp_path / "tuned")
+    for name in ("exact", "f1", "best_f1"):  # the head of its data set was kept
+        key = f"eval/squad_v2/{name}"
+        assert again.metrics[key] == pytest.approx(run.metrics[key], abs=1e-6)
