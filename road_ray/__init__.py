@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from road_ray.distributed.ensemble import Ensemble as Ensemble
     from road_ray.recipes.run import Run as Run
 
-_VERBS = ("pretrain", "multitask", "finetune", "teachers", "distill", "evaluate", "demo")
+_VERBS = (
+    *("pretrain", "multitask", "finetune", "teachers", "distill", "evaluate"),
+    *("reproduce", "demo"),
+)
 _ELSEWHERE = {"Ensemble": "road_ray.distributed.ensemble", "Run": "road_ray.recipes.run"}
 
 __all__ = ["Ensemble", "Run", *_VERBS]

@@ -45,7 +45,7 @@ VERBS: dict[str, Verb] = {
     for verb in (
         Verb(
             "pretrain",
-            "pre-train an encoder on a text corpus (ELECTRA or plain MLM)",
+            "pre-train an encoder on a text corpus (ELECTRA and its line)",
             "PretrainConfig",
         ),
         Verb(
@@ -57,6 +57,11 @@ VERBS: dict[str, Verb] = {
         Verb("teachers", "N seeds of finetune; writes teachers.json", "TeachersConfig"),
         Verb("distill", "a student from an ensemble of teachers in Ray actors", "DistillConfig"),
         Verb("evaluate", "a trained model on one or more data sets", "EvaluateConfig"),
+        Verb(
+            "reproduce",
+            "a published comparison of pre-training methods at a scale of one's own",
+            "ReproduceConfig",
+        ),
         Verb("demo", "the whole story at miniature scale, in a few minutes", "DemoConfig"),
     )
 }

@@ -156,6 +156,28 @@ def teams_base() -> PretrainConfig:
     )
 
 
+def miniature() -> PretrainConfig:
+    """What the arms of a comparison share on a laptop: two layers of 128, short rows, a start from
+    the corpus. Our choice.
+    """
+    return PretrainConfig(
+        start="corpus",
+        data=CorpusConfig(vocab_size=4096, max_length_tokens=64, batch_size=32),
+        encoder=EncoderConfig(
+            layers=2,
+            hidden_size=128,
+            heads=2,
+            intermediate_size=512,
+            dropout=0.0,
+            attention_dropout=0.0,
+            initializer_std=0.06,
+        ),
+        generator=GeneratorConfig(scale=0.5),
+        optimizer=OptimizerConfig(peak_lr=1e-3, beta2=0.98, bias_correction=True),
+        training=TrainingConfig(steps=1000, log_every_steps=100),
+    )
+
+
 def tiny_teams() -> PretrainConfig:
     """TEAMS for a laptop: four layers of 256, a generator of two of them. Our choice."""
     return _tiny("teams", GeneratorConfig(scale=1.0, depth=0.5), ObjectiveConfig(shared_layers=1))
