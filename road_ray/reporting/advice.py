@@ -74,11 +74,10 @@ def _teachers(run: RunRecord, split: TimeSplit) -> Iterable[str]:
     share = split.teachers / split.step
     settings = run.settings
     host = settings.get("distillation.host")
-    store = run.last("teachers/store_share")
-    if store is not None and store >= 1.0:
+    if any(event.get("kind") == "store_complete" for event in run.events):
         yield (
-            "The store is complete: every batch of the last stretch came out of it, so the "
-            "teachers may be released, and later runs and trials need none."
+            "The store is complete: from there on every row came out of it. The teachers may be "
+            "released, and later runs and trials on the same rows need none."
         )
         return
     if share < _MUCH:

@@ -87,8 +87,11 @@ def _context(row: SpanExample, said: str) -> list[str]:
         start, size = max(row.context.find(said), 0), 0
     end = start + size
     before, after = max(start - _AROUND, 0), min(end + _AROUND, len(row.context))
-    head = ("…" if before else "") + row.context[before:start]
-    tail = row.context[end:after] + ("…" if after < len(row.context) else "")
+    head, tail = row.context[before:start], row.context[end:after]
+    if before:
+        head = "… " + head.partition(" ")[2]  # whole words
+    if after < len(row.context):
+        tail = tail.rpartition(" ")[0] + " …"
     return [head, row.context[start:end], tail] if size else [head + tail]
 
 

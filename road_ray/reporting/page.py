@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -50,9 +50,16 @@ class Table:
     trials: Sequence[int] = ()
     note: str = ""
 
-    def cells(self, row: Sequence[Cell | Value]) -> list[Cell]:
-        """The row with every value as it is written."""
-        return [value if isinstance(value, Cell) else cell(value) for value in row]
+    @cached_property
+    def cells(self) -> list[list[Cell]]:
+        """The rows with every value as it is written."""
+        return [[v if isinstance(v, Cell) else cell(v) for v in row] for row in self.rows]
+
+    @cached_property
+    def numeric(self) -> list[bool]:
+        """Which columns have numbers, so that they stand to the right."""
+        columns = zip(*self.cells, strict=True) if self.rows else [()] * len(self.names)
+        return [any(isinstance(c.value, int | float) for c in column) for column in columns]
 
 
 @dataclass(frozen=True)

@@ -210,7 +210,11 @@ def _teachers(run: RunRecord) -> list[Block]:
         (f"{number} of {most} right", 100 * count / total) for number, count in enumerate(counts)
     ]
     weighting = dict(run.config.get("weighting") or {})
-    kept = {k: v for k, v in (run.config.get("distillation") or {}).items() if k != "teachers"}
+    kept = {
+        name: value
+        for name, value in (run.config.get("distillation") or {}).items()
+        if name not in ("teachers", "matching") and value is not None
+    }
     bars = Bars(
         "How many teachers were right",
         rows,

@@ -33,7 +33,7 @@ def sweep_page(sweep: Sweep) -> Page:
         Section("Figures", blocks, "Point at a trial to see it everywhere; click to find its row."),
         Section("Trials", [_table(sweep)], _how_to_filter(sweep)),
         Section("Failures", _failures(sweep)),
-        Section("Set-up", [Folded("sweep", json.dumps(sweep.settings, indent=2, default=str))]),
+        Section("Set-up", _setup(sweep)),
     ]
     return Page(
         title=sweep.name,
@@ -116,10 +116,19 @@ def _table(sweep: Sweep) -> Table:
     return Table(names, rows, live=True, trials=[trial.number for trial in sweep.trials])
 
 
+def _said(value: Any) -> str:
+    return short(value) if isinstance(value, float) else str(value)
+
+
 def _written(value: Any) -> Cell | str | None:
     if isinstance(value, float):
         return Cell(short(value), value)
     return value if value is None else Cell(str(value), value if type(value) is int else None)
+
+
+def _setup(sweep: Sweep) -> list[Block]:
+    told = json.dumps(sweep.settings, indent=2, default=str)
+    return [Folded("sweep", told)] if sweep.settings else []
 
 
 def _how_to_filter(sweep: Sweep) -> str:
@@ -135,7 +144,7 @@ def _failures(sweep: Sweep) -> list[Block]:
     for trial in sweep.trials:
         reason = str(trial.told.get("reason") or "")
         if trial.state == "failed" or (reason and trial.state != "pruned"):
-            params = ", ".join(f"{k}={v}" for k, v in trial.params.items())
+            params = ", ".join(f"{k}={_said(v)}" for k, v in trial.params.items())
             rows.append(
                 [trial.number, trial.state, reason.splitlines()[0] if reason else None, params]
             )

@@ -46,7 +46,7 @@ def test_the_bottleneck_is_named(split, settings, said):
 
 
 def test_a_complete_store_sets_the_teachers_free():
-    full = RunRecord(Path("r"), rows=[{"step": 1, "teachers/store_share": 1.0}])
+    full = RunRecord(Path("r"), events=[{"kind": "store_complete", "rows": 9}])
     assert "released" in advice(full, TimeSplit(0.0, 0.5, 0.5, 0.0))[0]
 
 

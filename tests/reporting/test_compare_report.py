@@ -40,7 +40,7 @@ def test_the_paired_test_is_over_shared_seeds(runs):
 def test_the_table_has_mean_deviation_p_and_the_papers(runs):
     page = compare_page(runs, "folder")
     table = page.sections[0].blocks[0]
-    texts = [[cell.text for cell in table.cells(row)] for row in table.rows]
+    texts = [[cell.text for cell in row] for row in table.cells]
     assert texts[0][:3] == ["none", "3", "62.00 ± 1.00"]
     assert texts[1][2] == "64.00 ± 0.90"
     assert texts[1][3] == "+2.00, p < 0.001, n = 3"

@@ -53,11 +53,9 @@
     tools.querySelector(".found").textContent = shown === all ? `${all} rows` : `${shown} of ${all} rows`;
   }
 
-  for (const table of document.querySelectorAll("table")) {
+  for (const table of document.querySelectorAll("table.live")) {
     [...table.tHead.rows[0].cells].forEach((head, column) => {
-      const first = table.tBodies[0].rows[0];
-      if (first && first.cells[column].classList.contains("n")) head.classList.add("n");
-      if (table.classList.contains("live")) head.addEventListener("click", () => sort(head, column));
+      head.addEventListener("click", () => sort(head, column));
     });
   }
   for (const input of document.querySelectorAll(".filter")) input.addEventListener("input", () => filter(input));
