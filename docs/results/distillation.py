@@ -1,0 +1,125 @@
+"""The tables of distillation.md, and those of first-light.md, from the runs of distillation.sh.
+
+Usage: python docs/results/distillation.py RUNS   (prints Markdown)
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from road_ray.evaluation.metrics import paired_test, summary
+from road_ray.training.journal import read_rows
+
+WAYS = {
+    "scratch": "no pre-training",
+    "none": "no KD",
+    "single": "one teacher",
+    "mean": "mean of three",
+    "correctness-0.5": "Weighted, W = 0.5",
+    "correctness": "Weighted, W = 0.75",
+    "correctness-0.9": "Weighted, W = 0.9",
+    "annealing": "annealing, mean of three",
+    "folds": "Weighted, out of fold",
+    "born": "born again, second generation",
+}
+FIGURES = {
+    "sst2": {"accuracy": "eval/sst2/accuracy"},
+    "squad_v2": {
+        "F1 at 0": "eval/squad_v2/f1",
+        "best F1": "eval/squad_v2/best_f1",
+        "best EM": "eval/squad_v2/best_exact",
+        "HasAns F1": "eval/squad_v2/HasAns_f1",
+        "NewsQA F1, stored threshold": "eval/newsqa/at_threshold_f1",
+        "NewsQA F1, answering all": "eval/newsqa/f1",
+    },
+}
+# What the paired tests judge: the one figure that is known to mean something.
+JUDGED = {"sst2": "eval/sst2/accuracy", "squad_v2": "eval/squad_v2/best_f1"}
+
+
+def metrics(run: Path) -> dict[str, float]:
+    found: dict[str, float] = json.loads((run / "metrics.json").read_text(encoding="utf-8"))
+    return found
+
+
+def seeds_of(place: Path, way: str) -> dict[str, dict[str, float]]:
+    """The figures of a way's finished runs by seed."""
+    return {
+        run.parent.name.removeprefix(f"{way}-"): metrics(run.parent)
+        for run in sorted(place.glob(f"{way}-*/metrics.json"))
+        if run.parent.name.removeprefix(f"{way}-").isdigit()
+    }
+
+
+def cell(values: list[float]) -> str:
+    spread = summary(values)
+    deviation = "" if spread.deviation is None else f" ± {spread.deviation:.1f}"
+    return f"{spread.mean:.1f}{deviation}"
+
+
+def table(place: Path, dataset: str) -> str:
+    """Mean and deviation over seeds of every way; teachers and their ensemble first."""
+    figures = FIGURES[dataset]
+    lines = ["| model | seeds | " + " | ".join(figures) + " |", "|---" * (len(figures) + 2) + "|"]
+
+    def line(title: str, found: list[dict[str, float]], prefix: str = "") -> None:
+        if not found:
+            return
+        cells = [cell([one[_prefixed(key, prefix)] for one in found]) for key in figures.values()]
+        lines.append(f"| {title} | {len(found)} | " + " | ".join(cells) + " |")
+
+    for name, title in (
+        ("teachers", "teachers"),
+        ("teachers-of-folds", "teachers of half the rows"),
+    ):
+        line(
+            title,
+            [metrics(p.parent) for p in sorted(place.glob(f"{name}/**/teacher-*/metrics.json"))],
+        )
+    if (place / "teachers" / "metrics.json").is_file():
+        line("the ensemble of three", [metrics(place / "teachers")], "ensemble_")
+    for way, title in WAYS.items():
+        line(title, list(seeds_of(place, way).values()))
+    return "\n".join(lines)
+
+
+def _prefixed(key: str, prefix: str) -> str:
+    head, _, metric = key.rpartition("/")
+    return f"{head}/{prefix}{metric}"
+
+
+def differences(place: Path, dataset: str) -> str:
+    """Paired t-tests over the seeds that both have, and how many teachers were right."""
+    key = JUDGED[dataset]
+    values = {way: {s: f[key] for s, f in seeds_of(place, way).items()} for way in WAYS}
+    pairs = [
+        ("none", "scratch"),
+        *((way, "none") for way in WAYS if way not in ("none", "scratch")),
+    ]
+    pairs += [("correctness", "mean"), ("folds", "correctness")]
+    lines = []
+    for one, other in pairs:
+        seeds = sorted(values[one].keys() & values[other].keys())
+        if len(seeds) > 1:
+            test = paired_test(*([values[way][seed] for seed in seeds] for way in (one, other)))
+            lines.append(
+                f"- {WAYS[one]} against {WAYS[other]}: {test.difference:+.2f} over {test.pairs} "
+                f"seeds, p = {test.p_value:.2f}"
+            )
+    for way in ("correctness", "folds"):
+        rows = [r for p in place.glob(f"{way}-*/metrics.jsonl") for r in read_rows(p)]
+        counts = [sum(row.get(f"teachers/right_{n}", 0) for row in rows) for n in range(4)]
+        if sum(counts):
+            share = ", ".join(f"{n}: {count / sum(counts):.1%}" for n, count in enumerate(counts))
+            lines.append(f"- teachers right on training rows, {WAYS[way]}: {share}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    runs = Path(sys.argv[1])
+    for folder, dataset in (("sst2-8k", "sst2"), ("squad-3k", "squad_v2")):
+        if (runs / folder).is_dir():
+            place = runs / folder
+            print(f"\n## {dataset}\n\n{table(place, dataset)}\n\n{differences(place, dataset)}")
