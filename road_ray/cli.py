@@ -20,6 +20,7 @@ from road_ray.commands.data import data_app
 from road_ray.commands.look import check, presets, schema
 from road_ray.commands.options import JsonOption
 from road_ray.commands.report import report
+from road_ray.commands.submit import submit, submit_settings
 from road_ray.errors import InterruptedRunError, RoadError
 from road_ray.verbs import VERBS
 
@@ -33,6 +34,7 @@ app = typer.Typer(
 app.add_typer(data_app, name="data")
 for _command in (presets, check, schema, report):
     app.command()(_command)
+app.command(context_settings=submit_settings)(submit)
 
 _Arguments = Annotated[
     list[str] | None,

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from road_ray.distributed.tokens import asked_for, refuse_open
 from road_ray.errors import ClusterError, InterruptedRunError, RoadError
 from road_ray.training.signals import OUTSIDE
 from road_ray.training.worker import Worker
@@ -55,8 +56,12 @@ def launch(
 @contextmanager
 def connected(address: str | None = None, *, num_cpus: int | None = None) -> Iterator[None]:
     """Inside, this process is connected to Ray: the cluster at ``address``, the one already joined,
-    or a new one.
+    or a new one. Inside a Ray job that is the cluster of the job.
+
+    A token is asked for; a cluster that answers without one is refused.
     """
+    address = address or os.environ.get("RAY_ADDRESS")
+    asked_for(create=address is None)
     os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", _START_TIMEOUT_SECONDS)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _NOISE)  # read when Ray is imported
@@ -65,6 +70,7 @@ def connected(address: str | None = None, *, num_cpus: int | None = None) -> Ite
     if ray.is_initialized():
         yield
         return
+    dashboard = None
     try:
         if address is None:
             ray.init(
@@ -75,13 +81,15 @@ def connected(address: str | None = None, *, num_cpus: int | None = None) -> Ite
                 logging_level=logging.ERROR,
             )
         else:
-            ray.init(address=address, logging_level=logging.ERROR)
+            dashboard = ray.init(address=address, logging_level=logging.ERROR).dashboard_url
     except (ConnectionError, ValueError, TimeoutError) as error:
         raise ClusterError(
             f"address = {address}: no Ray cluster could be joined: {error}\n"
             "  fix: start one, check the address and the token, or leave the address out"
         ) from error
     try:
+        if dashboard:
+            refuse_open(dashboard)
         yield
     finally:
         ray.shutdown()

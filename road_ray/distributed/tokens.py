@@ -1,0 +1,83 @@
+"""The token of a cluster: asked for by default, readable by its owner alone; clusters that let
+everybody in are refused.
+
+Whoever reaches an open cluster runs code on all of its machines (CVE-2023-48022), so a cluster that
+answers without a token is an error unless the user says that it is meant to be open.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import stat
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from road_ray.errors import ClusterError
+
+_log = logging.getLogger(__name__)
+ACCEPT = "ROAD_ACCEPT_OPEN_CLUSTER"
+_OPEN = (
+    "  allowed: clusters that ask for a token; in an open one everybody who reaches it runs code\n"
+    "  fix: start it with RAY_AUTH_MODE=token (docs/guides/cluster.md), or say that it is meant "
+    f"so: --i-know-this-is-open, {ACCEPT}=1\n"
+    "  kept: nothing was sent"
+)
+
+
+def token_path() -> Path:
+    """Where Ray looks for the token."""
+    named = os.environ.get("RAY_AUTH_TOKEN_PATH")
+    return Path(named).expanduser() if named else Path.home() / ".ray" / "auth_token"
+
+
+def asked_for(*, create: bool = False) -> None:
+    """From here on this process and its children show a token and ask for one.
+
+    Must come before Ray is imported. A token file that others can read is closed (Ray writes it
+    0644); ``create`` makes one where there is none. RAY_AUTH_MODE, if set, is left as it is.
+    """
+    os.environ.setdefault("RAY_AUTH_MODE", "token")
+    if os.environ["RAY_AUTH_MODE"] != "token" or os.environ.get("RAY_AUTH_TOKEN"):
+        return
+    path = token_path()
+    if path.is_file():
+        close(path)
+    elif create:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(secrets.token_hex(32))
+
+
+def close(path: Path) -> bool:
+    """Take a file away from group and others; tells whether that was needed."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if not mode & 0o077:
+        return False
+    path.chmod(mode & 0o700)
+    _log.warning("%s could be read by others (mode %o); closed", path, mode)
+    return True
+
+
+def answers_anybody(dashboard: str, timeout_seconds: float = 10.0) -> bool | None:
+    """Whether the jobs interface answers without a token; None when nothing answers at all."""
+    url = dashboard if "://" in dashboard else f"http://{dashboard}"
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"{url.rstrip('/')}/api/jobs/", timeout=timeout_seconds):
+            return True
+    except urllib.error.HTTPError as error:
+        return error.code not in (401, 403)
+    except (urllib.error.URLError, TimeoutError, OSError):
+        return None
+
+
+def refuse_open(dashboard: str, *, accepted: bool = False) -> None:
+    """Raises ``ClusterError`` for a cluster that lets everybody in, unless that is accepted."""
+    if accepted or os.environ.get(ACCEPT) == "1":
+        return
+    if answers_anybody(dashboard):
+        raise ClusterError(f"{dashboard} answers without a token: it lets everybody in\n{_OPEN}")

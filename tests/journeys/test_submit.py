@@ -1,0 +1,169 @@
+"""The guide to clusters, its blocks run as they stand: start, send, send again, stop, go on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
+ROOT = Path(__file__).parents[2]
+GUIDE = ROOT / "docs" / "guides" / "cluster.md"
+
+
+def blocks() -> list[tuple[str, str]]:
+    found = re.findall(r"^```bash ?(\w*)\n(.*?)^```", GUIDE.read_text(), flags=re.M | re.S)
+    return [(name, text) for name, text in found]
+
+
+def free_port() -> int:
+    """Outside of 10002 to 19999, which Ray gives to workers, and of what the kernel gives out."""
+    for port in range(20000 + os.getpid() % 2000, 32000, 7):
+        with socket.socket() as one:
+            try:
+                one.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            if port not in _given:
+                _given.add(port)
+                return port
+    raise AssertionError("no free port")
+
+
+_given: set[int] = set()
+
+
+@pytest.fixture(scope="module")
+def shell(teachers, pretrained, sentiment, flags):
+    """``shell(text)`` runs a block with a home, ports and a token of its own."""
+    place = Path(tempfile.mkdtemp(prefix="rh", dir="/tmp"))
+    (place / "home").mkdir()
+    bin_dir = place / "bin"
+    bin_dir.mkdir()
+    road = bin_dir / "road"
+    road.write_text(f'#!/bin/sh\nexec {sys.executable} -m road_ray "$@"\n')
+    road.chmod(0o755)
+    dashboard = free_port()
+    options = [
+        *("--num-cpus=4", "--disable-usage-stats", f"--temp-dir={place / 'ray'}"),
+        *(
+            f"--dashboard-agent-listen-port={free_port()}",
+            f"--ray-client-server-port={free_port()}",
+        ),
+        *("--object-store-memory=100000000", "--node-ip-address=127.0.0.1"),
+    ]
+    settings = {
+        key: value
+        for key, value in sentiment.items()
+        if key not in ("init", "console", "training.steps")
+    }
+    settings |= {"training.steps": 500, "training.save_every_steps": 1000, "data.batch_size": 4}
+    settings |= {"distillation.cpus_per_teacher": 0.5, "optimizer.peak_lr": 1e-3}
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith(("RAY_", "ROAD_ACC"))
+    }
+    environment |= {
+        "HOME": str(place / "home"),
+        "PATH": f"{bin_dir}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "STUDENT": str(pretrained.directory),
+        "TEACHERS": str(teachers.directory / "teachers.json"),
+        "RUN": str(place / "student"),
+        "PORT": str(free_port()),
+        "DASHBOARD": str(dashboard),
+        "RAY_OPTIONS": " ".join(options),
+        "OPTIONS": " ".join(flags(settings)),
+        "RAY_AUTH_MODE": "token",
+        "OMP_NUM_THREADS": "1",
+    }
+
+    def run(text: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", text],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=400,
+        )
+
+    run.place, run.dashboard = place, dashboard  # type: ignore[attr-defined]
+    yield run
+    for line in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            ours = str(place).encode() in line.read_bytes()
+        except OSError:
+            continue
+        pid = int(line.parent.name)
+        if ours and pid != os.getpid():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    shutil.rmtree(place, ignore_errors=True)
+
+
+def steps_of(run: Path) -> int:
+    path = run / "metrics.jsonl"
+    return len(path.read_text().splitlines()) if path.is_file() else 0
+
+
+def ended(shell) -> bool:
+    logs = list(shell.place.glob("ray/session_latest/logs/job-driver-*"))
+    return any("error[" in log.read_text() or "Traceback" in log.read_text() for log in logs)
+
+
+def test_the_guide_works_as_it_stands(shell):
+    (setup, _), (_, start), (_, send), (_, again), (stop, asked), (resume, line) = blocks()
+    assert (setup, stop, resume) == ("setup", "stop", "resume")
+    run = shell.place / "student"
+
+    started = shell(start)
+    assert started.returncode == 0, started.stdout + started.stderr
+    token = shell.place / "home" / ".ray" / "auth_token"
+    assert token.stat().st_mode & 0o077 == 0
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(f"http://127.0.0.1:{shell.dashboard}/api/jobs/", timeout=30)
+
+    sent = shell(send)
+    assert sent.returncode == 0, sent.stdout + sent.stderr
+    assert "-1: sent" in sent.stderr
+    deadline = time.monotonic() + 240
+    while steps_of(run) < 5 and time.monotonic() < deadline and not ended(shell):
+        time.sleep(0.5)
+    assert steps_of(run) >= 5, "\n".join(
+        path.read_text() for path in shell.place.glob("ray/session_latest/logs/job-driver-*")
+    )
+
+    found = shell(again)
+    assert "nothing was sent twice" in found.stderr
+    assert "RUNNING" in found.stdout
+    assert token.read_text() not in found.stdout
+
+    stopped = shell(asked)
+    assert "asked to save and stop" in stopped.stdout, stopped.stdout + stopped.stderr
+    deadline = time.monotonic() + 120
+    while not list(run.glob("checkpoints/step-*")) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    (kept,) = run.glob("checkpoints/step-*")
+    at = int(kept.name.removeprefix("step-"))
+    assert 5 <= at < 500
+    assert not (run / "metrics.json").exists()
+
+    done = shell(line)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "going on from" in done.stdout
+    assert (run / "metrics.json").is_file()
+    events = [json.loads(text) for text in (run / "events.jsonl").read_text().splitlines()]
+    assert [event["step"] for event in events if event["kind"] == "resumed"] == [at]
