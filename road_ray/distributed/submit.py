@@ -162,8 +162,8 @@ def refuse_secrets(words: Sequence[str]) -> None:
     """
     for word in words:
         key, _, value = word.partition("=")
-        shown = redact({key.lstrip("-"): value, "word": word})
-        if shown["word"] != word or (value and shown[key.lstrip("-")] != value):
+        typed = {"value": {key.lstrip("-"): int(value) if value.isdigit() else value}}
+        if redact({"word": word, **typed}) != {"word": word, **typed}:
             raise ConfigError(
                 f"{key}: looks like a secret, and everybody who can list jobs would read it\n"
                 "  fix: set it in the environment of the cluster's machines\n  nothing was sent"

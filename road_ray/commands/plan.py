@@ -1,0 +1,108 @@
+"""``road plan`` and ``--dry-run``: what a line would take, before it takes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from road_ray.commands.options import JsonOption
+
+if TYPE_CHECKING:
+    from road_ray.config import Config
+
+plan_settings = {"allow_interspersed_args": True}
+
+
+def plan(
+    verb: Annotated[str, typer.Argument(help="pretrain, multitask, finetune, teachers, distill")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[CONFIG.yaml] [key=value]...")
+    ] = None,
+    preset: Annotated[str | None, typer.Option("--preset", help="start from a preset")] = None,
+    workers: Annotated[int | None, typer.Option(help="Ray Train workers")] = None,
+    gpus_per_worker: Annotated[float | None, typer.Option(help="GPUs of each worker")] = None,
+    address: Annotated[str | None, typer.Option(help="a running Ray cluster")] = None,
+    run_dir: Annotated[Path | None, typer.Option(help="where the run would be kept")] = None,
+    prices: Annotated[
+        Path | None, typer.Option(help="YAML: gpu_hour, cpu_hour, head_hour, currency")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What a line takes: rows, steps, memory, disk, placement, time, cost; measured on three steps.
+
+    What cannot work is an error, in seconds.
+    """
+    from road_ray.errors import ConfigError
+    from road_ray.recipes.plan import PLANNED
+    from road_ray.verbs import configure
+
+    if verb not in PLANNED:
+        raise ConfigError(f"road plan {verb}: not planned\n  allowed: {', '.join(PLANNED)}")
+    words = list(arguments or [])
+    path = Path(words.pop(0)) if words and "=" not in words[0] else None
+    flags = {
+        "workers": workers,
+        "gpus_per_worker": gpus_per_worker,
+        "address": address,
+        "run_dir": run_dir,
+    }
+    words += [f"{key}={value}" for key, value in flags.items() if value is not None]
+    show_plan(verb, configure(verb, preset=preset, path=path, overrides=words), as_json, prices)
+
+
+def show_plan(verb: str, config: Config, as_json: bool, prices: Path | None = None) -> None:
+    """Plan a configuration and print it."""
+    from road_ray.config import load
+    from road_ray.distributed.plan import Prices
+    from road_ray.recipes.plan import plan as planned
+    from road_ray.verbs import VERBS
+
+    table = load(Prices, path=prices) if prices else None
+    found = planned(verb, config, VERBS[verb].run, table) if verb in VERBS else {}
+    typer.echo(json.dumps(found) if as_json else told(found))
+
+
+def told(found: Mapping[str, Any]) -> str:
+    """A plan for people."""
+    from road_ray.reporting.tables import aligned
+
+    memory, disk = found["memory_bytes"], found["disk_bytes"]
+    parts = ("parameters", "gradients", "optimizer", "activations")
+    used = ", ".join(f"{name} {_size(memory[name])}" for name in parts)
+    runs = f"{found['runs']} runs of " if found["runs"] > 1 else ""
+    money = f", {found['cost']:.2f} {found['currency']}" if found["cost"] else ""
+    rows = [
+        {
+            "workers": row["workers"],
+            "batch each": row["batch_per_worker"],
+            "s a step": f"{row['step_seconds']:.3f}",
+            "communication": f"{row['communication_share']:.0%}",
+        }
+        for row in found["by_workers"]
+    ]
+    lines = (
+        f"steps       {runs}{found['steps']:,}: {found['rows']:,} rows, {found['tokens']:,} tokens",
+        f"model       {found['parameters']:,} parameters",
+        f"memory      {used}; {_size(memory['available'])} a worker",
+        f"disk        {_size(disk['checkpoint'])} a checkpoint, {_size(disk['at_most'])} at most; "
+        f"{_size(disk['free'])} free",
+        f"placement   {found['placement']}",
+        f"time        {found['measured_step_seconds']:.3f} s a step measured here on three steps, "
+        f"{found['measured_data_seconds']:.3f} of it waiting for data and teachers; "
+        f"{found['hours']:.2f} h for all",
+        f"cost        {found['gpu_hours']:.2f} GPU-hours, {found['core_hours']:.2f} core-hours{money}",
+    )
+    note = "workers alike, a ring at 10 GB/s with nothing hidden: an estimate on paper"
+    return "\n".join([*lines, "", aligned(rows), f"({note})"])
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.4g} {unit}"
+        count /= 1024
+    return f"{count:.4g} TiB"

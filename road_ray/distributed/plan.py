@@ -1,0 +1,159 @@
+"""The arithmetic of a plan: how long on how many workers, how much, and what will not fit.
+
+Communication is an estimate on paper (a ring of all-reduce); it is told with its assumptions.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from road_ray.config import Config
+from road_ray.errors import ClusterError, ConfigError, ResourceError
+
+RING_GIGABYTES_PER_SECOND = 10.0  # what one worker sends: 100 Gbit/s links at 80 %
+RING_LATENCY_SECONDS = 20e-6  # of each of the 2 (n - 1) hops
+_MARGIN = 1.2  # of disk and memory, beyond what was counted
+
+
+class Prices(Config):
+    """A price table that the user gives: what an hour costs."""
+
+    currency: str = "USD"
+    gpu_hour: float = Field(0.0, ge=0)
+    cpu_hour: float = Field(0.0, ge=0)  # of one core
+    head_hour: float = Field(0.0, ge=0)  # of the machine that only coordinates
+
+
+def communication_seconds(
+    gradient_bytes: float,
+    workers: int,
+    *,
+    gigabytes_per_second: float = RING_GIGABYTES_PER_SECOND,
+    latency_seconds: float = RING_LATENCY_SECONDS,
+) -> float:
+    """Seconds of one ring all-reduce: ``2 (n-1)/n * bytes / bandwidth + 2 (n-1) * latency``.
+
+    Source: Patarasuk and Yuan 2009, bandwidth optimal all-reduce.
+    """
+    if workers < 2:
+        return 0.0
+    share = 2 * (workers - 1) / workers
+    transfer = share * gradient_bytes / (gigabytes_per_second * 1e9)
+    return transfer + 2 * (workers - 1) * latency_seconds
+
+
+def step_seconds(alone: float, gradient_bytes: float, workers: int) -> float:
+    """Seconds of a step of the same global batch on so many equal workers, communication not
+    hidden behind computing.
+    """
+    return alone / max(workers, 1) + communication_seconds(gradient_bytes, workers)
+
+
+def by_workers(alone: float, gradient_bytes: float, batch_size: int) -> list[dict[str, Any]]:
+    """Batch, step time and share of communication at 1, 2, 4, ... 512 workers, as long as each has
+    a row.
+    """
+    rows = []
+    for workers in (1, 2, 4, 8, 64, 512):
+        if workers > batch_size:
+            break
+        step = step_seconds(alone, gradient_bytes, workers)
+        talk = communication_seconds(gradient_bytes, workers)
+        rows.append(
+            {
+                "workers": workers,
+                "batch_per_worker": -(-batch_size // workers),
+                "step_seconds": step,
+                "communication_share": talk / step,
+            }
+        )
+    return rows
+
+
+def cost(hours: float, workers: int, gpus_per_worker: float, prices: Prices) -> dict[str, float]:
+    """GPU-hours, core-hours and money of so many hours."""
+    gpu_hours = hours * workers * gpus_per_worker
+    core_hours = hours * max(workers, 1)
+    money = gpu_hours * prices.gpu_hour + core_hours * prices.cpu_hour + hours * prices.head_hour
+    return {"gpu_hours": gpu_hours, "core_hours": core_hours, "cost": money}
+
+
+def check_room(workers: int, gpus_per_worker: float, teachers: int, gpus_per_teacher: float) -> str:
+    """Where students and teachers go on this machine or, connected, in the cluster.
+
+    Raises ``ClusterError`` with asked and available when they do not fit.
+    """
+    have = _available()
+    cpus, gpus = have.get("CPU", 0.0), have.get("GPU", 0.0)
+    need_gpus = workers * gpus_per_worker + teachers * gpus_per_teacher
+    if workers > cpus or need_gpus > gpus + 1e-9:
+        raise ClusterError(
+            f"{workers} workers and {teachers} teachers find no place\n"
+            f"  {'resource':<12}{'asked':>14}{'available':>12}\n"
+            f"  {'CPU':<12}{workers:>14g}{cpus:>12g}\n"
+            f"  {'GPU':<12}{need_gpus:>14g}{gpus:>12g}\n"
+            "  fix: fewer --workers, less for each, or another cluster (--address)\n"
+            "  kept: nothing was started"
+        )
+    where = "in this process" if workers == 0 else f"{workers} workers"
+    beside = f" beside {teachers} teachers" if teachers else ""
+    return f"{where}{beside}; there are {cpus:g} CPU, {gpus:g} GPU"
+
+
+def _available() -> Mapping[str, float]:
+    import ray
+
+    if ray.is_initialized():
+        resources: Mapping[str, float] = ray.cluster_resources()
+        return resources
+    import torch
+
+    return {"CPU": float(os.cpu_count() or 1), "GPU": float(torch.cuda.device_count())}
+
+
+def check_batch(batch_size: int, workers: int) -> None:
+    """Raises ``ConfigError`` when some workers would have nothing to do."""
+    if batch_size < workers:
+        raise ConfigError(
+            f"data.batch_size = {batch_size} is less than --workers {workers}\n"
+            "  fix: fewer workers, or a larger batch\n  kept: nothing was started"
+        )
+
+
+def check_disk(place: Path, need_bytes: int) -> int:
+    """Free bytes where ``place`` will be. Raises ``ResourceError`` when checkpoints find no room."""
+    existing = next(p for p in (place.resolve(), *place.resolve().parents) if p.exists())
+    free = shutil.disk_usage(existing).free
+    if free < _MARGIN * need_bytes:
+        raise ResourceError(
+            f"{place}: checkpoints need {need_bytes / 2**30:.2f} GiB, free {free / 2**30:.2f} GiB\n"
+            "  fix: free space, keep fewer (training.keep_checkpoints), or another --run-dir\n"
+            "  kept: nothing was started"
+        )
+    return free
+
+
+def check_memory(need_bytes: int, on_gpu: bool, workers: int) -> int:
+    """Bytes of memory a worker has. Raises ``ResourceError`` when it will not do."""
+    have = _memory(on_gpu) // (1 if on_gpu else max(workers, 1))
+    if have and need_bytes * _MARGIN > have:
+        raise ResourceError(
+            f"a worker needs about {need_bytes / 2**30:.2f} GiB, it has {have / 2**30:.2f} GiB\n"
+            "  fix: a smaller data.batch_size with more training.passes, or more workers\n"
+            "  kept: nothing was started"
+        )
+    return have
+
+
+def _memory(on_gpu: bool) -> int:
+    if on_gpu:
+        import torch
+
+        return int(torch.cuda.get_device_properties(0).total_memory)
+    return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

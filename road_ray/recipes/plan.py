@@ -1,0 +1,103 @@
+"""A plan of a verb: the recipe itself is begun on its data and model, measured for three steps and
+left; the rest is arithmetic.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from road_ray.config import Config, override, to_dict
+from road_ray.distributed.launch import connected
+from road_ray.distributed.plan import (
+    Prices,
+    by_workers,
+    check_batch,
+    check_disk,
+    check_memory,
+    check_room,
+    cost,
+    step_seconds,
+)
+from road_ray.errors import ConfigError
+from road_ray.training.probe import Measured, probing
+
+PLANNED = ("pretrain", "multitask", "finetune", "teachers", "distill")
+
+
+def plan(
+    verb: str, config: Config, recipe: Callable[[Any], Any], prices: Prices | None = None
+) -> dict[str, Any]:
+    """Everything that can be known before spending money.
+
+    Raises the error of what will not fit, before anything is built where that is possible.
+    """
+    if verb not in PLANNED:
+        raise ConfigError(f"road {verb} is not planned\n  allowed: {', '.join(PLANNED)}")
+    asked = to_dict(config)
+    workers, gpus = int(asked["workers"]), float(asked["gpus_per_worker"])
+    teaching = asked.get("distillation", {})
+    hosted = teaching.get("host") == "actors"
+    members = int(teaching["num_teachers"]) if hosted else 0
+    batch = int(asked["data"]["batch_size"])
+    check_batch(batch, workers)
+    with connected(asked["address"]) if asked["address"] else nullcontext():
+        place = check_room(workers, gpus, members, float(teaching.get("gpus_per_teacher", 0.0)))
+    measured = _measured(config, recipe, hosted)
+    runs = int(asked.get("num_teachers", 1)) if verb == "teachers" else 1
+    share = measured.activation_bytes // max(workers, 1)
+    fixed = measured.parameter_bytes + measured.gradient_bytes + measured.optimizer_bytes
+    checkpoints = runs * measured.checkpoint_bytes * (measured.keep_checkpoints + 1)
+    memory = check_memory(fixed + share, gpus > 0, workers)
+    free = check_disk(Path(asked["run_dir"]), checkpoints)
+    seconds = step_seconds(measured.seconds_per_step, measured.gradient_bytes, workers)
+    hours = runs * measured.total_steps * seconds / 3600
+    steps = measured.total_steps
+    return {
+        "verb": verb,
+        "runs": runs,
+        "steps": steps,
+        "rows": steps * measured.rows_per_step,
+        "tokens": round(steps * measured.tokens_per_step),
+        "batch_size": batch,
+        "parameters": measured.parameters,
+        "memory_bytes": {
+            "parameters": measured.parameter_bytes,
+            "gradients": measured.gradient_bytes,
+            "optimizer": measured.optimizer_bytes,
+            "activations": share,
+            "available": memory,
+        },
+        "disk_bytes": {
+            "checkpoint": measured.checkpoint_bytes,
+            "at_most": checkpoints,
+            "free": free,
+        },
+        "placement": place,
+        "measured_step_seconds": measured.seconds_per_step,
+        "measured_data_seconds": measured.data_seconds_per_step,
+        "step_seconds": seconds,
+        "hours": hours,
+        **cost(hours, workers, gpus, prices or Prices()),
+        "currency": (prices or Prices()).currency,
+        "by_workers": by_workers(measured.seconds_per_step, measured.gradient_bytes, batch),
+    }
+
+
+def _measured(config: Config, recipe: Callable[[Any], Any], hosted: bool) -> Measured:
+    """The recipe on this machine, alone, in a directory that goes away, teachers in this process."""
+    with tempfile.TemporaryDirectory(prefix="road-plan-") as place, probing():
+        changes: dict[str, Any] = {"run_dir": place, "workers": 0, "console": "quiet"}
+        changes["tracking.wandb_project"] = None
+        if hosted:
+            changes["distillation.host"] = "process"
+        if "at_once" in type(config).model_fields:
+            changes["at_once"] = 0
+        try:
+            recipe(override(config, changes))
+        except Measured as measured:
+            return measured
+    raise AssertionError("a recipe ended without training")

@@ -1,0 +1,158 @@
+"""A few real steps, measured instead of trained: what a plan says is taken from the very model and
+data of the run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from road_ray.data.batches import Batch, to_device
+from road_ray.training.optimizer import build_optimizer, clip
+from road_ray.training.step import backward
+from road_ray.training.worker import Worker
+
+if TYPE_CHECKING:
+    from road_ray.objectives.base import Objective
+    from road_ray.training.loop import Training
+
+_STEPS = 3  # measured; one before them warms up
+
+
+@dataclass(frozen=True)
+class Measured(Exception):
+    """What ``measure`` found; raised out of a recipe, whose training it ends before it begins."""
+
+    total_steps: int
+    rows_per_step: int
+    tokens_per_step: float  # of real ones, without padding
+    parameters: int  # all that train
+    parameter_bytes: int
+    gradient_bytes: int
+    optimizer_bytes: int
+    activation_bytes: int  # held between forward and backward, of the largest pass seen
+    seconds_per_step: float  # median
+    data_seconds_per_step: float  # of these, waiting for rows and teachers
+    checkpoint_bytes: int
+    keep_checkpoints: int
+
+    def __str__(self) -> str:
+        return f"measured: {self.seconds_per_step:.3f} s a step"
+
+
+class _Probe:
+    on = False
+
+
+_PROBE = _Probe()
+
+
+@contextmanager
+def probing() -> Iterator[None]:
+    """Inside, a training is measured and ended by ``Measured`` instead of being done."""
+    _PROBE.on = True
+    try:
+        yield
+    finally:
+        _PROBE.on = False
+
+
+def asked() -> bool:
+    """True inside of ``probing``."""
+    return _PROBE.on
+
+
+def measure(
+    objective: Objective,
+    steps: Callable[[int], Iterator[list[Batch]]],
+    training: Training,
+    worker: Worker,
+    autocast: torch.dtype | None,
+) -> Measured:
+    """Four steps with forward, backward and update; the model is spoilt by them."""
+    objective.to(worker.device).train()
+    optimizer = build_optimizer(objective, training.optimizer)
+    optimizer.set_rate(0.0)
+    seconds: list[float] = []
+    waits: list[float] = []
+    rows = tokens = held = 0
+    source = steps(0)
+    for step in range(1 + _STEPS):
+        began = time.perf_counter()
+        passes = next(source)
+        waits.append(time.perf_counter() - began)
+        on_device = [to_device(batch, worker.device) for batch in passes]
+        with _held() as bytes_held:
+            backward(
+                objective,
+                objective,
+                on_device,
+                worker,
+                seed=training.seed,
+                step=step,
+                autocast=autocast,
+            )
+        clip(objective, training.optimizer.max_grad_norm)
+        optimizer.step()
+        seconds.append(time.perf_counter() - began)
+        held = max(held, bytes_held.largest)
+        rows += sum(len(batch["input_ids"]) for batch in passes)
+        tokens += sum(int(batch["attention_mask"].sum()) for batch in passes)
+        gradients = [p.grad for p in objective.parameters() if p.grad is not None]
+        gradient_bytes = sum(map(_size, gradients))
+        optimizer.zero_grad(set_to_none=True)
+    parameters = list(objective.parameters())
+    state = [x for kept in optimizer.state.values() for x in kept.values() if torch.is_tensor(x)]
+    weights = sum(map(_size, parameters))
+    return Measured(
+        total_steps=training.total_steps,
+        rows_per_step=round(rows / (1 + _STEPS)),
+        tokens_per_step=tokens / (1 + _STEPS),
+        parameters=sum(p.numel() for p in parameters if p.requires_grad),
+        parameter_bytes=weights,
+        gradient_bytes=gradient_bytes,
+        optimizer_bytes=sum(map(_size, state)),
+        activation_bytes=held,
+        seconds_per_step=median(seconds[1:]),
+        data_seconds_per_step=median(waits[1:]),
+        # The model twice: once for resuming, once in Hugging Face layout.
+        checkpoint_bytes=2 * weights + sum(map(_size, state)),
+        keep_checkpoints=training.config.keep_checkpoints,
+    )
+
+
+class _Held:
+    """Bytes that autograd keeps, and the most of them at a time."""
+
+    def __init__(self) -> None:
+        self.largest = 0
+        self._seen: dict[int, int] = {}
+
+    def pack(self, tensor: Tensor) -> Tensor:
+        if not isinstance(tensor, torch.nn.Parameter):
+            storage = tensor.untyped_storage()
+            self._seen[storage.data_ptr()] = storage.nbytes()
+            self.largest = max(self.largest, sum(self._seen.values()))
+        return tensor
+
+    def unpack(self, tensor: Tensor) -> Tensor:
+        self._seen.clear()  # backward has begun: what follows belongs to the next pass
+        return tensor
+
+
+@contextmanager
+def _held() -> Iterator[_Held]:
+    held = _Held()
+    with torch.autograd.graph.saved_tensors_hooks(held.pack, held.unpack):
+        yield held
+
+
+def _size(tensor: Any) -> int:
+    return int(tensor.numel() * tensor.element_size())

@@ -1,0 +1,25 @@
+"""``road plan`` and ``--dry-run`` print the same plan, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+
+
+def test_a_plan_is_told_and_a_dry_run_is_a_plan(road, sentiment, flags, tmp_path):
+    line = [*flags(sentiment), "--run-dir", tmp_path / "run"]
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("cpu_hour: 3600\ncurrency: EUR\n")
+    told = road("plan", "finetune", *line, "--prices", prices)
+    assert told.code == 0
+    for word in ("steps ", "96 rows", "parameters", "a checkpoint", "EUR", "core-hours", "workers"):
+        assert word in told.out
+    dry = road("finetune", *line, "--dry-run", "--json")
+    assert dry.code == 0
+    assert json.loads(dry.out)["steps"] == 6
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_has_no_training_has_no_plan(road):
+    said = road("plan", "evaluate")
+    assert said.code == 2
+    assert "allowed: pretrain" in said.err

@@ -1,0 +1,101 @@
+"""The token belongs to its owner; a cluster that lets everybody in is refused."""
+
+from __future__ import annotations
+
+import os
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from road_ray.distributed import tokens
+from road_ray.errors import ClusterError
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", tokens.ACCEPT):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def dashboard():
+    """A jobs interface that answers with ``status[0]``."""
+    status = [200]
+
+    class Jobs(BaseHTTPRequestHandler):
+        def do_GET(self):
+            assert self.headers["Authorization"] is None
+            self.send_response(status[0])
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Jobs)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield status, f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_new_token_is_its_owners_alone(home):
+    old = os.umask(0)
+    try:
+        tokens.asked_for(create=True)
+    finally:
+        os.umask(old)
+    path = tokens.token_path()
+    assert path == home / ".ray" / "auth_token"
+    assert path.stat().st_mode & 0o777 == 0o600
+    first = path.read_text()
+    assert len(first) == 64
+    assert os.environ.pop("RAY_AUTH_MODE") == "token"
+    tokens.asked_for(create=True)
+    assert path.read_text() == first
+    os.environ.pop("RAY_AUTH_MODE")
+
+
+def test_a_token_that_others_can_read_is_closed(home, monkeypatch, caplog):
+    path = home / "elsewhere"
+    path.write_text("x" * 32)
+    path.chmod(0o644)
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(path))
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    tokens.asked_for()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert "mode 644" in caplog.text
+    assert "x" * 32 not in caplog.text
+
+
+def test_who_switched_tokens_off_is_left_alone(home, monkeypatch):
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    tokens.asked_for(create=True)
+    assert not tokens.token_path().exists()
+
+
+@pytest.mark.parametrize(("code", "open_"), [(200, True), (401, False), (403, False), (500, True)])
+def test_an_open_cluster_is_known_by_its_answer(dashboard, code, open_):
+    status, address = dashboard
+    status[0] = code
+    assert tokens.answers_anybody(address) is open_
+    assert tokens.answers_anybody(f"http://{address}/") is open_
+
+
+def test_an_open_cluster_is_refused_unless_that_is_meant(home, dashboard, monkeypatch):
+    status, address = dashboard
+    with pytest.raises(ClusterError, match="lets everybody in"):
+        tokens.refuse_open(address)
+    tokens.refuse_open(address, accepted=True)
+    monkeypatch.setenv(tokens.ACCEPT, "1")
+    tokens.refuse_open(address)
+    monkeypatch.delenv(tokens.ACCEPT)
+    status[0] = 401
+    tokens.refuse_open(address)
+
+
+def test_silence_is_not_openness(home):
+    assert tokens.answers_anybody("127.0.0.1:9", timeout_seconds=1.0) is None
+    tokens.refuse_open("127.0.0.1:9")

@@ -1,0 +1,66 @@
+"""A plan tells what the run itself then does, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import pytest
+from safetensors import safe_open
+
+from road_ray.errors import ClusterError
+from road_ray.recipes import plan as module
+from road_ray.recipes.distill import DistillConfig
+from road_ray.recipes.plan import plan
+from road_ray.verbs import VERBS, configure
+
+
+def planned(verb, overrides, prices=None):
+    return plan(verb, configure(verb, overrides=overrides), VERBS[verb].run, prices)
+
+
+def test_a_plan_of_fine_tuning_agrees_with_the_run(sentiment, tmp_path):
+    found = planned("finetune", sentiment | {"run_dir": str(tmp_path / "run")})
+    assert not (tmp_path / "run").exists()
+    assert (found["steps"], found["batch_size"], found["rows"]) == (6, 16, 96)
+    assert 0 < found["tokens"] <= 96 * 128
+    memory = found["memory_bytes"]
+    assert memory["parameters"] == 4 * found["parameters"] == memory["gradients"]
+    assert memory["optimizer"] >= 2 * memory["parameters"]  # two moments
+    assert memory["activations"] > 0
+    assert found["measured_step_seconds"] > found["measured_data_seconds"] >= 0
+    assert found["hours"] == pytest.approx(6 * found["step_seconds"] / 3600)
+    import road_ray as rr
+
+    run = rr.finetune(overrides=sentiment | {"run_dir": str(tmp_path / "run")})
+    (kept,) = (run.directory / "checkpoints").glob("step-*")
+    size = sum(path.stat().st_size for path in kept.rglob("*.safetensors"))
+    assert found["disk_bytes"]["checkpoint"] == pytest.approx(size, rel=0.05)
+    with safe_open(kept / "model.safetensors", framework="pt") as file:
+        weights = sum(file.get_tensor(name).numel() for name in file.keys())  # noqa: SIM118
+    assert weights == found["parameters"]
+
+
+@pytest.mark.parametrize("verb", ["pretrain", "teachers"])
+def test_other_verbs_are_planned_alike(verb, sentiment, pretraining, tmp_path):
+    chosen = {"pretrain": pretraining, "teachers": sentiment}[verb]
+    found = planned(verb, chosen | {"run_dir": str(tmp_path / "run")})
+    assert found["steps"] == 6
+    assert found["runs"] == (3 if verb == "teachers" else 1)
+    assert not (tmp_path / "run").exists()
+
+
+def test_teachers_are_measured_in_this_process(sentiment, teachers, tmp_path):
+    chosen = sentiment | {"run_dir": str(tmp_path / "run")}
+    named = str(teachers.directory / "teachers.json")
+    found = planned("distill", chosen | {"distillation.teachers": [named]})
+    assert "beside 3 teachers" in found["placement"]
+    assert found["steps"] == 6
+
+
+def test_what_cannot_be_placed_is_told_before_anything_is_built(sentiment, monkeypatch):
+    monkeypatch.setattr(module, "_measured", lambda *_: pytest.fail("was built"))
+    config = configure("distill", overrides=sentiment | {"workers": 10_000})
+    assert isinstance(config, DistillConfig)
+    with pytest.raises(Exception, match="batch_size = 16 is less"):
+        plan("distill", config, VERBS["distill"].run)
+    more = sentiment | {"workers": 10_000, "data.batch_size": 20_000}
+    with pytest.raises(ClusterError, match="find no place"):
+        planned("distill", more)
