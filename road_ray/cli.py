@@ -19,6 +19,7 @@ import typer
 from road_ray.commands.data import data_app
 from road_ray.commands.look import check, presets, schema
 from road_ray.commands.options import JsonOption
+from road_ray.commands.plan import plan, show_plan
 from road_ray.commands.report import report
 from road_ray.commands.submit import submit, submit_settings
 from road_ray.errors import InterruptedRunError, RoadError
@@ -32,7 +33,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(data_app, name="data")
-for _command in (presets, check, schema, report):
+for _command in (presets, check, schema, report, plan):
     app.command()(_command)
 app.command(context_settings=submit_settings)(submit)
 
@@ -74,6 +75,7 @@ def _register(name: str, about: str) -> None:
         seed: Annotated[int | None, typer.Option(help="of weights, data order and masks")] = None,
         as_json: JsonOption = False,
         quiet: Annotated[bool, typer.Option("-q", help="no progress")] = False,
+        dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what it takes")] = False,
     ) -> None:
         path, overrides = _split(arguments or [])
         flags = {
@@ -85,6 +87,9 @@ def _register(name: str, about: str) -> None:
             "console": "quiet" if quiet or as_json else None,
         }
         overrides += [f"{key}={value}" for key, value in flags.items() if value is not None]
+        if dry_run:
+            show_plan(name, configured(name, preset, path, overrides), as_json)
+            return
         _run(name, preset, path, overrides, as_json)
 
     command.__doc__ = about[0].upper() + about[1:] + "."
@@ -102,12 +107,17 @@ def _split(arguments: list[str]) -> tuple[Path | None, list[str]]:
     return None, list(arguments)
 
 
+def configured(verb: str, preset: str | None, path: Path | None, overrides: list[str]) -> Any:
+    """The configuration of a line, with the heavy imports that this takes."""
+    from road_ray.verbs import configure
+
+    return configure(verb, preset=preset, path=path, overrides=overrides)
+
+
 def _run(
     verb: str, preset: str | None, path: Path | None, overrides: list[str], as_json: bool
 ) -> None:
-    from road_ray.verbs import configure
-
-    config = configure(verb, preset=preset, path=path, overrides=overrides)
+    config = configured(verb, preset, path, overrides)
     if getattr(config, "console", None) == "quiet":
         logging.getLogger("road_ray").setLevel(logging.WARNING)
     run = _uninterrupted(VERBS[verb].run, config)

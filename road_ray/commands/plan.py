@@ -14,8 +14,6 @@ from road_ray.commands.options import JsonOption
 if TYPE_CHECKING:
     from road_ray.config import Config
 
-plan_settings = {"allow_interspersed_args": True}
-
 
 def plan(
     verb: Annotated[str, typer.Argument(help="pretrain, multitask, finetune, teachers, distill")],
@@ -62,7 +60,7 @@ def show_plan(verb: str, config: Config, as_json: bool, prices: Path | None = No
     from road_ray.verbs import VERBS
 
     table = load(Prices, path=prices) if prices else None
-    found = planned(verb, config, VERBS[verb].run, table) if verb in VERBS else {}
+    found = planned(verb, config, VERBS[verb].run, table)
     typer.echo(json.dumps(found) if as_json else told(found))
 
 
@@ -94,7 +92,8 @@ def told(found: Mapping[str, Any]) -> str:
         f"time        {found['measured_step_seconds']:.3f} s a step measured here on three steps, "
         f"{found['measured_data_seconds']:.3f} of it waiting for data and teachers; "
         f"{found['hours']:.2f} h for all",
-        f"cost        {found['gpu_hours']:.2f} GPU-hours, {found['core_hours']:.2f} core-hours{money}",
+        f"cost        {found['gpu_hours']:.2f} GPU-hours, {found['core_hours']:.2f} core-hours"
+        f"{money}",
     )
     note = "workers alike, a ring at 10 GB/s with nothing hidden: an estimate on paper"
     return "\n".join([*lines, "", aligned(rows), f"({note})"])

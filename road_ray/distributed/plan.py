@@ -127,7 +127,7 @@ def check_batch(batch_size: int, workers: int) -> None:
 
 
 def check_disk(place: Path, need_bytes: int) -> int:
-    """Free bytes where ``place`` will be. Raises ``ResourceError`` when checkpoints find no room."""
+    """Free bytes where ``place`` will be. Raises ``ResourceError`` when that is too little."""
     existing = next(p for p in (place.resolve(), *place.resolve().parents) if p.exists())
     free = shutil.disk_usage(existing).free
     if free < _MARGIN * need_bytes:

@@ -88,7 +88,7 @@ def plan(
 
 
 def _measured(config: Config, recipe: Callable[[Any], Any], hosted: bool) -> Measured:
-    """The recipe on this machine, alone, in a directory that goes away, teachers in this process."""
+    """The recipe here, alone, in a directory that goes away, with teachers in this process."""
     with tempfile.TemporaryDirectory(prefix="road-plan-") as place, probing():
         changes: dict[str, Any] = {"run_dir": place, "workers": 0, "console": "quiet"}
         changes["tracking.wandb_project"] = None

@@ -19,6 +19,7 @@ from road_ray.config import Config
 from road_ray.data.batches import Batch, to_device
 from road_ray.errors import CheckpointError, DivergedError, InterruptedRunError
 from road_ray.objectives.base import Objective
+from road_ray.training import probe
 from road_ray.training.checkpoint import Checkpoints
 from road_ray.training.journal import Journal
 from road_ray.training.optimizer import ElectraAdamW, OptimizerConfig, build_optimizer, clip, rate
@@ -76,18 +77,20 @@ def train(
     the end. Gives the last row of the journal.
 
     Raises ``DivergedError`` before the update that a non-finite loss would make,
-    ``InterruptedRunError`` after SIGTERM or Ctrl-C, with the state saved.
+    ``InterruptedRunError`` after SIGTERM or Ctrl-C, with the state saved. While a plan is made,
+    a few steps are measured and ``Measured`` is raised.
     """
     config, total = training.config, training.total_steps
     objective.to(worker.device).train()
+    width = int(objective.encoder.config.hidden_size)
+    autocast = autocast_dtype(config.precision, worker.device, width)
+    if probe.asked():
+        raise probe.measure(objective, steps, training, worker, autocast)
     optimizer = build_optimizer(objective, training.optimizer)
     start = _resume(objective, optimizer, training)
     warmup = training.optimizer.warmup_steps
     warmup = round(training.optimizer.warmup_fraction * total) if warmup is None else warmup
     wrapped = worker.wrap(objective, sparse=objective.sparse)
-    autocast = autocast_dtype(
-        config.precision, worker.device, int(objective.encoder.config.hidden_size)
-    )
     source, tally, row = steps(start), Tally(), dict[str, float]()
     with StopRequest() as stop:
         for step in range(start, total):
@@ -122,12 +125,16 @@ def train(
             if last or stopped or save_now or _due(done, config.save_every_steps):
                 _save(done, objective, optimizer, training, worker)
             if stopped and not last:
-                raise InterruptedRunError(
-                    f"stopped after step {done} of {total}\n"
-                    f"  kept: {training.checkpoints.root}/step-{done:08d}\n"
-                    "  go on: run the same command again"
-                )
+                raise _stopped(done, training)
     return row
+
+
+def _stopped(done: int, training: Training) -> InterruptedRunError:
+    return InterruptedRunError(
+        f"stopped after step {done} of {training.total_steps}\n"
+        f"  kept: {training.checkpoints.root}/step-{done:08d}\n"
+        "  go on: run the same command again"
+    )
 
 
 def _due(done: int, every_steps: int | None) -> bool:
