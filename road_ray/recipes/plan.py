@@ -60,7 +60,7 @@ def plan(
         "verb": verb,
         "runs": runs,
         "steps": steps,
-        "rows": steps * measured.rows_per_step,
+        "rows": round(steps * measured.rows_per_step),
         "tokens": round(steps * measured.tokens_per_step),
         "batch_size": batch,
         "parameters": measured.parameters,

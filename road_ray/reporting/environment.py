@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from importlib.metadata import PackageNotFoundError, version
+import time
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
 
@@ -24,24 +25,44 @@ _WANTED = (
 )
 _OPTIONAL = {"wandb"}
 _LEAST_FREE_GIB = 2.0
+_LEAST_SHARED_GIB = 0.25
+_RELEASED = 1.79e9  # seconds since 1970: September 2026
 
 
 def findings(address: str | None, root: str | None) -> tuple[list[dict[str, Any]], bool]:
-    """Rows of ``what``, ``found``, ``state`` and whether nothing essential is amiss."""
-    rows = [_row("python", sys.version.split()[0], sys.version_info >= (3, 11))]
-    for name in _WANTED:
-        try:
-            rows.append(_row(name, version(name), True))
-        except PackageNotFoundError:
-            rows.append(_row(name, "not installed", name in _OPTIONAL))
-    rows += [_device(), _disk(), _data(root)]
-    if address is not None:
-        rows.append(_cluster(address))
+    """Rows of ``what``, ``found``, ``state`` and ``mend``, and whether nothing is amiss."""
+    from road_ray.distributed import check
+
+    upgrade = "use Python 3.11 or newer"
+    rows = [_row("python", sys.version.split()[0], sys.version_info >= (3, 11), upgrade)]
+    rows += [_package(name) for name in _WANTED]
+    rows += [_device(), _disk(), _shared_memory(), _clock(), _data(root)]
+    looked_at = [check.token(), *(check.cluster(address) if address is not None else ())]
+    rows += [_row(one.what, one.found, one.good, one.mend) for one in looked_at]
     return rows, all(row["state"] == "ok" for row in rows)
 
 
-def _row(what: str, found: str, good: bool) -> dict[str, Any]:
-    return {"what": what, "found": found, "state": "ok" if good else "PROBLEM"}
+def _row(what: str, found: str, good: bool, mend: str = "") -> dict[str, Any]:
+    state = "ok" if good else "PROBLEM"
+    return {"what": what, "found": found, "state": state, "mend": "" if good else mend}
+
+
+def _package(name: str) -> dict[str, Any]:
+    """A version, held to what road_ray asks for."""
+    from packaging.requirements import Requirement
+
+    try:
+        found = version(name)
+    except PackageNotFoundError:
+        return _row(name, "not installed", name in _OPTIONAL, f"pip install {name}")
+    try:
+        asked = [Requirement(text) for text in requires("road-ray") or ()]
+    except PackageNotFoundError:
+        asked = []
+    wanted = [one.specifier for one in asked if one.name == name]
+    good = all(one.contains(found, prereleases=True) for one in wanted)
+    limits = ", ".join(str(one) for one in wanted)
+    return _row(name, found, good, f"pip install -c constraints.txt '{name}{limits}'")
 
 
 def devices() -> list[str]:
@@ -63,7 +84,27 @@ def _device() -> dict[str, Any]:
 
 def _disk() -> dict[str, Any]:
     free = shutil.disk_usage(Path.cwd()).free / 2**30
-    return _row("disk", f"{free:.1f} GiB free here", free >= _LEAST_FREE_GIB)
+    mend = f"free space, or work where {_LEAST_FREE_GIB:g} GiB are free: checkpoints need it"
+    return _row("disk", f"{free:.1f} GiB free here", free >= _LEAST_FREE_GIB, mend)
+
+
+def _shared_memory() -> dict[str, Any]:
+    """Where Ray keeps what processes share; containers give it 64 MiB unless told otherwise."""
+    place = Path("/dev/shm")
+    if not place.is_dir():
+        return _row("shared memory", "no /dev/shm; Ray uses the disk", True)
+    size = shutil.disk_usage(place).total / 2**30
+    mend = "docker: --shm-size=8g; Kubernetes: an emptyDir of medium Memory at /dev/shm"
+    return _row("shared memory", f"{size:.1f} GiB", size >= _LEAST_SHARED_GIB, mend)
+
+
+def _clock() -> dict[str, Any]:
+    """A clock before this release was made breaks certificates and the order of records."""
+    now = time.time()
+    mend = "set the clock: certificates fail and records are out of order"
+    return _row(
+        "clock", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(now)), now > _RELEASED, mend
+    )
 
 
 def _data(root: str | None) -> dict[str, Any]:
@@ -72,20 +113,10 @@ def _data(root: str | None) -> dict[str, Any]:
     try:
         place = resolve_root(root)
     except RoadError as error:
-        return _row("data", str(error).splitlines()[0], False)
+        first, *more = str(error).splitlines()
+        return _row("data", first, False, " ".join(line.strip() for line in more))
     if place is None:
         return _row("data", "hub (no data.root, no $ROAD_DATA)", True)
     return _row(
         "data", f"{place}: {', '.join(sorted(p.name for p in place.iterdir() if p.is_dir()))}", True
     )
-
-
-def _cluster(address: str) -> dict[str, Any]:
-    from road_ray.distributed.launch import connected
-    from road_ray.distributed.placement import free_resources
-
-    try:
-        with connected(address):
-            return _row("cluster", f"free: {free_resources()}", True)
-    except RoadError as error:
-        return _row("cluster", str(error).splitlines()[0], False)

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 _STEPS = 3  # measured; one before them warms up
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # not frozen: Python itself writes to what is raised
 class Measured(Exception):
     """What ``measure`` found; raised out of a recipe, whose training it ends before it begins."""
 
     total_steps: int
-    rows_per_step: int
+    rows_per_step: float
     tokens_per_step: float  # of real ones, without padding
     parameters: int  # all that train
     parameter_bytes: int
@@ -113,7 +113,7 @@ def measure(
     weights = sum(map(_size, parameters))
     return Measured(
         total_steps=training.total_steps,
-        rows_per_step=round(rows / (1 + _STEPS)),
+        rows_per_step=rows / (1 + _STEPS),
         tokens_per_step=tokens / (1 + _STEPS),
         parameters=sum(p.numel() for p in parameters if p.requires_grad),
         parameter_bytes=weights,

