@@ -7,7 +7,7 @@ export HF_HUB_OFFLINE ?= 1
 export RAY_USAGE_STATS_ENABLED ?= 0
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
-.PHONY: demo test fast lint bench install clean
+.PHONY: demo test fast chaos lint bench install clean
 
 demo: .venv/.installed
 	$(BIN)/road demo
@@ -16,7 +16,12 @@ test: .venv/.installed-dev
 	$(BIN)/python -m pytest --cov=road_ray --cov-report=term:skip-covered
 
 fast: .venv/.installed-dev
-	$(BIN)/python -m pytest -m "not ray and not slow"
+	$(BIN)/python -m pytest -m "not ray and not slow and not chaos"
+
+# The faults that take long; what they measure goes into docs/reliability.md.
+chaos: .venv/.installed-dev
+	$(BIN)/python -m pytest -m chaos tests/chaos
+	$(BIN)/python -m tests.chaos
 
 lint: .venv/.installed-dev
 	$(BIN)/ruff check .

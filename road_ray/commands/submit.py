@@ -57,7 +57,7 @@ def submit(
     elif words[0] == "stop":
         job = jobs.get(words[1])
         asked = jobs.stop(job.name)
-        typer.echo(f"{job.name}: " + ("asked to save and stop" if asked else f"was {job.status}"))
+        typer.echo(f"{job.name}: " + ("saved and stopped" if asked else f"was {job.status}"))
     else:
         raise typer.Exit(_followed(jobs, jobs.get(words[1])))
 

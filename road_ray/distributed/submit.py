@@ -117,8 +117,20 @@ class Jobs:
         return job.exit_code or (6 if job.status == "STOPPED" else 4)
 
     def stop(self, name: str) -> bool:
-        """Ask it to stop: it saves and ends. False when it had ended before."""
-        return bool(self._told(lambda: self._client.stop_job(self.get(name).name)))
+        """Ask it to stop and wait until it has saved and ended. False when it had ended before.
+
+        Raises ``ClusterError`` when it does not end in the time that it has for saving.
+        """
+        asked = bool(self._told(lambda: self._client.stop_job(self.get(name).name)))
+        deadline = time.monotonic() + 1.25 * float(_STOP_SECONDS)
+        while not self.get(name).done:
+            if time.monotonic() > deadline:
+                raise ClusterError(
+                    f"{name}: was asked to stop and is still {self.get(name).status}\n"
+                    "  fix: look at its log (road submit follow); ask again"
+                )
+            time.sleep(1.0)
+        return asked
 
     def list(self) -> list[Job]:
         """All jobs, the newest first."""

@@ -153,7 +153,7 @@ def test_the_guide_works_as_it_stands(shell):
     assert token.read_text() not in found.stdout
 
     stopped = shell(asked)
-    assert "asked to save and stop" in stopped.stdout, stopped.stdout + stopped.stderr
+    assert "saved and stopped" in stopped.stdout, stopped.stdout + stopped.stderr
     deadline = time.monotonic() + 120
     while not list(run.glob("checkpoints/step-*")) and time.monotonic() < deadline:
         time.sleep(0.5)

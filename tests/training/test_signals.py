@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from road_ray.training.signals import StopRequest
+from road_ray.training.signals import OUTSIDE, StopRequest
 from road_ray.training.worker import Worker
 
 
@@ -46,3 +46,37 @@ def test_outside_the_main_thread_it_does_nothing():
     thread.join()
     assert asked == [False]
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.fixture
+def outside():
+    yield OUTSIDE
+    OUTSIDE.reset()
+
+
+def test_a_host_may_ask_to_stop(outside):
+    with StopRequest() as stop:
+        assert stop.after_step(3, Worker()) == (False, False)
+        outside.stop = True
+        assert stop.after_step(4, Worker()) == (True, False)
+    assert outside.step == 4
+
+
+def test_a_notice_saves_once_and_training_goes_on(outside):
+    asked = []
+
+    def preempted() -> bool:
+        asked.append(True)
+        return len(asked) > 1
+
+    outside.reset(preempted)
+    with StopRequest() as stop:
+        assert stop.after_step(1, Worker()) == (False, False)
+        assert asked == []  # it costs a round trip: only when it is time to look
+        outside.look = True
+        assert stop.after_step(2, Worker()) == (False, False)
+        outside.look = True
+        assert stop.after_step(3, Worker()) == (False, True)
+        outside.look = True
+        assert stop.after_step(4, Worker()) == (False, False)
+    assert len(asked) == 2

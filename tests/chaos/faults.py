@@ -1,0 +1,293 @@
+"""The faults that road_ray is held to, and the tests that show how each is survived.
+
+An entry without tests, or with something in ``lacks``, is not passed; the page that is made of this
+table says so. ``tests/test_faults.py`` sees to it that every test named here exists.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One row of the table."""
+
+    name: str
+    what: str
+    expected: str
+    tests: tuple[str, ...] = ()
+    lacks: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return bool(self.tests) and not self.lacks
+
+
+def _f(name: str, what: str, expected: str, *tests: str, lacks: str = "") -> Fault:
+    return Fault(name, what, expected, tests, lacks)
+
+
+_LOOP, _SAVED = "training/test_loop.py::", "training/test_checkpoint.py::"
+_FINE, _STUDENT = "recipes/test_finetune.py::", "recipes/test_distill.py::"
+_GROUP, _ACTORS = "distributed/test_launch.py::", "distributed/test_teachers.py::"
+_TEXT, _SQUAD = "data/test_text_rows.py::", "data/test_squad_json.py::"
+
+FAULTS = (
+    _f(
+        *("F01", "resume against a straight run", "bit-equal weights, moments, rate, order"),
+        f"{_LOOP}test_a_resumed_run_equals_the_straight_one_bit_for_bit",
+        f"{_FINE}test_sigterm_then_the_same_command_gives_the_very_same_weights",
+    ),
+    _f(
+        *("F02", "the same in every stage", "bit-equal in pre-training, mixture, KD"),
+        "recipes/test_pretrain.py::test_a_run_goes_on_from_its_checkpoint",
+        f"{_STUDENT}test_a_stopped_run_goes_on_only_with_its_teachers",
+        f"{_STUDENT}test_annealing_goes_from_the_teachers_to_gold_also_after_a_stop",
+        "data/test_mixing.py::test_resuming_in_the_middle_equals_going_straight",
+    ),
+    _f(
+        *("F03", "two workers, resumed", "bit-equal"),
+        "chaos/test_survival.py::test_a_killed_worker_costs_time_and_changes_nothing",
+    ),
+    _f(
+        *("F04", "another number of workers", "the same samples, weights equal up to float noise"),
+        "data/test_batches.py::test_the_workers_tile_the_global_batch_with_its_noise",
+        "journeys/test_on_ray.py::test_two_workers_learn_as_one_process_does",
+        "chaos/test_survival.py::test_a_stopped_group_goes_on_alone",
+    ),
+    _f(
+        *("F05", "the draw of a mixture, cut anywhere", "the same draws go on"),
+        "data/test_mixing.py::test_resuming_in_the_middle_equals_going_straight",
+        "data/test_mixing.py::test_draws_depend_on_seed_and_step_alone",
+    ),
+    _f(
+        *("F06", "resumed at the very end of an epoch", "the next epoch is whole"),
+        "data/test_batches.py::test_a_stream_goes_through_all_rows_epoch_after_epoch",
+        "data/test_batches.py::test_a_batch_is_a_function_of_its_number",
+    ),
+    _f(
+        *("F07", "data changed since the checkpoint", "refused, old and new named"),
+        f"{_LOOP}test_a_changed_identity_is_refused_and_nothing_is_lost",
+        "data/test_features.py::test_the_fingerprint_sees_tokens_bounds_segments_and_gold",
+        "recipes/test_pretrain.py::test_another_text_of_the_same_name_and_size_is_another_corpus",
+    ),
+    _f(
+        *("F08", "SIGKILL of worker 1", "the group starts again and ends as if nothing had been"),
+        f"{_GROUP}TestCluster::test_a_worker_that_dies_is_replaced_with_its_group",
+        "chaos/test_survival.py::test_a_killed_worker_costs_time_and_changes_nothing",
+    ),
+    _f(
+        *("F09", "SIGKILL of worker 0", "the same"),
+        "chaos/test_survival.py::test_a_killed_worker_costs_time_and_changes_nothing",
+    ),
+    _f(
+        *("F10", "SIGKILL while a checkpoint is written", "the one before is used, no leftovers"),
+        f"{_SAVED}test_a_kill_in_the_midst_of_writing_costs_nothing",
+        f"{_SAVED}test_the_fault_hook_kills_after_so_many_bytes",
+    ),
+    _f(
+        *("F11", "a worker that hangs (SIGSTOP)", "named by its rank, ended, started again"),
+        f"{_GROUP}TestCluster::test_a_worker_that_hangs_is_named_and_ended",
+    ),
+    _f(
+        *("F12", "SIGTERM and Ctrl-C to the driver, once and twice", "saved, code 6, the command"),
+        f"{_GROUP}TestCluster::test_a_signal_to_the_driver_reaches_the_loops_of_all_workers",
+        f"{_GROUP}TestCluster::test_a_signal_stops_runs_side_by_side_also_those_not_begun",
+        f"{_LOOP}test_sigterm_saves_and_tells_the_way_on",
+        "training/test_signals.py::test_a_second_signal_stops_at_once",
+        "test_cli.py::test_a_stop_outside_the_loop_is_resumable",
+    ),
+    _f(
+        *("F13", "SIGKILL of the driver", "resumed by the same command, no orphans after 15 s"),
+        "chaos/test_survival.py::test_a_killed_driver_leaves_no_orphans_and_a_run_to_go_on_with",
+    ),
+    _f(
+        *("F14", "a node is lost", "goes on with fewer workers"),
+        lacks="the number of workers is fixed: a group waits for a node of that size",
+    ),
+    _f(*("F15", "a node joins", "grows at the next boundary"), lacks="as F14"),
+    _f(
+        *("F16", "notice of preemption", "a checkpoint just in time, then a restart"),
+        "training/test_signals.py::test_a_notice_saves_once_and_training_goes_on",
+        "distributed/test_spot.py::test_the_notice_is_passed_on_once_as_a_preemption",
+        lacks="the drained node of a real cluster has no test of ours yet",
+    ),
+    _f(*("F17", "network partition", "detected in 15 s"), lacks="no test yet"),
+    _f(
+        *("F18", "killed for memory", "the message names rank, batch and length"),
+        lacks="the restart is that of F08; the message says no more than that a worker died",
+    ),
+    _f(
+        *("F19", "a teacher dies while asked", "asked again, logits identical, weights bit-equal"),
+        f"{_ACTORS}test_a_teacher_killed_in_mid_stream_changes_nothing",
+        "journeys/test_on_ray.py::test_a_killed_teacher_costs_time_and_changes_nothing",
+    ),
+    _f(
+        *("F20", "a teacher hangs", "replaced after the time-out"),
+        f"{_ACTORS}test_a_frozen_teacher_is_replaced_after_the_timeout",
+    ),
+    _f(
+        *("F21", "a teacher is gone for good", "the run stops and names it; never two of three"),
+        f"{_ACTORS}test_a_teacher_that_cannot_come_back_stops_the_run",
+        f"{_ACTORS}test_a_teacher_that_does_not_load_is_named_at_the_start",
+    ),
+    _f(
+        *("F22", "resources that are not there", "an error in 10 s, asked beside available"),
+        f"{_GROUP}TestCluster::test_more_workers_than_room_is_said_at_once",
+        f"{_ACTORS}test_teachers_without_a_place_fail_at_once",
+        "distributed/test_plan.py::test_what_does_not_fit_is_told_with_asked_and_available",
+    ),
+    _f(*("F23", "SIGKILL of a sweep's driver", "no finished trial lost"), lacks="see the sweeps"),
+    _f(*("F24", "a trial crashes, is NaN", "failed with its reason"), lacks="see the sweeps"),
+    _f(*("F25", "a sweep's state is truncated", "rebuilt, or named"), lacks="see the sweeps"),
+    _f(
+        *("F26", "disk full, file size limit", "path, need and free; the old checkpoint loads"),
+        f"{_SAVED}test_a_full_disk_keeps_the_old_checkpoint",
+        f"{_SAVED}test_a_file_size_limit_keeps_the_old_checkpoint",
+        f"{_SAVED}test_too_little_space_is_told_before_anything_is_written",
+        f"{_FINE}TestMistakes::test_on_a_full_disk",
+    ),
+    _f(
+        *("F27", "a directory that cannot be written", "an error before the first step"),
+        f"{_SAVED}test_a_read_only_directory_is_refused_at_the_start",
+        f"{_SAVED}test_a_read_only_file_system_is_refused_at_the_start",
+        "recipes/test_run.py::test_a_directory_that_cannot_be_written_is_named",
+    ),
+    _f(
+        *("F28", "the newest checkpoint is damaged", "seen and passed over; never from scratch"),
+        f"{_SAVED}test_a_truncated_file_is_seen_and_the_older_one_taken",
+        f"{_SAVED}test_every_flipped_bit_is_seen",
+        f"{_SAVED}test_a_deleted_file_is_seen",
+        f"{_SAVED}test_all_damaged_stops_instead_of_starting_afresh",
+        f"{_FINE}test_a_damaged_checkpoint_is_passed_over",
+    ),
+    _f(
+        *("F29", "the run's own records are damaged", "made again, or named by their line"),
+        "recipes/test_run.py::test_figures_that_are_damaged_are_made_again",
+        "training/test_journal.py::test_a_torn_last_line_is_forgotten",
+        "training/test_journal.py::test_a_damaged_earlier_line_is_named",
+    ),
+    _f(
+        *("F30", "an older format", "loads, or says which version reads it"),
+        f"{_SAVED}test_a_newer_format_is_named",
+        "training/test_tensors.py::test_a_checkpoint_of_format_1_still_loads",
+    ),
+    _f(
+        *("F31", "a loss that is not finite", "stops before the update, rows named, code 5"),
+        f"{_LOOP}test_a_loss_that_is_not_finite_stops_before_the_update",
+        f"{_LOOP}test_an_infinite_loss_with_a_finite_gradient_stops_too",
+        f"{_FINE}test_a_loss_that_is_not_finite_ends_the_run_and_names_what_is_kept",
+    ),
+    _f(*("F32", "a spike of the loss", "an event; warn, skip or stop"), lacks="no test yet"),
+    _f(
+        *("F33", "no rows", "an error that counts what was dropped"),
+        f"{_TEXT}test_a_file_without_rows_is_an_error",
+        f"{_TEXT}test_a_file_of_nothing_but_dropped_rows_is_an_error",
+        f"{_SQUAD}test_a_file_without_questions_is_an_error",
+        "data/test_corpus.py::test_an_empty_corpus_is_an_error_and_leaves_nothing",
+    ),
+    _f(
+        *("F34", "missing columns", "wanted, found and the nearest name"),
+        f"{_TEXT}test_a_missing_column_names_the_nearest",
+        "data/test_documents.py::test_a_missing_column_is_named",
+    ),
+    _f(
+        *("F35", "a label outside the set", "file:line, value and what is allowed"),
+        "data/test_encode.py::test_a_label_outside_the_set_is_named_with_its_line",
+        "data/test_encode.py::test_a_number_outside_the_range_is_named_with_its_line",
+    ),
+    _f(
+        *("F36", "rows that are too long", "cut and counted; beyond the table an error at load"),
+        "data/test_encode.py::test_truncation_is_counted",
+        "recipes/test_pretrain.py::TestCorpora::test_cut_longer_than_the_position_table",
+    ),
+    _f(
+        *("F37", "more tokens than embeddings", "an error at load"),
+        "models/test_encoder.py::test_a_tokenizer_larger_than_the_table_is_refused",
+        "distillation/test_identity.py::test_more_token_ids_than_embeddings_are_refused",
+    ),
+    _f(
+        *("F38", "a teacher with another tokenizer", "refused"),
+        "distillation/test_identity.py::test_a_tokenizer_with_two_ids_swapped_is_refused",
+        f"{_STUDENT}TestMistakes::test_a_teacher_with_another_tokenizer",
+    ),
+    _f(
+        *("F39", "labels in another order", "aligned by name; unknown names are refused"),
+        "distillation/test_identity.py::test_labels_are_aligned_by_name_whatever_their_order_and_case",
+        "distillation/test_identity.py::test_labels_of_other_names_are_refused_with_the_way_out",
+        "distillation/test_ensemble.py::test_a_teacher_with_permuted_labels_is_aligned_by_name",
+    ),
+    _f(
+        *("F40", "too few teachers, odd shapes", "refused, never broadcast"),
+        f"{_STUDENT}TestMistakes::test_two_teachers_of_three",
+        "distillation/test_losses.py::test_logits_are_never_broadcast",
+        "distillation/test_ensemble.py::test_answers_of_different_shapes_are_never_mixed",
+    ),
+    _f(
+        *("F41", "W, T and weights beyond their range", "an error with the range; laws hold"),
+        "distillation/test_losses.py::test_a_temperature_without_signal_is_refused",
+        "test_config.py::test_only_weights_between_0_and_1_are_taken",
+        "distillation/test_weighting.py::test_weights_sum_to_the_number_of_teachers",
+        "distillation/test_weighting.py::test_when_every_teacher_errs_the_named_choice_holds",
+    ),
+    _f(
+        *("F42", "repeated ids, train and dev overlap", "listed; counted"),
+        f"{_TEXT}test_repeated_ids_are_listed_up_to_five",
+        f"{_SQUAD}test_repeated_ids_are_listed",
+        "data/test_encode.py::"
+        "test_overlap_counts_dev_examples_with_the_texts_of_a_training_example",
+    ),
+    _f(
+        *("F43", "other encodings", "file:line and byte; BOM and CRLF do no harm"),
+        f"{_TEXT}test_bytes_that_are_not_utf8_are_named_with_line_and_byte",
+        f"{_TEXT}test_nul_bytes_are_named_with_their_line",
+        f"{_TEXT}test_bom_crlf_and_unusual_line_separators_do_no_harm",
+        f"{_TEXT}test_long_lines_are_read_whole",
+    ),
+    _f(
+        *("F44", "damaged files", "file and line"),
+        f"{_TEXT}test_damaged_gz_is_named",
+        f"{_TEXT}test_a_cut_off_parquet_file_is_named",
+        f"{_TEXT}test_a_broken_json_line_is_named",
+        f"{_TEXT}test_ragged_and_broken_csv_is_named",
+    ),
+    _f(
+        *("F45", "answers that are not where they are said to be", "moved and counted, or listed"),
+        f"{_SQUAD}test_a_misplaced_answer_moves_to_the_nearest_place_and_is_counted",
+        f"{_SQUAD}test_answers_that_stand_nowhere_are_listed_up_to_five",
+        f"{_SQUAD}test_answers_of_an_impossible_question_are_dropped_and_counted",
+        f"{_SQUAD}test_senseless_answers_are_named",
+    ),
+    _f(
+        *("F46", "weights that are not the encoder's", "refused: never a random model"),
+        "models/test_encoder.py::test_missing_encoder_weights_are_refused",
+        "models/test_encoder.py::test_weights_of_another_shape_are_refused",
+        f"{_LOOP}test_another_model_is_refused_with_its_first_odd_weight",
+    ),
+    _f(
+        *("F47", "mistakes in a configuration", "all at once, each with its line"),
+        "test_config.py::test_all_mistakes_are_told_together_from_top_to_bottom",
+        "test_yaml_lines.py::test_a_key_written_twice_is_told_with_both_lines",
+        "test_yaml_lines.py::test_the_no_of_yaml_1_1_is_not_taken_for_false",
+        "test_config_values.py::test_a_float_takes_scientific_text_and_whole_numbers",
+    ),
+    _f(
+        *("F48", "two processes in one directory", "the second is refused"),
+        "recipes/test_run.py::test_a_second_process_is_refused",
+        f"{_FINE}test_a_run_in_use_is_refused",
+    ),
+    _f(
+        *("F49", "the tracker is down", "training unaffected, no row lost"),
+        "training/test_trackers.py::test_an_unreachable_server_costs_an_event_and_no_row",
+        "training/test_journal.py::test_a_failing_tracker_is_noted_once_and_no_row_is_lost",
+    ),
+    _f(
+        *("F50", "a job that fails, a cluster that is down, a wrong token", "the code, a hint"),
+        "distributed/test_submit.py::test_following_gives_the_log_and_the_exit_code",
+        "commands/test_submit.py::test_a_cluster_that_is_not_there_is_a_cluster_error",
+        "distributed/test_check.py::test_another_token_and_another_version_are_problems",
+    ),
+    _f(*("F51", "an hour of random faults", "ends with the clean run's weights"), lacks="not run"),
+    _f(*("F52", "a hundred short runs", "nothing is left behind"), lacks="not run"),
+)

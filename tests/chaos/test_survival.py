@@ -1,0 +1,172 @@
+"""Kills in the midst of a training of two workers; its weights are those of a quiet run, bit for
+bit.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+from torch.testing import assert_close
+
+import road_ray as rr
+from road_ray.distributed.launch import launch
+from road_ray.errors import InterruptedRunError
+from road_ray.recipes import pretrain as recipe
+from road_ray.recipes.run import opened
+from road_ray.training.journal import read_rows
+from road_ray.training.signals import OUTSIDE
+from road_ray.verbs import configure
+
+pytestmark = [pytest.mark.ray, pytest.mark.chaos, pytest.mark.timeout(900)]
+NOISE = {"rtol": 1e-3, "atol": 2e-5}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster():
+    import ray
+
+    place = tempfile.mkdtemp(prefix="rr", dir="/tmp")
+    os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = "60"
+    options = {"include_dashboard": False, "object_store_memory": 100 * 2**20}
+    ray.init(address="local", _temp_dir=place, num_cpus=3, **options)
+    yield ray
+    ray.shutdown()
+    shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def settings(pretraining):
+    paces = {"training.steps": 24, "training.save_every_steps": 4, "training.log_every_steps": 1}
+    return pretraining | paces | {"data.batch_size": 8}
+
+
+def trained(settings, place, main) -> Path:
+    """A pre-training on two workers, each of which does ``main`` around the recipe's own."""
+    config = configure("pretrain", overrides=settings | {"run_dir": str(place), "workers": 2})
+    with opened(config) as directory:
+        recipe.prepare_corpus(config.data)
+        launch(main, config, workers=2, scratch=directory)
+    return place
+
+
+def quiet(config, worker):
+    return recipe.main(config, worker)
+
+
+def killed(rank, config, worker):
+    """The worker of that rank kills itself once, after the tenth step."""
+    done = config.run_dir / "killed"
+
+    def watch() -> None:
+        while len(rows_of(config.run_dir)) < 10:
+            time.sleep(0.02)
+        if not done.exists():
+            done.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    if worker.rank == rank and not done.exists():
+        threading.Thread(target=watch, daemon=True).start()
+    return recipe.main(config, worker)
+
+
+def killed_0(config, worker):
+    return killed(0, config, worker)
+
+
+def killed_1(config, worker):
+    return killed(1, config, worker)
+
+
+def stopped(config, worker):
+    """A stop after the ninth step, asked of one worker only."""
+
+    def watch() -> None:
+        while len(rows_of(config.run_dir)) < 9:
+            time.sleep(0.02)
+        OUTSIDE.stop = True
+
+    if worker.rank == 1:
+        threading.Thread(target=watch, daemon=True).start()
+    return recipe.main(config, worker)
+
+
+def rows_of(run: Path) -> list[dict[str, float]]:
+    path = run / "metrics.jsonl"
+    return read_rows(path) if path.is_file() else []
+
+
+def weights(run: Path):
+    return load_file(run / "hf" / "model.safetensors")
+
+
+@pytest.fixture(scope="module")
+def calm(settings, tmp_path_factory):
+    return trained(settings, tmp_path_factory.mktemp("runs") / "calm", quiet)
+
+
+@pytest.mark.parametrize("main", [killed_1, killed_0])
+def test_a_killed_worker_costs_time_and_changes_nothing(settings, calm, tmp_path, main):
+    run = trained(settings, tmp_path / "run", main)
+    assert (run / "killed").exists(), "the kill did not fire"
+    ours, theirs = weights(run), weights(calm)
+    for name, tensor in theirs.items():
+        assert_close(ours[name], tensor, rtol=0, atol=0)
+    steps = [row["step"] for row in rows_of(run)]
+    assert steps == sorted(set(steps)) == list(range(1, 25))
+
+
+def test_a_stopped_group_goes_on_alone(settings, calm, tmp_path):
+    with pytest.raises(InterruptedRunError):
+        trained(settings, tmp_path / "run", stopped)
+    assert 9 <= len(rows_of(tmp_path / "run")) < 24
+    run = rr.pretrain(overrides=settings | {"run_dir": str(tmp_path / "run")})
+    ours, theirs = weights(run.directory), weights(calm)
+    for name, tensor in theirs.items():
+        assert_close(ours[name], tensor, **NOISE)
+
+
+def marked(mark: str) -> list[int]:
+    """Processes that have this mark in their environment."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if mark.encode() in place.read_bytes():
+                found.append(int(place.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_killed_driver_leaves_no_orphans_and_a_run_to_go_on_with(settings, calm, flags, tmp_path):
+    mark, run = uuid.uuid4().hex, tmp_path / "run"
+    line = [sys.executable, "-m", "road_ray", "pretrain", *flags(settings)]
+    line += ["--workers", "2", "--run-dir", str(run)]
+    environment = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
+    environment["ROAD_TEST_MARK"] = mark
+    driver = subprocess.Popen(line, env=environment, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 400
+    while len(rows_of(run)) < 9 and driver.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    driver.kill()
+    driver.wait()
+    assert len(marked(mark)) > 1, "there was nothing to be orphaned"
+    deadline = time.monotonic() + 60
+    while marked(mark) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert marked(mark) == []
+    assert len(rows_of(run)) < 24
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    for name, tensor in weights(calm).items():
+        assert_close(weights(run)[name], tensor, rtol=0, atol=0)
