@@ -23,13 +23,12 @@ from road_ray.training import probe
 from road_ray.training.checkpoint import Checkpoints
 from road_ray.training.journal import Journal
 from road_ray.training.optimizer import ElectraAdamW, OptimizerConfig, build_optimizer, clip, rate
+from road_ray.training.saving import Saver, named_tensors
 from road_ray.training.signals import StopRequest
 from road_ray.training.step import StepResult, Tally, backward
 from road_ray.training.tensors import (
     load_optimizer,
-    optimizer_tensors,
     tensors_from_file,
-    tensors_to_file,
 )
 from road_ray.training.worker import Worker
 
@@ -92,7 +91,7 @@ def train(
     warmup = round(training.optimizer.warmup_fraction * total) if warmup is None else warmup
     wrapped = worker.wrap(objective, sparse=objective.sparse)
     source, tally, row = steps(start), Tally(), dict[str, float]()
-    with StopRequest() as stop:
+    with StopRequest() as stop, Saver(objective, optimizer, training, worker) as saver:
         for step in range(start, total):
             began = time.perf_counter()
             passes = next(source)
@@ -110,6 +109,7 @@ def train(
             )
             norm = clip(objective, training.optimizer.max_grad_norm)
             if not torch.isfinite(norm + result.loss):
+                saver.finish()
                 raise _diverged(result, norm, step, training)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
@@ -123,7 +123,7 @@ def train(
                 _evaluate(objective, done, training, worker)
             stopped, save_now = stop.after_step(done, worker)
             if last or stopped or save_now or _due(done, config.save_every_steps):
-                _save(done, objective, optimizer, training, worker)
+                saver.save(done, wait=last or stopped or save_now)
             if stopped and not last:
                 raise _stopped(done, training)
     return row
@@ -172,31 +172,6 @@ def _evaluate(objective: Objective, step: int, training: Training, worker: Worke
     worker.barrier()
 
 
-def _save(
-    step: int, objective: Objective, optimizer: ElectraAdamW, training: Training, worker: Worker
-) -> None:
-    if worker.leads:
-
-        def write(directory: Path) -> None:
-            tensors, layout = optimizer_tensors(optimizer)
-            tensors_to_file(directory / "model.safetensors", _state(objective))
-            tensors_to_file(directory / "optimizer.safetensors", tensors)
-            state = {
-                "step": step,
-                "seed": training.seed,
-                "identity": dict(training.identity),
-                "record": dict(training.record),
-                "optimizer": layout,
-            }
-            (directory / "state.json").write_text(json.dumps(state) + "\n", encoding="utf-8")
-            objective.export(directory / "hf")
-            if training.tokenizer is not None:
-                training.tokenizer.save_pretrained(directory / "hf")
-
-        training.checkpoints.save(step, write)
-    worker.barrier()
-
-
 def _resume(objective: Objective, optimizer: ElectraAdamW, training: Training) -> int:
     """The step to go on with: 0, or that of the newest good checkpoint after loading it."""
     directory = training.checkpoints.newest()
@@ -231,17 +206,8 @@ def _resume(objective: Objective, optimizer: ElectraAdamW, training: Training) -
     return int(state["step"])
 
 
-def _state(objective: Objective) -> dict[str, torch.Tensor]:
-    """Every tensor once, under the first of its names; tied ones and shared modules have more."""
-    by_identity: dict[int, str] = {}
-    tensors = objective.state_dict(keep_vars=True)
-    for name, tensor in tensors.items():
-        by_identity.setdefault(id(tensor), name)
-    return {name: tensors[name].detach() for name in by_identity.values()}
-
-
 def _load_state(objective: Objective, path: Path) -> None:
-    saved, wanted = tensors_from_file(path), _state(objective)
+    saved, wanted = tensors_from_file(path), named_tensors(objective)
     if odd := sorted(saved.keys() ^ wanted.keys()):
         raise CheckpointError(
             f"{path}: of another model: {len(odd)} weights have no counterpart, "
