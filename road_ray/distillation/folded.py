@@ -72,3 +72,8 @@ class FoldedEnsemble:
         answers = [self.members[part.fold].gather(part.handle) for part in handle]
         rows = torch.cat([part.rows for part in handle]).to(answers[0].device)
         return torch.cat(answers, 1)[:, rows.argsort()]
+
+    def flush(self) -> None:
+        """What the members keep is on the disk."""
+        for member in self.members:
+            getattr(member, "flush", lambda: None)()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from road_ray.data.batches import Batch, pad
 from road_ray.data.features import Features
@@ -50,9 +51,10 @@ class Asking:
         device: torch.device,
         tell: Tell,
         leads: bool = True,
+        rows: NDArray[np.bool_] | None = None,
     ) -> Iterator[Ensemble]:
-        """The ensemble of one worker, for the rows of ``features``. ``actors`` are the driver's,
-        when it started them.
+        """The ensemble of one worker, for the rows of ``features`` (or some of them). ``actors``
+        are the driver's, when it started them.
         """
         if self.settings.store is None:
             ensemble: Ensemble = actors or LocalEnsemble.load(
@@ -74,13 +76,20 @@ class Asking:
                 return members, pool(self.settings, self.task, chosen, beside=0)
             return members, LocalEnsemble.load(chosen, self.task, device=device)
 
-        with self._cluster(), self._opened(live, features, tell) as stored:
+        with self._cluster(), self._opened(live, features, tell, rows) as stored:
             if leads and self.settings.probe:
                 batch = _probe(features, stored.holds(keys_of(features)), pad_id)
                 self._prove(batch, stored.paths(batch), device, tell)
             yield stored
 
-    def complete(self, features: Features) -> bool:
+    def of_fold(self, fold: int, count: int) -> Asking:
+        """Who answers for the rows of one of ``count`` folds: its share of the teachers."""
+        each = len(self.directories) // count
+        some = slice(fold * each, (fold + 1) * each)
+        manifest = {**self.manifest, "teachers": self.manifest["teachers"][some]}
+        return replace(self, directories=self.directories[some], manifest=manifest)
+
+    def complete(self, features: Features, rows: NDArray[np.bool_] | None = None) -> bool:
         """Whether the store has every row of every teacher, so that none need be started."""
         if self.settings.store is None:
             return False
@@ -88,17 +97,19 @@ class Asking:
         def live(members: Members) -> tuple[Members, Ensemble]:
             raise AssertionError("looking does not ask")
 
-        with self._opened(live, features, lambda *_, **__: None) as stored:
+        with self._opened(live, features, lambda *_, **__: None, rows) as stored:
             return stored.complete
 
-    def _opened(self, live: Any, features: Features, tell: Tell) -> StoredEnsemble:
+    def _opened(
+        self, live: Any, features: Features, tell: Tell, rows: NDArray[np.bool_] | None
+    ) -> StoredEnsemble:
         assert self.settings.store is not None
         return StoredEnsemble.open(
             self.settings.store,
             self.manifest,
             self.task,
             live,
-            needed=keys_of(features),
+            needed=keys_of(features)[slice(None) if rows is None else rows],
             on_event=lambda event: tell(**event),
         )
 
@@ -130,8 +141,8 @@ def kept_with_checkpoints(
     rows in other batches, whose sums may round otherwise.
     """
     for step, passes in enumerate(steps, start + 1):
-        if every is not None and step % every == 0 and isinstance(ensemble, StoredEnsemble):
-            ensemble.flush()
+        if every is not None and step % every == 0:
+            getattr(ensemble, "flush", lambda: None)()  # that of a store
         yield passes
 
 

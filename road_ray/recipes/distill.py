@@ -12,7 +12,7 @@ from road_ray.config import override, to_dict
 from road_ray.data import catalog
 from road_ray.data.batches import Batch
 from road_ray.data.mixing import accumulated, timed
-from road_ray.data.sources import load_split
+from road_ray.data.sources import entry_of, load_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble import annotate
 from road_ray.distillation.identity import check_teacher
@@ -28,6 +28,7 @@ from road_ray.objectives.matched import Matched
 from road_ray.recipes.asking import Asking, kept_with_checkpoints
 from road_ray.recipes.checks import require_init
 from road_ray.recipes.finetune import FinetuneConfig, fit, prepare
+from road_ray.recipes.folding import answering, complete, num_folds
 from road_ray.recipes.generations import born_again
 from road_ray.recipes.run import Run, finished, opened
 from road_ray.recipes.teaching import (
@@ -99,22 +100,23 @@ def _run(config: DistillConfig, ensemble: ActorEnsemble | None) -> Run:
 
 
 def _asking(config: DistillConfig, directories: list[str]) -> Asking:
-    task = catalog.task(config.data.dataset)
+    _, task = entry_of(config.data.dataset, config.data)
     manifest = teacher_manifest(directories, task)
     return Asking(config.distillation, task, directories, manifest, config.address, config.workers)
 
 
 def _needs_pool(config: DistillConfig, asking: Asking) -> bool:
     """Whether the driver must start the teachers: a lone worker with a store does it itself, on
-    the first row that the store has not.
+    the first row that the store has not. Teachers of folds share one pool.
     """
     if config.distillation.host != "actors" or config.distillation.store is None:
         return config.distillation.host == "actors"
-    if config.workers == 0:
+    folds = num_folds(config.distillation.teachers)
+    if config.workers == 0 and folds == 1:
         return False
     tokenizer = load_tokenizer(model_directory(config.init))
     split = load_split(config.data.dataset, "train", config.data, tokenizer, seed=0)
-    return not asking.complete(split.features)
+    return not complete(asking, folds, split)
 
 
 def _record_teachers(run_dir: Path, asking: Asking) -> None:
@@ -150,6 +152,8 @@ def main(
     manifest = json.loads((config.run_dir / "teachers.json").read_text(encoding="utf-8"))
     began_with = (manifest.get("before") or [manifest])[0]
     prepared.identity.update(identity_of(teachers=identity_only(began_with)))
+    if (folds := num_folds(settings.teachers)) > 1:
+        prepared.identity.update(identity_of(folds=folds))
     prepared.lineage.update(
         distillation={name: told[name] for name in _TOLD},
         weighting=to_dict(config.weighting),
@@ -158,10 +162,12 @@ def main(
 
     with (
         Journal(config.run_dir, console="quiet", enabled=worker.leads) as log,
-        asking.ensemble(
-            prepared.split.features,
+        answering(
+            asking,
+            folds,
+            prepared.split,
+            actors,
             pad_id=int(prepared.tokenizer.pad_token_id),
-            actors=actors,
             device=worker.device,
             tell=log.event,
             leads=worker.leads,

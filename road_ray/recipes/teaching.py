@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -15,6 +14,7 @@ from road_ray.distillation.schedule import Shape, schedule
 from road_ray.distillation.weighting import Rule, options_of, resolve
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.encoder import model_directory
+from road_ray.recipes.folding import listed
 
 if TYPE_CHECKING:
     from road_ray.distributed.teachers import ActorEnsemble
@@ -128,16 +128,17 @@ def rule(weighting: WeightingConfig, temperature: float = 1.0) -> Rule:
 
 
 def teacher_directories(settings: DistillationConfig) -> list[str]:
-    """Model directories of the teachers. Raises ``ConfigError`` when there are not ``num_teachers``
-    of them.
+    """Model directories of the teachers, fold after fold if they are of folds. Raises
+    ``ConfigError`` when there are not ``num_teachers`` of them (of each fold).
     """
-    named = list(settings.teachers)
+    named, folds = list(settings.teachers), 1
     if len(named) == 1 and named[0].endswith(".json"):
-        named = _listed(Path(named[0]).expanduser())
-    if len(named) != settings.num_teachers:
+        named, folds = listed(Path(named[0]).expanduser())
+    if len(named) != settings.num_teachers * folds:
         raise ConfigError(
             f"distillation.teachers names {len(named)}: {', '.join(named) or 'none'}\n"
-            f"  allowed: exactly distillation.num_teachers = {settings.num_teachers}\n"
+            f"  allowed: exactly distillation.num_teachers = {settings.num_teachers}"
+            f"{f' for each of {folds} folds' if folds > 1 else ''}\n"
             "  fix: name them all (or one teachers.json), or change num_teachers\n"
             "  nothing was started"
         )
@@ -146,15 +147,3 @@ def teacher_directories(settings: DistillationConfig) -> list[str]:
     except CheckpointError as error:
         text = str(error).replace("init = ", "distillation.teachers: ", 1)
         raise CheckpointError(text) from error
-
-
-def _listed(path: Path) -> list[str]:
-    """The directories in a ``teachers.json``."""
-    try:
-        listing = json.loads(path.read_text(encoding="utf-8"))
-        return [str(teacher["directory"]) for teacher in listing["teachers"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(
-            f"distillation.teachers = {path}: no list of teachers: {error!r}\n"
-            "  allowed: a teachers.json as `road teachers` writes it, or the directories themselves"
-        ) from error
