@@ -1,0 +1,43 @@
+"""The guide to distillation names what there is, and its examples work."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from road_ray.config import load
+from road_ray.distillation import weighting as rules
+from road_ray.recipes.distill import DistillConfig
+from road_ray.recipes.teachers import TeachersConfig
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "distillation.md").read_text("utf-8")
+
+
+def test_every_rule_is_in_the_table():
+    named = re.findall(r"^\| `(\w+)` \|", GUIDE, flags=re.MULTILINE)
+    assert sorted(named) == sorted([*rules.WEIGHTINGS, *rules.MERGES])
+
+
+def test_every_setting_is_understood():
+    pattern = r"(?:distillation|weighting)\.[\w.]+=(?:\[\[.*?\]\]|[\w.]+)"
+    found = [one for one in re.findall(pattern, GUIDE) if not one.endswith("loudest")]
+    assert len(found) >= 12
+    for setting in found:
+        load(DistillConfig, overrides=[setting])
+    for setting in re.findall(r"road teachers (num_folds=\d+)", GUIDE):
+        load(TeachersConfig, overrides=[setting])
+
+
+def test_the_rule_of_ones_own_keeps_the_law():
+    (code,) = re.findall(r"```python\n(.*?)```", GUIDE, flags=re.DOTALL)
+    given = {"weighting": lambda name: lambda rule: rule, "mean": rules.mean}
+    given["Tensor"] = torch.Tensor
+    exec(code, given)
+    logits = torch.tensor([[[3.0, 0.0]], [[0.0, 1.0]]])
+    weights = given["loudest"](logits, torch.tensor([0]))
+    assert weights.shape == (2, 1)
+    assert weights.sum(0).item() == pytest.approx(2)
+    assert weights[0].item() > weights[1].item()
