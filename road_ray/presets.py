@@ -16,6 +16,7 @@ from road_ray.data.corpus_source import CorpusConfig
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import EncoderConfig
 from road_ray.recipes.distill import DistillConfig
+from road_ray.recipes.evaluate import EvaluateConfig, EvaluateDataConfig
 from road_ray.recipes.finetune import FinetuneConfig, FinetuneDataConfig
 from road_ray.recipes.multitask import MixingConfig, MultitaskConfig, MultitaskDataConfig
 from road_ray.recipes.networks import GeneratorConfig, ObjectiveConfig
@@ -206,3 +207,26 @@ def weighted_kd_squad_v2() -> DistillConfig:
 def _as_fields(config: FinetuneConfig) -> dict[str, object]:
     """The fields that a fine-tuning shares with teachers and students, but for the directory."""
     return {name: getattr(config, name) for name in ("data", "optimizer", "training")}
+
+
+@preset("evaluate")
+def squad_robust() -> EvaluateConfig:
+    """SQuAD 1.1 and its adversarial versions, and whether the answers stay. Source: Jia and Liang
+    2017.
+    """
+    sets = ("squad_v1", "squad_addsent", "squad_addonesent")
+    pairs = dict.fromkeys(sets[1:], sets[0])
+    return EvaluateConfig(data=EvaluateDataConfig(datasets=sets, same_as=pairs))
+
+
+@preset("evaluate")
+def paraphrase_robust() -> EvaluateConfig:
+    """A model of QQP on PAWS and adversarial QQP. Source: Zhang et al. 2019; Wang et al. 2021."""
+    return EvaluateConfig(data=EvaluateDataConfig(datasets=("qqp", "paws", "advglue_qqp")))
+
+
+@preset("evaluate")
+def nli_robust() -> EvaluateConfig:
+    """A model of MNLI on both dev sets and on adversarial ones. Source: Wang et al. 2021."""
+    sets = ("mnli", "mnli_mismatched", "advglue_mnli", "advglue_mnli_mismatched")
+    return EvaluateConfig(data=EvaluateDataConfig(datasets=sets))

@@ -83,6 +83,18 @@ def data_corpus(
     typer.echo(f"{built.manifest['rows']:,} rows, {built.manifest['tokens']:,} tokens: {out}")
 
 
+@data_app.command("glue-zip")
+def data_glue_zip(
+    out: Annotated[Path, typer.Argument(help="the zip to write")],
+    runs: Annotated[list[Path], typer.Argument(help="runs of `road evaluate data.split=test`")],
+    partial: Annotated[bool, typer.Option(help="allow data sets to be missing")] = False,
+) -> None:
+    """Gather predictions of GLUE's test sets for its server."""
+    from road_ray.evaluation.glue import predictions_of, write_submission
+
+    typer.echo(write_submission(out, predictions_of(runs), partial=partial))
+
+
 def _model_of(name: str) -> str:
     """``hf/`` of a run directory; anything else as it is."""
     return str(Path(name) / "hf") if (Path(name) / "hf").is_dir() else name

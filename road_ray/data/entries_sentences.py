@@ -25,6 +25,26 @@ def _mnli(name: str, kind: str, train: str | None) -> Dataset:
     )
 
 
+def _adv_glue(
+    name: str, task: str, key: str, text: tuple[str, ...], labels: tuple[str, ...]
+) -> Dataset:
+    """Sentences that were changed to mislead; evaluate only, with the head of the plain set."""
+    return Dataset(
+        f"advglue_{name}",
+        task=task,
+        layout="adv_glue",
+        folder="advglue",
+        columns=Columns(text, label="label", id=key),
+        splits=Splits(train=None, dev="dev.json|dev_ann.json"),
+        hub=Hub("AI-Secure/adv_glue", f"adv_{name}"),
+        label_map={str(number): label for number, label in enumerate(labels)},
+    )
+
+
+_THREE = ("entailment", "neutral", "contradiction")
+_ENTAILS = ("entailment", "not_entailment")
+_PREMISE = ("premise", "hypothesis")
+
 SENTENCES = (
     Dataset(
         "cola",
@@ -175,4 +195,10 @@ SENTENCES = (
         hub=Hub("google-research-datasets/paws", "labeled_final"),
         label_map=_PAIR_LABELS,
     ),
+    _adv_glue("sst2", "sentiment", "sst2", ("sentence",), ("negative", "positive")),
+    _adv_glue("qqp", "paraphrase", "qqp", ("question1", "question2"), ("different", "same")),
+    _adv_glue("mnli", "nli", "mnli", _PREMISE, _THREE),
+    _adv_glue("mnli_mismatched", "nli", "mnli-mm", _PREMISE, _THREE),
+    _adv_glue("qnli", "qnli", "qnli", ("question", "sentence"), _ENTAILS),
+    _adv_glue("rte", "rte", "rte", _TWO, _ENTAILS),
 )

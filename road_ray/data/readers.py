@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from road_ray.data.adv_glue import read_adv_glue
 from road_ray.data.choices import CHOICES, read_choices
 from road_ray.data.conll import read_conll
 from road_ray.data.features import Example
@@ -45,6 +46,7 @@ LAYOUTS: dict[str, Layout] = {
     "table": _table,
     "conll": _conll,
     "squad_json": lambda path, dataset, split: read_squad(path),
+    "adv_glue": lambda path, dataset, split: read_adv_glue(path, dataset),
     "mrqa": lambda path, dataset, split: read_mrqa(path),
     "quac": lambda path, dataset, split: read_quac(path),
     "qasrl": lambda path, dataset, split: read_qasrl(path),

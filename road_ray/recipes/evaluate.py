@@ -11,7 +11,9 @@ from road_ray.data.sources import SourceConfig, Split, entry_of, load_split
 from road_ray.data.specs import Task
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import ConfigError
+from road_ray.evaluation.glue import predictions_of
 from road_ray.evaluation.predict import evaluate_split
+from road_ray.evaluation.robustness import consistency
 from road_ray.models.encoder import check_vocabulary, model_directory
 from road_ray.models.multitask import MultitaskModel, load_trained
 from road_ray.recipes.checks import check_length, require_init
@@ -26,6 +28,8 @@ class EvaluateDataConfig(SourceConfig):
 
     datasets: tuple[str, ...] = Field(("sst2",), min_length=1)
     split: str = "dev"
+    # Changed set -> the set that it was made from: do predictions agree where both mean the same.
+    same_as: dict[str, str] = Field({})
 
 
 class EvaluateConfig(RunConfig):
@@ -49,6 +53,7 @@ def evaluate(config: EvaluateConfig) -> Run:
 def _run(config: EvaluateConfig) -> Run:
     directory = model_directory(require_init(config.init))
     task = _task_of(config.data)
+    _check_pairs(config.data)
     with opened(config) as run_dir:
         tokenizer = load_tokenizer(directory)
         model = load_trained(directory, task)
@@ -61,8 +66,28 @@ def _run(config: EvaluateConfig) -> Run:
             split = load_split(name, source.split, source, tokenizer, judged=True)
             scored, threshold = _judge(config, model, split, tokenizer, threshold)
             figures |= scored
+        figures |= _consistency(config)
         write_json_atomic(run_dir / "metrics.json", figures)
     return Run(run_dir, figures)
+
+
+def _check_pairs(data: EvaluateDataConfig) -> None:
+    for name in [part for pair in data.same_as.items() for part in pair]:
+        if name not in data.datasets:
+            raise ConfigError(
+                f"data.same_as: {name} is not predicted\n"
+                f"  allowed: {', '.join(data.datasets)}\n  fix: name it in data.datasets too"
+            )
+
+
+def _consistency(config: EvaluateConfig) -> dict[str, float]:
+    """``consistency/<data set>/<figure>`` of every set that was made from another."""
+    figures: dict[str, float] = {}
+    said = predictions_of([config.run_dir]) if config.data.same_as else {}
+    for changed, original in config.data.same_as.items():
+        found = consistency(said[original], said[changed])
+        figures |= {f"consistency/{changed}/{name}": value for name, value in found.items()}
+    return figures
 
 
 def _judge(

@@ -80,3 +80,18 @@ def test_a_model_is_required(attempt):
     said = attempt("", "sst2")
     assert said.code == 2
     assert "init is not given" in said.err
+
+
+def test_predictions_of_a_set_and_of_what_was_made_from_it_are_compared(attempt, asked):
+    pair = "data.same_as.squad_v1=squad_v2"
+    said = attempt(asked.directory, "squad_v1", "squad_v2", more=(*SPANS, pair))
+    assert said.code == 0, said.err
+    figures = json.loads(said.out)["metrics"]
+    assert figures["consistency/squad_v1/pairs"] > 0
+    assert 0 <= figures["consistency/squad_v1/same"] <= 100
+
+
+def test_what_is_compared_must_be_predicted(attempt, asked):
+    said = attempt(asked.directory, "squad_v2", more=("data.same_as.newsqa=squad_v2",))
+    assert said.code == 2
+    assert "data.same_as: newsqa is not predicted" in said.err

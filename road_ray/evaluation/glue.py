@@ -1,0 +1,142 @@
+"""GLUE's own outputs: the average over its tasks, and the zip that the server takes.
+
+Source: gluebenchmark.com, "submission instructions"; the averages as said below.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from road_ray.data import catalog
+from road_ray.data.specs import Classify, Dataset, Regress
+from road_ray.errors import DataError
+
+
+@dataclass(frozen=True)
+class _Sheet:
+    """One file of a submission: its name, and how many rows the test set has."""
+
+    file: str
+    rows: int
+
+
+SHEETS = {
+    "cola": _Sheet("CoLA.tsv", 1_063),
+    "sst2": _Sheet("SST-2.tsv", 1_821),
+    "mrpc": _Sheet("MRPC.tsv", 1_725),
+    "stsb": _Sheet("STS-B.tsv", 1_379),
+    "qqp": _Sheet("QQP.tsv", 390_965),
+    "mnli": _Sheet("MNLI-m.tsv", 9_796),
+    "mnli_mismatched": _Sheet("MNLI-mm.tsv", 9_847),
+    "qnli": _Sheet("QNLI.tsv", 5_463),
+    "rte": _Sheet("RTE.tsv", 3_000),
+    "wnli": _Sheet("WNLI.tsv", 146),
+    "ax": _Sheet("AX.tsv", 1_104),
+}
+_OPTIONAL = ("ax",)
+
+# ELECTRA's tables: one figure a task, MNLI matched, no WNLI (Clark et al. 2020, section 3.1).
+_ELECTRA = {name: ("accuracy",) for name in ("sst2", "mrpc", "qqp", "mnli", "qnli", "rte")}
+_ELECTRA |= {"cola": ("matthews",), "stsb": ("spearman",)}
+
+
+def average(figures: Mapping[str, float]) -> dict[str, float]:
+    """The GLUE average of ``eval/<data set>/<metric>`` figures, by two ways of counting.
+
+    ``glue/electra`` as in ELECTRA's tables (eight tasks, accuracy, Matthews for CoLA, Spearman for
+    STS); ``glue/leaderboard`` as the server's (nine tasks, each the mean of its metrics, MNLI of
+    both sets). Either is left out unless all of its tasks are there.
+    """
+    wanted = {name: catalog.dataset(name).metrics for name in SHEETS if name not in _OPTIONAL}
+    electra = [_mean(figures, name, metrics) for name, metrics in _ELECTRA.items()]
+    board = {name: _mean(figures, name, metrics) for name, metrics in wanted.items()}
+    mnli = [board.pop("mnli"), board.pop("mnli_mismatched")]
+    board["mnli"] = sum(mnli) / 2
+    found = {"electra": electra, "leaderboard": list(board.values())}
+    means = {f"glue/{name}": sum(values) / len(values) for name, values in found.items()}
+    return {name: value for name, value in means.items() if math.isfinite(value)}
+
+
+def write_submission(
+    path: Path, predictions: Mapping[str, Mapping[str, str]], *, partial: bool = False
+) -> Path:
+    """The zip for the GLUE server, from ``{data set: {id: label}}`` of the test sets.
+
+    ``partial`` allows data sets to be missing, which the server does not. Raises ``DataError`` for
+    a data set that GLUE does not have, another number of rows or other ids than its test set's, a
+    label that is not the task's, and a number out of range; nothing is written then.
+    """
+    unknown = [name for name in predictions if name not in SHEETS]
+    missing = [n for n in SHEETS if n not in predictions and n not in _OPTIONAL]
+    if unknown or (missing and not partial):
+        raise DataError(
+            f"{path}: {', '.join(unknown)} is not of GLUE\n  known: {', '.join(SHEETS)}"
+            if unknown
+            else f"{path}: no predictions for {', '.join(missing)}\n"
+            "  fix: road evaluate data.split=test for each; the server wants all of them"
+        )
+    sheets = {SHEETS[name].file: _sheet(name, rows) for name, rows in predictions.items()}
+    partly = path.with_name(f"{path.name}.partial")
+    with zipfile.ZipFile(partly, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in sheets.items():
+            file.writestr(name, content)
+    return partly.replace(path)
+
+
+def predictions_of(runs: Sequence[Path]) -> dict[str, dict[str, str]]:
+    """All predictions below ``predictions/`` of these run directories, by data set.
+
+    Raises ``DataError`` when two runs have the same data set.
+    """
+    found: dict[str, dict[str, str]] = {}
+    source: dict[str, Path] = {}
+    for run in runs:
+        paths = sorted((run / "predictions").glob("*/predictions.json"))
+        if not paths:
+            raise DataError(f"{run}: no predictions/<data set>/predictions.json in it")
+        for path in paths:
+            name = path.parent.name
+            if name in source:
+                raise DataError(f"{path}: {source[name]} has predictions for {name} too")
+            source[name] = path
+            found[name] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def _mean(figures: Mapping[str, float], name: str, metrics: Sequence[str]) -> float:
+    values = [figures.get(f"eval/{name}/{metric}", math.nan) for metric in metrics]
+    return sum(values) / len(values)
+
+
+def _sheet(name: str, rows: Mapping[str, str]) -> str:
+    """The lines of one file, in the order of the test set."""
+    sheet, entry = SHEETS[name], catalog.dataset(name)
+    if len(rows) != sheet.rows:
+        raise DataError(
+            f"{name}: {len(rows)} predictions, the test set has {sheet.rows} rows\n"
+            "  fix: predict the whole official test file: data.split=test, no max_judged_rows"
+        )
+    odd = [name for name in rows if not name.isdecimal() or int(name) >= sheet.rows]
+    if odd:
+        raise DataError(
+            f"{name}: {len(odd)} ids are not of the test set, such as {odd[0]!r}\n"
+            f"  allowed: 0 to {sheet.rows - 1}, each once"
+        )
+    lines = [f"{number}\t{_said(entry, rows[str(number)])}" for number in range(sheet.rows)]
+    return "\n".join(["index\tprediction", *lines]) + "\n"
+
+
+def _said(entry: Dataset, label: str) -> str:
+    """What the server calls a label of ours."""
+    kind = catalog.TASKS[entry.task].kind
+    if isinstance(kind, Regress):
+        return f"{min(max(float(label), kind.low), kind.high):.3f}"
+    assert isinstance(kind, Classify)
+    if label not in kind.labels:
+        raise DataError(f"{entry.name}: prediction {label!r}\n  allowed: {', '.join(kind.labels)}")
+    return {ours: said for said, ours in entry.label_map.items()}.get(label, label)

@@ -1,0 +1,39 @@
+"""Does a model say the same of what means the same: pairs of predictions, matched by id."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from road_ray.errors import DataError
+from road_ray.evaluation.squad import token_f1
+
+# What paraphrased and adversarial sets put behind the id of the question that they were made from.
+_MARKS = ("_paraphrase", "-para", "-high-conf-turk", "-turk")
+
+
+def origin(name: str) -> str:
+    """The id of the original: ``5726-high-conf-turk0`` comes from ``5726``."""
+    for mark in _MARKS:
+        name = name.partition(mark)[0]
+    return name
+
+
+def consistency(original: Mapping[str, str], changed: Mapping[str, str]) -> dict[str, float]:
+    """``same`` (equal predictions), ``overlap`` (mean token F1 of the two) as percentages, and how
+    many ``pairs`` there are; a prediction of either set is matched by ``origin`` of its id.
+
+    A question that was changed in several ways counts once for each. Raises ``DataError`` without
+    any pair.
+    """
+    first = {origin(name): text for name, text in original.items()}
+    pairs = [(first[origin(name)], text) for name, text in changed.items() if origin(name) in first]
+    if not pairs:
+        raise DataError(
+            f"consistency: none of {len(changed)} ids comes from one of the {len(original)} "
+            f"originals, such as {next(iter(changed), '')!r} and {next(iter(original), '')!r}"
+        )
+    return {
+        "same": 100.0 * sum(a == b for a, b in pairs) / len(pairs),
+        "overlap": 100.0 * sum(token_f1(a, b) for a, b in pairs) / len(pairs),
+        "pairs": float(len(pairs)),
+    }

@@ -1,0 +1,96 @@
+"""GLUE's average by hand, and a submission that the server would take."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+
+import pytest
+
+from road_ray.data.catalog import TASKS, dataset
+from road_ray.data.specs import Regress
+from road_ray.errors import DataError
+from road_ray.evaluation.glue import SHEETS, average, predictions_of, write_submission
+
+
+def whole() -> dict[str, dict[str, str]]:
+    found = {}
+    for name, sheet in SHEETS.items():
+        kind = TASKS[dataset(name).task].kind
+        label = "2.5" if isinstance(kind, Regress) else kind.labels[-1]
+        found[name] = {str(number): label for number in range(sheet.rows)}
+    return found
+
+
+@pytest.fixture(scope="module")
+def complete():
+    return whole()
+
+
+def test_the_zip_has_every_file_with_the_names_of_the_server(complete, tmp_path):
+    path = write_submission(tmp_path / "glue.zip", complete)
+    assert [p.name for p in tmp_path.iterdir()] == ["glue.zip"]
+    with zipfile.ZipFile(path) as file:
+        assert sorted(file.namelist()) == sorted(sheet.file for sheet in SHEETS.values())
+        first = {n: file.read(n).decode().splitlines()[:2] for n in file.namelist()}
+        rows = {n: len(file.read(n).decode().splitlines()) - 1 for n in file.namelist()}
+    assert rows == {sheet.file: sheet.rows for sheet in SHEETS.values()}
+    assert {lines[0] for lines in first.values()} == {"index\tprediction"}
+    assert first["CoLA.tsv"][1] == "0\t1"
+    assert first["SST-2.tsv"][1] == "0\t1"
+    assert first["QQP.tsv"][1] == "0\t1"
+    assert first["STS-B.tsv"][1] == "0\t2.500"
+    assert first["MNLI-mm.tsv"][1] == "0\tneutral"
+    assert first["AX.tsv"][1] == "0\tneutral"
+    assert first["RTE.tsv"][1] == "0\tnot_entailment"
+    assert first["WNLI.tsv"][1] == "0\t0"
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"rte": None}, "no predictions for rte"),
+        ({"snli": {}}, "snli is not of GLUE"),
+        ({"rte": {"0": "entailment"}}, "rte: 1 predictions, the test set has 3000 rows"),
+        ({"wnli": {str(n + 1): "entailment" for n in range(146)}}, "such as '146'"),
+        ({"wnli": dict.fromkeys(map(str, range(146)), "yes")}, "prediction 'yes'"),
+    ],
+)
+def test_what_the_server_would_refuse_is_refused_here(complete, tmp_path, changed, told):
+    given = {k: v for k, v in (complete | changed).items() if v is not None}
+    with pytest.raises(DataError, match=told):
+        write_submission(tmp_path / "glue.zip", given)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_part_may_be_written_and_numbers_stay_in_range(tmp_path):
+    rows = {str(n): "5.7" if n else "-1" for n in range(1379)}
+    path = write_submission(tmp_path / "part.zip", {"stsb": rows}, partial=True)
+    with zipfile.ZipFile(path) as file:
+        assert file.read("STS-B.tsv").decode().splitlines()[1:3] == ["0\t0.000", "1\t5.000"]
+
+
+def test_predictions_are_gathered_from_runs(tmp_path):
+    for run, name in (("a", "rte"), ("b", "wnli"), ("c", "rte")):
+        place = tmp_path / run / "predictions" / name
+        place.mkdir(parents=True)
+        (place / "predictions.json").write_text(json.dumps({"0": run}))
+    assert predictions_of([tmp_path / "a", tmp_path / "b"]) == {
+        "rte": {"0": "a"},
+        "wnli": {"0": "b"},
+    }
+    with pytest.raises(DataError, match="has predictions for rte too"):
+        predictions_of([tmp_path / "a", tmp_path / "c"])
+    with pytest.raises(DataError, match="no predictions"):
+        predictions_of([tmp_path])
+
+
+def test_averages_by_hand():
+    figures = {f"eval/{n}/accuracy": 80.0 for n in ("sst2", "mrpc", "qqp", "mnli", "qnli", "rte")}
+    figures |= {"eval/cola/matthews": 40.0, "eval/stsb/spearman": 90.0, "eval/stsb/pearson": 92.0}
+    assert average(figures) == {"glue/electra": pytest.approx((6 * 80 + 40 + 90) / 8)}
+    figures |= {"eval/mrpc/f1": 90.0, "eval/qqp/f1": 70.0}
+    figures |= {"eval/mnli_mismatched/accuracy": 82.0, "eval/wnli/accuracy": 60.0}
+    # CoLA 40, SST 80, MRPC 85, STS 91, QQP 75, MNLI 81, QNLI 80, RTE 80, WNLI 60
+    assert average(figures)["glue/leaderboard"] == pytest.approx(672 / 9)
+    assert average({}) == {}
