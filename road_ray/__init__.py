@@ -14,14 +14,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from road_ray.distributed.ensemble import Ensemble as Ensemble
     from road_ray.recipes.run import Run as Run
+    from road_ray.sweeps.sweep import sweep as sweep
 
 _VERBS = (
     *("pretrain", "multitask", "finetune", "teachers", "distill", "evaluate"),
     *("reproduce", "demo"),
 )
-_ELSEWHERE = {"Ensemble": "road_ray.distributed.ensemble", "Run": "road_ray.recipes.run"}
+_ELSEWHERE = {
+    "Ensemble": "road_ray.distributed.ensemble",
+    "Run": "road_ray.recipes.run",
+    "sweep": "road_ray.sweeps.sweep",
+}
 
-__all__ = ["Ensemble", "Run", *_VERBS]
+__all__ = ["Ensemble", "Run", "sweep", *_VERBS]
 
 
 def __getattr__(name: str) -> Any:

@@ -8,20 +8,20 @@ import json
 import logging
 import os
 import shlex
-import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from road_ray.commands.data import data_app
+from road_ray.commands.interrupt import uninterrupted
 from road_ray.commands.look import check, presets, schema
 from road_ray.commands.options import JsonOption
 from road_ray.commands.plan import plan, show_plan
 from road_ray.commands.report import report
 from road_ray.commands.submit import submit, submit_settings
+from road_ray.commands.sweep import sweep
 from road_ray.errors import InterruptedRunError, RoadError
 from road_ray.verbs import VERBS
 
@@ -33,7 +33,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(data_app, name="data")
-for _command in (presets, check, schema, report, plan):
+for _command in (sweep, presets, check, schema, report, plan):
     app.command()(_command)
 app.command(context_settings=submit_settings)(submit)
 
@@ -117,10 +117,10 @@ def configured(verb: str, preset: str | None, path: Path | None, overrides: list
 def _run(
     verb: str, preset: str | None, path: Path | None, overrides: list[str], as_json: bool
 ) -> None:
-    config = configured(verb, preset, path, overrides)
+    config: Any = configured(verb, preset, path, overrides)
     if getattr(config, "console", None) == "quiet":
         logging.getLogger("road_ray").setLevel(logging.WARNING)
-    run = _uninterrupted(VERBS[verb].run, config)
+    run = uninterrupted(VERBS[verb].run, config, config.run_dir)
     if as_json:
         typer.echo(json.dumps({"directory": str(run.directory), "metrics": dict(run.metrics)}))
         return
@@ -135,26 +135,6 @@ def _run(
     made["report"] = run.directory / "report.html"
     parts = [f"{what}: {place}" for what, place in made.items() if place.exists()]
     typer.echo("   ".join([f"run: {run.directory}", *parts]))
-
-
-def _uninterrupted(recipe: Callable[..., Any], config: Any) -> Any:
-    """What the recipe gives. SIGTERM and Ctrl-C outside the loop, which has its own way to stop,
-    end it too.
-    """
-
-    def stop(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        return recipe(config)
-    except KeyboardInterrupt:
-        raise InterruptedRunError(
-            f"stopped between steps\n  kept: what {config.run_dir} holds by now\n"
-            "  go on: run the same command again"
-        ) from None
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _say_what_is_logged() -> None:

@@ -54,9 +54,12 @@ def launch(
 
 
 @contextmanager
-def connected(address: str | None = None, *, num_cpus: int | None = None) -> Iterator[None]:
+def connected(
+    address: str | None = None, *, num_cpus: int | None = None, dashboard: bool = False
+) -> Iterator[None]:
     """Inside, this process is connected to Ray: the cluster at ``address``, the one already joined,
-    or a new one. Inside a Ray job that is the cluster of the job.
+    or a new one, with its ``dashboard`` for those who ask it (Ray Train's cleaner does). Inside a
+    Ray job that is the cluster of the job.
 
     A token is asked for; a cluster that answers without one is refused.
     """
@@ -76,7 +79,7 @@ def connected(address: str | None = None, *, num_cpus: int | None = None) -> Ite
             ray.init(
                 address="local",
                 num_cpus=num_cpus,
-                include_dashboard=False,
+                include_dashboard=dashboard,
                 log_to_driver=True,
                 logging_level=logging.ERROR,
             )
@@ -182,7 +185,7 @@ def _on_worker(loop: Mapping[str, Any]) -> Any:
     from road_ray.distributed.board import Board, listening
 
     context = ray.train.get_context()
-    _enter(loop["place"])
+    enter(loop["place"])
     board: Board = loop["board"]
     if board.failure() is not None:
         return None
@@ -212,7 +215,7 @@ def _preempted() -> bool:
     return ray.train.get_preemption_info() is not None
 
 
-def _enter(place: str) -> None:
+def enter(place: str) -> None:
     """Relative paths of a configuration mean what they meant where it was given, if that is here
     too.
     """
@@ -259,7 +262,7 @@ def side_by_side(
     place, board = os.getcwd(), Board()
 
     def one(number: int, config: Any) -> Any:
-        _enter(place)
+        enter(place)
         torch.set_num_threads(max(1, int(num_cpus)))
         with listening(board, number):
             if OUTSIDE.stop:

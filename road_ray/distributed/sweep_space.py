@@ -193,7 +193,12 @@ def _same(one: Any, other: Any) -> bool:
 
 def total_points(space: Mapping[str, Range]) -> int:
     """How many points a grid over the space has."""
-    sizes = (
-        len(r.choice) if r.choice else int(r.bounds[1] - r.bounds[0]) + 1 for r in space.values()
-    )
-    return math.prod(sizes)
+    return math.prod(len(grid_of(scope)) for scope in space.values())
+
+
+def grid_of(scope: Range) -> list[Any]:
+    """Every value of a choice or of whole numbers, as Optuna keeps them."""
+    if scope.choice is not None:
+        return [plain(choice) for choice in scope.choice]
+    low, high = scope.bounds
+    return list(range(int(low), int(high) + 1))

@@ -28,7 +28,7 @@ from road_ray.reporting.environment import devices
 from road_ray.reporting.report import leave_report
 from road_ray.training.checkpoint import Checkpoints, disk_error
 from road_ray.training.journal import Journal, write_json_atomic
-from road_ray.training.trackers import wandb_tracker
+from road_ray.training.trackers import wandb_tracker, watchers
 
 _log = logging.getLogger(__name__)
 _RECORD = "config.resolved.yaml"
@@ -201,7 +201,7 @@ def journal(config: RunConfig, *, leads: bool, total_steps: int | None) -> Journ
     """The journal of a run, with the trackers that were asked for; silent on workers that do not
     lead.
     """
-    trackers = []
+    trackers = watchers(total_steps)
     if leads and config.tracking.wandb_project is not None:
         trackers.append(
             wandb_tracker(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -23,6 +25,43 @@ class Tracker(Protocol):
 
     def close(self, *, failed: bool) -> None:
         """Send what is left and end; ``failed`` when the run ended by an error."""
+
+
+See = Callable[[int, int | None, Mapping[str, float]], None]
+"""``see(step, total_steps, row)``: told of every row of a journal as it is written."""
+
+_SEES: ContextVar[See | None] = ContextVar("sees", default=None)
+
+
+@contextmanager
+def watched(see: See) -> Iterator[None]:
+    """Inside, every run of this thread tells its rows to ``see``, which may end it by
+    ``SystemExit``.
+    """
+    before = _SEES.set(see)
+    try:
+        yield
+    finally:
+        _SEES.reset(before)
+
+
+class Watcher:
+    """Tells whoever watches this thread."""
+
+    def __init__(self, see: See, total_steps: int | None) -> None:
+        self._see, self._total = see, total_steps
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        self._see(step, self._total, metrics)
+
+    def close(self, *, failed: bool) -> None:
+        pass
+
+
+def watchers(total_steps: int | None) -> list[Tracker]:
+    """Who watches this thread, as a tracker, if anybody does."""
+    see = _SEES.get()
+    return [] if see is None else [Watcher(see, total_steps)]
 
 
 class _Wandb:

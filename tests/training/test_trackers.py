@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from road_ray.errors import ConfigError
-from road_ray.training.trackers import wandb_tracker
+from road_ray.training.journal import Journal, read_rows
+from road_ray.training.trackers import wandb_tracker, watched, watchers
 
 CHILD = """
 import sys
@@ -74,3 +75,26 @@ def test_an_unreachable_server_costs_an_event_and_no_row(tmp_path):
     assert len((run_dir / "metrics.jsonl").read_text().splitlines()) == 3
     (event,) = map(json.loads, (run_dir / "events.jsonl").read_text().splitlines())
     assert event["kind"] == "tracker_failed"
+
+
+def test_who_watches_the_thread_sees_every_row(tmp_path):
+    seen = []
+    with watched(lambda step, total, row: seen.append((step, total, row["a"]))):
+        trackers = watchers(9)
+    assert watchers(9) == []
+    with Journal(tmp_path, console="quiet", trackers=trackers) as journal:
+        journal.write(2, {"a": 0.5})
+    assert seen == [(2, 9, 0.5)]
+
+
+def test_a_watcher_may_end_the_run(tmp_path):
+    def stop(step, total, row):
+        raise SystemExit(0)
+
+    with (
+        watched(stop),
+        pytest.raises(SystemExit),
+        Journal(tmp_path, console="quiet", trackers=watchers(9)) as journal,
+    ):
+        journal.write(2, {"a": 0.5})
+    assert len(read_rows(tmp_path / "metrics.jsonl")) == 1

@@ -1,0 +1,58 @@
+"""``road sweep``: a search space, tried."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from road_ray.commands.options import JsonOption
+
+
+def sweep(
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="FILE|NAME [key=value]...", help="a search space, then overrides"),
+    ] = None,
+    run_dir: Annotated[Path | None, typer.Option(help="where the sweep is kept")] = None,
+    trials: Annotated[int | None, typer.Option(min=1, help="how many")] = None,
+    address: Annotated[str | None, typer.Option(help="a running Ray cluster")] = None,
+    as_json: JsonOption = False,
+    quiet: Annotated[bool, typer.Option("-q", help="no progress")] = False,
+) -> None:
+    """Try values of a search space with Ray Tune and Optuna; the same command goes on with it."""
+    given = arguments or []
+    if not given or "=" in given[0]:
+        from road_ray.sweeps.config import shipped
+
+        raise typer.BadParameter(f"name a YAML file or one of: {', '.join(shipped())}")
+    flags = {
+        "run_dir": run_dir,
+        "trials": trials,
+        "address": address,
+        "console": "quiet" if quiet or as_json else None,
+    }
+    overrides = given[1:] + [f"{key}={value}" for key, value in flags.items() if value is not None]
+    from dataclasses import asdict
+
+    from road_ray.commands.interrupt import uninterrupted
+    from road_ray.reporting.tables import aligned
+    from road_ray.sweeps.check import load_sweep
+    from road_ray.sweeps.result import row_of
+    from road_ray.sweeps.sweep import run
+
+    config = load_sweep(given[0], overrides)
+    done = uninterrupted(run, config, config.directory)
+    if as_json:
+        best = [asdict(trial) for trial in done.best]
+        told = {"directory": str(done.directory), "best": best}
+        typer.echo(json.dumps(told | {"trials": [asdict(trial) for trial in done.trials]}))
+        return
+    typer.echo(aligned([row_of(trial, config) for trial in done.trials]))
+    for trial in done.best:
+        values = ", ".join(f"{m} {v:.5g}" for m, v in zip(config.metric, trial.values, strict=True))
+        drawn = " ".join(f"{key}={value}" for key, value in trial.params.items())
+        typer.echo(f"best: trial {trial.number}: {values}  {drawn}")
+    typer.echo(f"sweep: {done.directory}   optuna-dashboard {done.directory / 'study.journal'}")

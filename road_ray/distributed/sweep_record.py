@@ -1,0 +1,91 @@
+"""What is known of one trial, in its own directory: `trial.json`, and `reports.jsonl` on the way.
+
+Together with the study these are the truth of a sweep; either can be made again from the other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from road_ray.training.journal import read_rows, write_json_atomic
+
+ENDED = ("complete", "pruned", "failed")
+
+
+@dataclass(frozen=True)
+class Record:
+    """One trial: the values it runs with, how it stands, what came out."""
+
+    number: int
+    params: Mapping[str, Any]  # as Optuna keeps them
+    state: str = "running"  # or one of ENDED
+    values: tuple[float, ...] = ()  # one a metric, means over seeds
+    deviation: tuple[float | None, ...] = ()
+    figures: Mapping[str, float] = field(default_factory=dict)  # all of them, means over seeds
+    reason: str = ""  # why it failed or was stopped
+    seconds: float = 0.0
+    teacher_seconds: float = 0.0
+    origin: str = ""  # the earlier sweep that it comes from; such trials are no part of a budget
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+
+@dataclass(frozen=True)
+class Report:
+    """An intermediate figure of the first metric, first seed."""
+
+    step: int
+    percent: float  # of the run's own steps
+    value: float
+
+
+def place_of(directory: Path, number: int) -> Path:
+    """The directory of a trial."""
+    return directory / "trials" / f"{number:04d}"
+
+
+def write(directory: Path, record: Record) -> None:
+    """Keep the record, whole or not at all."""
+    write_json_atomic(place_of(directory, record.number) / "trial.json", asdict(record))
+
+
+def read(directory: Path, number: int) -> Record | None:
+    """The record of a trial; None where there is none or it is damaged."""
+    try:
+        text = (place_of(directory, number) / "trial.json").read_text(encoding="utf-8")
+        known = {one.name for one in fields(Record)}
+        found = {name: value for name, value in json.loads(text).items() if name in known}
+        record = Record(**found)
+        return replace(record, values=tuple(record.values), deviation=tuple(record.deviation))
+    except (OSError, ValueError, TypeError, AttributeError):
+        return None
+
+
+def numbers(directory: Path) -> list[int]:
+    """The trials that have a directory."""
+    places = (directory / "trials").glob("[0-9]*")
+    return sorted(int(place.name) for place in places if place.name.isdecimal())
+
+
+def reports(place: Path) -> list[Report]:
+    """The figures that a trial told on its way, each step once."""
+    path = place / "reports.jsonl"
+    if not path.is_file():
+        return []
+    found = {
+        row["step"]: Report(row["step"], row["percent"], row["value"]) for row in read_rows(path)
+    }
+    return [found[step] for step in sorted(found)]
+
+
+def add_report(place: Path, report: Report) -> None:
+    """One more figure on the way."""
+    place.mkdir(parents=True, exist_ok=True)
+    with (place / "reports.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(report)) + "\n")

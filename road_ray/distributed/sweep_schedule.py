@@ -1,0 +1,68 @@
+"""Schedulers of Ray Tune over the share of a trial's own steps, told again after a restart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ray.tune.schedulers import (
+    AsyncHyperBandScheduler,
+    FIFOScheduler,
+    MedianStoppingRule,
+    TrialScheduler,
+)
+
+from road_ray.distributed.sweep_record import Report
+from road_ray.distributed.sweep_space import SearchConfig
+
+PERCENT = "percent"  # time: how far a trial is, of its own steps
+
+
+@dataclass(frozen=True)
+class _Earlier:
+    """A trial of an earlier start, as schedulers see one."""
+
+    trial_id: str
+    config: dict[str, Any] = field(default_factory=dict, hash=False)
+
+
+def scheduler(config: SearchConfig) -> TrialScheduler:
+    """The configured scheduler; its time is `percent`, whatever Tune counts."""
+    judged: dict[str, Any] = {"metric": config.metric[0], "mode": config.mode[0]}
+    if config.scheduler == "asha":
+        return AsyncHyperBandScheduler(
+            time_attr=PERCENT,
+            max_t=100,
+            grace_period=config.grace_percent,
+            reduction_factor=config.reduction,
+            stop_last_trials=False,  # a trial at its end is complete
+            **judged,
+        )
+    if config.scheduler == "median":
+        return MedianStoppingRule(
+            time_attr=PERCENT,
+            grace_period=config.grace_percent,
+            min_time_slice=math.inf,  # never paused to let others go first
+            **judged,
+        )
+    return FIFOScheduler()
+
+
+def replay(target: TrialScheduler, told: Mapping[int, Sequence[Report]], metric: str) -> None:
+    """Tell a new scheduler what earlier trials reported, so that later ones are measured by them:
+    a restarted sweep stops what an uninterrupted one would have stopped.
+    """
+    for number, reports in told.items():
+        trial: Any = _Earlier(f"earlier-{number}")
+        target.on_trial_add(None, trial)
+        for report in reports:
+            target.on_trial_result(None, trial, result_of(report, metric))
+        if reports:
+            target.on_trial_complete(None, trial, result_of(reports[-1], metric))
+
+
+def result_of(report: Report, metric: str) -> dict[str, Any]:
+    """A report as Tune passes it around."""
+    return {PERCENT: report.percent, "step": report.step, metric: report.value}

@@ -1,0 +1,297 @@
+"""The Optuna study of a sweep: opened, checked, rebuilt from the trials' directories if damaged."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import random
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.storages import BaseStorage, JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import FrozenTrial, TrialState
+
+from road_ray.distributed import sweep_record
+from road_ray.distributed.sweep_record import Record
+from road_ray.distributed.sweep_space import Range, SearchConfig, grid_of, plain
+from road_ray.errors import ConfigError, ResourceError
+
+_log = logging.getLogger(__name__)
+_SPACE = "road_ray:space"
+JOURNAL = "study.journal"
+STATES = {
+    "running": TrialState.RUNNING,
+    "complete": TrialState.COMPLETE,
+    "pruned": TrialState.PRUNED,
+    "failed": TrialState.FAIL,
+}
+
+
+def open_study(config: SearchConfig, name: str, directory: Path) -> optuna.Study:
+    """The study with everything in it that the trials' directories know; nobody else may write to
+    the sweep meanwhile.
+
+    Raises ``ConfigError`` for a study of another space under this name, ``ResourceError`` for a
+    storage that cannot be opened.
+    """
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    directory.mkdir(parents=True, exist_ok=True)
+    if config.storage is not None:
+        study = _created(config, name, _database(config.storage))
+    else:
+        study = _from_journal(config, name, directory)
+    _reconcile(study, directory, config)
+    _warm(study, directory, config)
+    _enqueue(study, config)
+    return study
+
+
+def _database(url: str) -> BaseStorage:
+    try:
+        return optuna.storages.get_storage(url)
+    except Exception as error:
+        reason = str(error).strip().splitlines()
+        raise ResourceError(
+            f"storage = {_without_secrets(url)}: cannot be opened: "
+            f"{reason[0] if reason else type(error).__name__}\n"
+            "  allowed: an SQLAlchemy URL (sqlite:///study.db, mysql+pymysql://...), its driver "
+            "installed\n  fix: correct it, or leave it out for a file in the sweep's directory\n"
+            "  nothing was started"
+        ) from error
+
+
+def _without_secrets(url: str) -> str:
+    scheme, slashes, rest = url.partition("://")
+    return scheme + slashes + rest.rpartition("@")[2]
+
+
+def _from_journal(config: SearchConfig, name: str, directory: Path) -> optuna.Study:
+    path = directory / JOURNAL
+    path.with_name(JOURNAL + ".lock").unlink(missing_ok=True)  # left by a killed process
+    _cut_torn_line(path)
+    try:
+        return _created(config, name, JournalStorage(JournalFileBackend(str(path))))
+    except (ValueError, KeyError, TypeError, AssertionError, AttributeError) as error:
+        kept = path.with_name(f"{JOURNAL}.damaged-{len(list(directory.glob('*.damaged-*')))}")
+        path.replace(kept)
+        _log.warning(
+            "%s is damaged (%s); kept as %s, made again from the trials", path, error, kept.name
+        )
+        return _created(config, name, JournalStorage(JournalFileBackend(str(path))))
+
+
+def _cut_torn_line(path: Path) -> None:
+    if path.is_file():
+        content = path.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            path.write_bytes(content[:whole])
+
+
+def _created(config: SearchConfig, name: str, storage: BaseStorage) -> optuna.Study:
+    directions = ["maximize" if mode == "max" else "minimize" for mode in config.mode]
+    space = {
+        key: scope.model_dump(mode="json", exclude_none=True) for key, scope in config.space.items()
+    }
+    told = json.dumps(
+        {"space": space, "metric": config.metric, "mode": config.mode}, sort_keys=True
+    )
+    known = {summary.study_name for summary in optuna.get_all_study_summaries(storage)}
+    if name in known:
+        study = optuna.load_study(study_name=name, storage=storage)
+        before = study.user_attrs.get(_SPACE)
+        if before is not None and before != told:
+            raise ConfigError(
+                f"a study named {name!r} is there already, of another space or metric:\n"
+                f"    there: {before}\n    asked: {told}\n"
+                "  fix: name=ANOTHER (and its own run_dir), or go on with the file as it was\n"
+                "  kept: that study, as it is"
+            )
+    study = optuna.create_study(
+        study_name=name, storage=storage, directions=directions, load_if_exists=True
+    )
+    study.set_user_attr(_SPACE, told)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        study.set_metric_names(list(config.metric))
+    done = len(study.get_trials(deepcopy=False))
+    study.sampler = _sampler(config, config.seed + done)  # a restart does not draw the same again
+    return study
+
+
+def _sampler(config: SearchConfig, seed: int) -> Any:
+    samplers = optuna.samplers
+    if config.sampler == "gp":
+        return samplers.GPSampler(seed=seed)
+    if config.sampler == "nsga2":
+        return samplers.NSGAIISampler(seed=seed, population_size=max(4, config.trials // 4))
+    if config.sampler in ("random", "grid"):  # a grid is given points
+        return samplers.RandomSampler(seed=seed)
+    startup = max(2, min(10, config.trials // 3))
+    return samplers.TPESampler(seed=seed, n_startup_trials=startup)
+
+
+def distributions(space: Mapping[str, Range]) -> dict[str, BaseDistribution]:
+    """The space in Optuna's words."""
+    return {key: _distribution(scope) for key, scope in space.items()}
+
+
+def _distribution(scope: Range) -> BaseDistribution:
+    if scope.choice is not None:
+        return CategoricalDistribution([plain(choice) for choice in scope.choice])
+    low, high = scope.bounds
+    log = scope.kind.startswith("log")
+    if scope.kind.endswith("int"):
+        return IntDistribution(int(low), int(high), log=log)
+    return FloatDistribution(low, high, log=log)
+
+
+def _enqueue(study: optuna.Study, config: SearchConfig) -> None:
+    """Points that were given are tried first, each once however often the sweep is started."""
+    points = [{key: plain(value) for key, value in point.items()} for point in config.points]
+    if config.sampler == "grid":
+        grids = [[(key, value) for value in grid_of(scope)] for key, scope in config.space.items()]
+        full = [dict(point) for point in product(*grids)]
+        random.Random(config.seed).shuffle(full)
+        points += [point for point in full if point not in points]
+    for point in points[: config.trials]:
+        study.enqueue_trial(point, skip_if_exists=True)
+
+
+def _reconcile(study: optuna.Study, directory: Path, config: SearchConfig) -> None:
+    """Study and directories agree: whichever of them knows more tells the other."""
+    known = {trial.number: trial for trial in study.get_trials(deepcopy=False)}
+    if not known:
+        _rebuild(study, directory, config)
+        return
+    for number, trial in known.items():
+        record = sweep_record.read(directory, number)
+        if trial.state.is_finished():
+            if record is None or not record.ended:
+                sweep_record.write(directory, record_of(trial))
+        elif record is not None and record.ended:
+            tell(study, record)
+
+
+def _rebuild(study: optuna.Study, directory: Path, config: SearchConfig) -> None:
+    numbers = sweep_record.numbers(directory)
+    for number in range(max(numbers, default=-1) + 1):
+        found = sweep_record.read(directory, number) if number in numbers else None
+        record = found or Record(number, {}, "failed", reason="its record is lost")
+        place = sweep_record.place_of(directory, number)
+        reported = sweep_record.reports(place) if len(config.metric) == 1 else []
+        _add(study, config, record, {one.step: one.value for one in reported})
+
+
+def _add(
+    study: optuna.Study, config: SearchConfig, record: Record, reported: Mapping[int, float]
+) -> None:
+    space = distributions(config.space)
+    has_values = record.state in ("complete", "pruned") and record.values
+    study.add_trial(
+        optuna.trial.create_trial(
+            state=STATES[record.state],
+            params=dict(record.params),
+            distributions={key: space[key] for key in record.params},
+            values=list(record.values) if has_values else None,
+            user_attrs=_attributes(record),
+            intermediate_values=dict(reported),
+        )
+    )
+
+
+def _warm(study: optuna.Study, directory: Path, config: SearchConfig) -> None:
+    """Finished trials of earlier sweeps become trials of this one, each once."""
+    trials = study.get_trials(deepcopy=False)
+    known = {trial.user_attrs.get("origin") for trial in trials}
+    space = distributions(config.space)
+    for earlier in config.warm_from:
+        for number in sweep_record.numbers(earlier):
+            origin = f"{earlier}#{number}"
+            record = sweep_record.read(earlier, number)
+            if record is None or record.state != "complete" or record.origin or origin in known:
+                continue
+            if set(record.params) != set(space) or not all(
+                _contains(space[key], value) for key, value in record.params.items()
+            ):
+                _log.warning("%s: its values are outside this space; left out", origin)
+                continue
+            mine = replace(record, number=len(study.get_trials(deepcopy=False)), origin=origin)
+            _add(study, config, mine, {})
+            sweep_record.write(directory, mine)
+
+
+def _contains(distribution: BaseDistribution, value: Any) -> bool:
+    try:
+        return bool(distribution._contains(distribution.to_internal_repr(value)))
+    except (ValueError, TypeError):
+        return False
+
+
+def _attributes(record: Record) -> dict[str, Any]:
+    return {
+        "deviation": list(record.deviation),
+        "figures": dict(record.figures),
+        "reason": record.reason,
+        "seconds": record.seconds,
+        "teacher_seconds": record.teacher_seconds,
+        "origin": record.origin,
+    }
+
+
+def tell(study: optuna.Study, record: Record) -> None:
+    """Tell the study how a trial ended; what it knows already is left as it is."""
+    frozen = _frozen(study, record.number)
+    if frozen is None or frozen.state.is_finished():
+        return
+    trial = optuna.Trial(study, frozen._trial_id)
+    for name, value in _attributes(record).items():
+        trial.set_user_attr(name, value)
+    state = STATES[record.state]
+    values = list(record.values) if state == TrialState.COMPLETE else None
+    study.tell(record.number, values, state=state, skip_if_finished=True)
+
+
+def report(study: optuna.Study, number: int, step: int, value: float) -> None:
+    """Tell the study of a figure on the way, each step once."""
+    frozen = _frozen(study, number)
+    if frozen is None or frozen.state.is_finished() or step in frozen.intermediate_values:
+        return
+    if math.isfinite(value):
+        optuna.Trial(study, frozen._trial_id).report(value, step)
+
+
+def _frozen(study: optuna.Study, number: int) -> FrozenTrial | None:
+    trials = study.get_trials(deepcopy=False)
+    return trials[number] if number < len(trials) else None
+
+
+def record_of(trial: FrozenTrial) -> Record:
+    """The record of a trial as the study knows it."""
+    names = {state: name for name, state in STATES.items()}
+    attributes = trial.user_attrs
+    return Record(
+        number=trial.number,
+        params=dict(trial.params),
+        state=names.get(trial.state, "running"),
+        values=tuple(trial.values or ()),
+        deviation=tuple(attributes.get("deviation", ())),
+        figures=attributes.get("figures", {}),
+        reason=attributes.get("reason", ""),
+        seconds=attributes.get("seconds", 0.0),
+        teacher_seconds=attributes.get("teacher_seconds", 0.0),
+        origin=attributes.get("origin", ""),
+    )

@@ -1,0 +1,134 @@
+"""One trial inside an actor of Ray Tune: runs, reports, and always ends with a record.
+
+Whatever goes wrong is written down as a failed trial; only the death of the process itself is left
+to Tune, which starts the trial again: it goes on from its own checkpoints.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import ray
+import torch
+from ray import tune
+
+from road_ray.distributed import sweep_record
+from road_ray.distributed.launch import enter
+from road_ray.distributed.sweep_limit import HUNG, limited
+from road_ray.distributed.sweep_lock import hold
+from road_ray.distributed.sweep_record import Record, Report
+from road_ray.distributed.sweep_schedule import result_of
+from road_ray.errors import DivergedError, RoadError
+
+ENDED = "ended"  # in the last result of a trial: how
+_LONGEST_REASON = 600
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a trial gives: one value a metric, over its seeds."""
+
+    values: Sequence[float]
+    deviation: Sequence[float | None] = ()
+    figures: Mapping[str, float] = field(default_factory=dict)
+    teacher_seconds: float = 0.0
+
+
+Tell = Callable[[Report], None]
+Run = Callable[[Path, Mapping[str, Any], Tell], Outcome]
+"""``run(directory, params, tell)``: ``tell`` may end it by ``SystemExit``."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What every actor knows."""
+
+    run: Run
+    directory: Path  # of the sweep
+    metric: str
+    place: str  # working directory of the command
+    threads: int = 1
+    timeout_seconds: float | None = None
+    nested: bool = False  # the trial starts workers of its own
+
+
+def perform(config: Mapping[str, Any], work: Work) -> None:
+    """The function that Tune runs: trial ``config["number"]`` with ``config["params"]``."""
+    enter(work.place)
+    hold(work.directory)
+    torch.set_num_threads(work.threads)
+    if work.nested:
+        _name_cluster()
+    number = int(config["number"])
+    begun = sweep_record.read(work.directory, number) or Record(number, config["params"])
+    if not begun.ended:
+        begun = _ran(begun, work)
+        sweep_record.write(work.directory, begun)
+    tune.report({ENDED: begun.state, **dict(zip((work.metric,), begun.values, strict=False))})
+
+
+def _ran(record: Record, work: Work) -> Record:
+    """The record after the run. Never raises, but for the ``SystemExit`` of a stopped trial."""
+    place = sweep_record.place_of(work.directory, record.number)
+    if (place / HUNG).is_file() and (place / HUNG).stat().st_size:
+        reason = f"did not end within {work.timeout_seconds:g} s; where it stood: {place / HUNG}"
+        return replace(record, state="failed", reason=reason)
+    told = {report.step for report in sweep_record.reports(place)}
+    began = time.monotonic()
+
+    def tell(report: Report) -> None:
+        if report.step in told or not math.isfinite(report.value):
+            return
+        told.add(report.step)
+        sweep_record.add_report(place, report)
+        tune.report(result_of(report, work.metric))
+
+    try:
+        with limited(work.timeout_seconds, place / HUNG):
+            outcome = work.run(place, record.params, tell)
+    except Exception as error:
+        _keep_traceback(error, place / "error.txt")
+        spent = record.seconds + time.monotonic() - began
+        return replace(record, state="failed", reason=reason_of(error), seconds=spent)
+    bad = [value for value in outcome.values if not math.isfinite(value)]
+    return replace(
+        record,
+        state="failed" if bad else "complete",
+        reason=f"the figure it is judged by is {bad[0]}" if bad else "",
+        values=() if bad else tuple(outcome.values),
+        deviation=tuple(outcome.deviation),
+        figures=dict(outcome.figures),
+        seconds=record.seconds + time.monotonic() - began,
+        teacher_seconds=outcome.teacher_seconds,
+    )
+
+
+def _keep_traceback(error: Exception, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+
+
+def _name_cluster() -> None:
+    """Ray Train's cleaner of placement groups asks the dashboard of the cluster in RAY_ADDRESS, or
+    of the only one on the machine; without it, a stopped trial's workers keep their place for ever.
+    """
+    from ray.train.v2._internal import constants
+
+    os.environ["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address
+    constants.ENV_VARS_TO_PROPAGATE.add("RAY_ADDRESS")
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a trial failed, in a line or a few."""
+    if isinstance(error, DivergedError):
+        return f"diverged: {error}"[:_LONGEST_REASON]
+    if isinstance(error, RoadError):
+        return str(error)[:_LONGEST_REASON]
+    return f"{type(error).__name__}: {error}"[:_LONGEST_REASON]

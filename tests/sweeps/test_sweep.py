@@ -1,0 +1,107 @@
+"""The whole sweep: begun, gone on with, finished, refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+
+import pytest
+
+import road_ray as rr
+from road_ray.distributed import sweep_record
+from road_ray.distributed.sweep_lock import locked
+from road_ray.errors import ConfigError, DivergedError, ResourceError
+from road_ray.sweeps.check import load_sweep
+from road_ray.sweeps.sweep import look_ahead, run
+
+METRIC = "eval/sst2/accuracy"
+
+
+def finished(directory, config, states):
+    """As if an earlier start had run all trials."""
+    for number, state in enumerate(states):
+        values = (float(number),) if state == "complete" else ()
+        record = sweep_record.Record(number, {"optimizer.peak_lr": 1e-3}, state, values)
+        sweep_record.write(directory, record)
+
+
+@pytest.fixture
+def file(tmp_path, sentiment):
+    path = tmp_path / "mine.yaml"
+    lines = [f"  {key}: {value}" for key, value in sentiment.items() if key != "console"]
+    lines = [line for line in lines if "optimizer" not in line]
+    path.write_text(
+        "verb: finetune\noverrides:\n" + "\n".join(lines) + "\n"
+        "  training.evaluate_every_steps: 2\n  data.max_judged_rows: 20\n"
+        f"metric: {METRIC}\ntrials: 3\nconsole: quiet\nat_once: 1\n"
+        "space:\n  optimizer.peak_lr: {loguniform: [1.0e-4, 1.0e-2]}\n"
+        f"run_dir: {tmp_path}/sweep\n"
+    )
+    return path
+
+
+def test_a_finished_sweep_starts_nothing(file, tmp_path):
+    config = load_sweep(file)
+    finished(config.directory, config, ["complete", "pruned", "complete"])
+    done = run(config)
+    assert [trial.number for trial in done.best] == [2]
+    assert json.loads((done.directory / "sweep.json").read_text())["best"] == [2]
+    assert (done.directory / "sweep.resolved.yaml").is_file()
+
+
+def test_a_sweep_without_any_end_is_told(file):
+    config = load_sweep(file)
+    finished(config.directory, config, ["failed"] * 3)
+    with pytest.raises(DivergedError, match="no trial of mine came to its end; 3 failed"):
+        run(config)
+
+
+def test_a_second_start_of_the_same_sweep_is_refused(file):
+    config = load_sweep(file)
+    with (
+        locked(config.directory),
+        pytest.raises(ResourceError, match=f"is run by process {os.getpid()}"),
+    ):
+        run(config)
+
+
+def test_another_making_in_the_same_directory_is_refused(file):
+    config = load_sweep(file)
+    finished(config.directory, config, ["complete"] * 3)
+    run(config)
+    assert run(load_sweep(file, ["trials=2"])).best
+    with pytest.raises(ConfigError, match="overrides: there"):
+        run(load_sweep(file, ["data.batch_size=4"]))
+
+
+def test_what_every_trial_would_miss_is_told_at_once():
+    with pytest.raises(ConfigError, match="init is not given"):
+        look_ahead(load_sweep("finetune_glue"))
+    with pytest.raises(ConfigError, match=r"distillation\.teachers names 0"):
+        look_ahead(load_sweep("temperature", ["init=hub/name"]))
+
+
+@pytest.mark.ray
+def test_a_sweep_finds_a_best_trial_and_tells_it_again(file, tmp_path):
+    import ray
+
+    place = tempfile.mkdtemp(prefix="rr", dir="/tmp")
+    ray.init(
+        address="local",
+        _temp_dir=place,
+        num_cpus=1,
+        include_dashboard=False,
+        object_store_memory=100 * 2**20,
+    )
+    try:
+        done = rr.sweep(file)
+    finally:
+        ray.shutdown()
+        shutil.rmtree(place, ignore_errors=True)
+    assert len(done.trials) == 3
+    assert {trial.state for trial in done.trials} <= {"complete", "pruned"}
+    assert done.best[0].values[0] == max(t.values[0] for t in done.trials if t.state == "complete")
+    again = rr.sweep(file)  # without a cluster: nothing is left to do
+    assert again.trials == done.trials
