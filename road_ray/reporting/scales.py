@@ -87,10 +87,12 @@ def short(value: float) -> str:
 def shades(values: Sequence[float | None], *, larger_is_better: bool) -> list[float | None]:
     """Where each value stands between the worst (0) and the best (1), by rank.
 
-    By rank, for one diverged trial would else leave a single colour to all others.
+    By rank, for one diverged trial would else leave a single colour to all others. Where all are
+    equal, all are best.
     """
     ranked = sorted({value for value in values if value is not None}, reverse=not larger_is_better)
-    place = {value: index / max(len(ranked) - 1, 1) for index, value in enumerate(ranked)}
+    last = len(ranked) - 1
+    place = {value: index / last if last else 1.0 for index, value in enumerate(ranked)}
     return [None if value is None else place[value] for value in values]
 
 

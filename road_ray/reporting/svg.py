@@ -14,6 +14,7 @@ from road_ray.reporting.scales import Scale, scale, shade_class, short
 WIDTH, HEIGHT = 400, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 12, 8, 34
 _ROW = 26  # of a bar
+_CROWD = 150  # lines; then the worse half steps back
 _WIDE, _TALL = 1140, 380  # of parallel coordinates
 
 
@@ -26,9 +27,12 @@ def draw(figure: Figure) -> Markup:
     return _chart(figure)
 
 
-def _svg(width: int, height: int, title: str, parts: Iterable[str]) -> Markup:
+def _svg(
+    width: int, height: int, title: str, parts: Iterable[str], *, many: bool = False
+) -> Markup:
+    crowd = ' class="many"' if many else ""
     return Markup(
-        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}"'
+        f'<svg{crowd} viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}"'
         f">{''.join(parts)}</svg>"
     )
 
@@ -137,7 +141,7 @@ def _parallel(figure: Parallel) -> Markup:
             parts.append(
                 f'<text class="tick halo" x="{place + 4:.0f}" y="{at + 4:.1f}">{_cut(label)}</text>'
             )
-    return _svg(_WIDE, _TALL, figure.title, parts)
+    return _svg(_WIDE, _TALL, figure.title, parts, many=len(figure.rows) > _CROWD)
 
 
 def _known(values: Iterable[float | None]) -> list[float]:

@@ -42,6 +42,7 @@ def test_numbers_are_short(value, said):
 
 def test_shades_go_by_rank():
     assert shades([1.0, 1e9, 2.0, None], larger_is_better=True) == [0.0, 1.0, 0.5, None]
+    assert shades([3.0, 3.0], larger_is_better=False) == [1.0, 1.0]
     assert shades([1.0, 2.0], larger_is_better=False) == [1.0, 0.0]
     assert (shade_class(0.0), shade_class(0.55), shade_class(1.0)) == ("c0", "c5", "c9")
 
