@@ -73,7 +73,7 @@ def connected(
     if ray.is_initialized():
         yield
         return
-    dashboard = None
+    joined = None
     try:
         if address is None:
             ray.init(
@@ -84,15 +84,15 @@ def connected(
                 logging_level=logging.ERROR,
             )
         else:
-            dashboard = ray.init(address=address, logging_level=logging.ERROR).dashboard_url
+            joined = ray.init(address=address, logging_level=logging.ERROR).dashboard_url
     except (ConnectionError, ValueError, TimeoutError) as error:
         raise ClusterError(
             f"address = {address}: no Ray cluster could be joined: {error}\n"
             "  fix: start one, check the address and the token, or leave the address out"
         ) from error
     try:
-        if dashboard:
-            refuse_open(dashboard)
+        if joined:
+            refuse_open(joined)
         yield
     finally:
         ray.shutdown()
