@@ -12,6 +12,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from road_ray.distillation.own_loops import model_inputs as model_inputs
+    from road_ray.distillation.own_loops import student_loss as student_loss
+    from road_ray.distillation.trainer import DistillationTrainer as DistillationTrainer
     from road_ray.distributed.ensemble import Ensemble as Ensemble
     from road_ray.recipes.run import Run as Run
     from road_ray.sweeps.sweep import sweep as sweep
@@ -21,12 +24,18 @@ _VERBS = (
     *("reproduce", "demo"),
 )
 _ELSEWHERE = {
+    "DistillationTrainer": "road_ray.distillation.trainer",
     "Ensemble": "road_ray.distributed.ensemble",
     "Run": "road_ray.recipes.run",
+    "model_inputs": "road_ray.distillation.own_loops",
+    "student_loss": "road_ray.distillation.own_loops",
     "sweep": "road_ray.sweeps.sweep",
 }
 
-__all__ = ["Ensemble", "Run", "sweep", *_VERBS]
+__all__ = [
+    *("DistillationTrainer", "Ensemble", "Run", "model_inputs", "student_loss", "sweep"),
+    *_VERBS,
+]
 
 
 def __getattr__(name: str) -> Any:

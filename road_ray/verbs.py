@@ -141,12 +141,15 @@ def perform(
 def _unflattened(named: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Any, ...]]:
     """The dotted keys of a distillation's flat names, and the teachers if they are in actors."""
     changes = {_FLAT_NAMES.get(name, name): value for name, value in named.items()}
-    teachers = named.get("teachers")
+    teachers: Any = named.get("teachers")
     members: Any = getattr(teachers, "members", teachers)  # an Ensemble has members in one place
     if hasattr(members, "handles"):
         del changes["distillation.teachers"]
         return changes, (members,)
-    if hasattr(members, "teachers"):
+    if hasattr(members, "stores"):
+        changes |= {"distillation.store": str(teachers.store), "distillation.host": teachers.host}
+        members = teachers.directories
+    elif hasattr(members, "teachers"):
         changes["distillation.host"] = "process"
         members = [teacher.directory for teacher in members.teachers]
     if teachers is not None:

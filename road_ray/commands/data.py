@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 from road_ray.commands.options import JsonOption, show_list
+from road_ray.commands.store import store_app
 
 data_app = typer.Typer(help="Look at data, train a tokenizer, build corpora.", no_args_is_help=True)
+data_app.add_typer(store_app, name="store")
 
 
 @data_app.command("list")

@@ -17,7 +17,9 @@ from torch import Tensor
 from road_ray.data import catalog
 from road_ray.distillation import ensemble as local
 from road_ray.distillation import weighting as rules
-from road_ray.distillation.identity import check_teachers
+from road_ray.distillation.identity import check_teachers, locate
+from road_ray.distillation.manifest import teacher_manifest
+from road_ray.distillation.store_ensemble import Members, StoredEnsemble
 from road_ray.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,9 +31,11 @@ class Ensemble:
     it after use.
 
     ``directories`` are model directories, run directories or hub names; ``task`` a task or data set
-    of the catalogue. Further options (``num_cpus``, ``num_gpus``, ``timeout_seconds``, ...) are
-    those of ``teachers.start``. Without a connected cluster, ``RAY_ADDRESS`` is used, or a private
-    one started and ended with the ensemble.
+    of the catalogue. With a ``store``, a directory that many may share, each row is asked once and
+    read from then on; the teachers are started on the first row that is not there. Further options
+    (``num_cpus``, ``num_gpus``, ``timeout_seconds``, ...) are those of ``teachers.start``.
+    Without a connected cluster, ``RAY_ADDRESS`` is used, or a private one started and ended with
+    the ensemble.
     """
 
     def __init__(
@@ -45,11 +49,6 @@ class Ensemble:
         label_map: Mapping[str, str] | None = None,
         **options: Any,
     ) -> None:
-        if store is not None:
-            raise ConfigError(
-                f"distillation.store is {str(store)!r}; the store of logits is not there yet\n"
-                "  fix: leave it out; the teachers are then asked for every batch"
-            )
         if host not in ("actors", "process"):
             raise ConfigError(f"distillation.host is {host!r}\n  allowed: 'actors', 'process'")
         if isinstance(directories, str | Path) or not directories:
@@ -59,8 +58,11 @@ class Ensemble:
         self.task = catalog.task(task)
         check_teachers(directories, self.task, student_tokenizer, label_map)
         self._shutdown = False
-        self.members: local.LocalEnsemble | ActorEnsemble
-        if host == "process":
+        self.directories, self.store, self.host = list(directories), store, host
+        self.members: local.LocalEnsemble | ActorEnsemble | StoredEnsemble
+        if store is not None:
+            self.members = self._behind(store, label_map, options)
+        elif host == "process":
             self.members = local.LocalEnsemble.load(
                 directories, self.task, label_map=label_map, **options
             )
@@ -121,6 +123,25 @@ class Ensemble:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _behind(
+        self,
+        store: str | Path,
+        label_map: Mapping[str, str] | None,
+        options: Mapping[str, Any],
+    ) -> StoredEnsemble:
+        places = [locate(directory) for directory in self.directories]
+
+        def live(members: Members) -> tuple[Members, local.Ensemble]:
+            chosen = [places[member] for member in members]
+            if self.host == "process":
+                return members, local.LocalEnsemble.load(
+                    chosen, self.task, label_map=label_map, **options
+                )
+            return members, self._start(chosen, label_map, options)
+
+        manifest = teacher_manifest(places, self.task, label_map)
+        return StoredEnsemble.open(store, manifest, self.task, live)
 
     def _start(
         self,

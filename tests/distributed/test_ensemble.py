@@ -68,6 +68,18 @@ def test_soft_targets_are_the_weighted_logits(directories):
             assert all(torch.equal(x["soft_logits"], expected) for x in stream)
 
 
+def test_with_a_store_each_row_is_asked_once(directories, tmp_path):
+    one = batch()
+    with Ensemble(directories, task="sst2", store=tmp_path / "store", host="process") as ensemble:
+        said = ensemble.logits(one)
+        assert torch.equal(ensemble.logits(one), said)
+        assert ensemble.members.num_asked == 18
+        assert torch.equal(ensemble.soft_targets(one, weighting="mean"), said.mean(0))
+    with Ensemble(directories, task="sst2", store=tmp_path / "store") as again:
+        assert torch.equal(again.logits(one), said)  # in actors, but none was started
+        assert again.members.num_asked == 0
+
+
 def test_a_run_directory_is_as_good_as_its_model(tmp_path):
     make_teacher(tmp_path / "run" / "hf", 0)
     with Ensemble([tmp_path / "run"], task="sst2", host="process") as ensemble:
@@ -85,8 +97,6 @@ def test_teachers_in_this_process_need_no_ray(directories):
 
 
 def test_what_cannot_be_done_is_refused_before_anything_starts(directories, tmp_path):
-    with pytest.raises(ConfigError, match=r"store.*not there yet"):
-        Ensemble(directories, task="sst2", store="cache")
     with pytest.raises(ConfigError, match="'actors', 'process'"):
         Ensemble(directories, task="sst2", host="cloud")
     with pytest.raises(ConfigError, match="a list of directories"):

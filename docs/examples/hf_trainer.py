@@ -1,0 +1,53 @@
+"""Weighted distillation with Hugging Face's Trainer: one class in place of another.
+
+    python docs/examples/hf_trainer.py
+
+Needs ``pip install road-ray[trainer]`` (accelerate, which the Trainer itself needs).
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import tiny_teachers
+from transformers import DataCollatorWithPadding, TrainingArguments
+
+import road_ray as rr
+
+
+def main(place: Path, host: str = "process", epochs: int = 3) -> dict[str, float]:
+    """The figures of the last evaluation."""
+    words = tiny_teachers.tokenizer()
+    directories = tiny_teachers.teachers(place / "teachers", words)
+    rows = tiny_teachers.encoded(words)
+    with rr.Ensemble(directories, task="sst2", store=place / "store", host=host) as ensemble:
+        trainer = rr.DistillationTrainer(
+            model=tiny_teachers.student(words),
+            args=TrainingArguments(
+                output_dir=str(place / "student"),
+                num_train_epochs=epochs,
+                per_device_train_batch_size=8,
+                learning_rate=3e-3,
+                report_to=[],
+                save_strategy="no",
+                disable_tqdm=True,
+            ),
+            train_dataset=rows,
+            eval_dataset=rows,
+            data_collator=DataCollatorWithPadding(words),
+            processing_class=words,
+            compute_metrics=lambda p: {"accuracy": float((p[0].argmax(-1) == p[1]).mean())},
+            ensemble=ensemble,
+            weighting="correctness",
+            temperature=2.0,
+            kd_weight=0.5,
+        )
+        trainer.train()
+        return dict(trainer.evaluate())
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as directory:
+        print(main(Path(directory), *sys.argv[1:2]))

@@ -1,0 +1,48 @@
+"""Weighted distillation in a PyTorch loop of one's own.
+
+    python docs/examples/own_loop.py
+
+The teachers are a BERT, a RoBERTa and an ELECTRA, the student is a smaller BERT. They are asked
+once for each sentence: the second epoch reads the store.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import tiny_teachers
+import torch
+from transformers import DataCollatorWithPadding
+
+import road_ray as rr
+
+
+def main(place: Path, host: str = "process", epochs: int = 3) -> list[float]:
+    """The mean loss of each epoch. ``host="actors"`` puts each teacher in a Ray actor."""
+    words = tiny_teachers.tokenizer()
+    directories = tiny_teachers.teachers(place / "teachers", words)
+    student = tiny_teachers.student(words)
+    batches = torch.utils.data.DataLoader(
+        tiny_teachers.encoded(words), 8, shuffle=True, collate_fn=DataCollatorWithPadding(words)
+    )
+    optimizer = torch.optim.AdamW(student.parameters(), lr=3e-3)
+    losses = []
+    with rr.Ensemble(directories, task="sst2", store=place / "store", host=host) as ensemble:
+        for _ in range(epochs):
+            total = 0.0
+            for batch in ensemble.annotate(batches, weighting="correctness", wrong=0.75):
+                outputs = student(**rr.model_inputs(batch))
+                loss = rr.student_loss(outputs, batch, temperature=2.0, kd_weight=0.5)
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                total += loss.item()
+            losses.append(total / len(batches))
+    return losses
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as directory:
+        print(main(Path(directory), *sys.argv[1:2]))
