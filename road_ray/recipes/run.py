@@ -38,7 +38,7 @@ _FREE_ON_RESUME = {
     *("run_dir", "workers", "gpus_per_worker", "address", "console", "at_once", "timeout_seconds"),
     *("tracking.wandb_project", "tracking.wandb_mode"),
     *(f"training.{what}_every_steps" for what in ("log", "evaluate", "save")),
-    "training.keep_checkpoints",
+    *("training.keep_checkpoints", "training.mirror"),
     *(f"distillation.{what}" for what in ("host", "lookahead", "timeout_seconds")),
     *(f"distillation.{what}" for what in ("store", "probe", "allow_other_teachers")),
     *(f"distillation.{what}_per_teacher" for what in ("cpus", "gpus")),

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from road_ray.config import Config
 from road_ray.data.batches import Batch, to_device
@@ -22,6 +22,7 @@ from road_ray.objectives.base import Objective
 from road_ray.training import probe
 from road_ray.training.checkpoint import Checkpoints
 from road_ray.training.journal import Journal
+from road_ray.training.mirror import Mirror, check_address
 from road_ray.training.optimizer import ElectraAdamW, OptimizerConfig, build_optimizer, clip, rate
 from road_ray.training.saving import Saver, named_tensors
 from road_ray.training.signals import StopRequest
@@ -51,6 +52,9 @@ class TrainingConfig(Config):
     evaluate_every_steps: int | None = Field(None, ge=1)  # None: at the end only
     save_every_steps: int = Field(1000, ge=1)
     keep_checkpoints: int = Field(2, ge=1)
+    # Where committed checkpoints are copied to, and come from when the run directory has none:
+    # s3://bucket/run, gs://..., a path. Credentials belong into the environment.
+    mirror: Annotated[str, AfterValidator(check_address)] | None = None
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ def train(
     if probe.asked():
         raise probe.measure(objective, steps, training, worker, autocast)
     optimizer = build_optimizer(objective, training.optimizer)
-    start = _resume(objective, optimizer, training)
+    start = _resume(objective, optimizer, training, worker)
     warmup = training.optimizer.warmup_steps
     warmup = round(training.optimizer.warmup_fraction * total) if warmup is None else warmup
     wrapped = worker.wrap(objective, sparse=objective.sparse)
@@ -172,8 +176,11 @@ def _evaluate(objective: Objective, step: int, training: Training, worker: Worke
     worker.barrier()
 
 
-def _resume(objective: Objective, optimizer: ElectraAdamW, training: Training) -> int:
+def _resume(
+    objective: Objective, optimizer: ElectraAdamW, training: Training, worker: Worker
+) -> int:
     """The step to go on with: 0, or that of the newest good checkpoint after loading it."""
+    _fetch_from_mirror(training, worker)
     directory = training.checkpoints.newest()
     if directory is None:
         training.journal.truncate_after(0)  # rows of a run killed before its first checkpoint
@@ -204,6 +211,19 @@ def _resume(objective: Objective, optimizer: ElectraAdamW, training: Training) -
     if training.journal.enabled:
         _log.info("going on from %s", directory)
     return int(state["step"])
+
+
+def _fetch_from_mirror(training: Training, worker: Worker) -> None:
+    """A run directory without a checkpoint gets the newest copy of the mirror, if there is one."""
+    root, mirror = training.checkpoints.root, training.config.mirror
+    if mirror is None:
+        return
+    if worker.leads and not any(root.glob("step-*")):
+        training.checkpoints.prepare()
+        fetched = Mirror(mirror).pull(root)
+        if fetched is not None:
+            training.journal.event("fetched_from_mirror", checkpoint=fetched.name)
+    worker.barrier()
 
 
 def _load_state(objective: Objective, path: Path) -> None:

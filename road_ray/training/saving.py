@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from road_ray.errors import ResourceError
+from road_ray.training.mirror import Mirror
 from road_ray.training.optimizer import ElectraAdamW
 from road_ray.training.tensors import optimizer_tensors, tensors_to_file
 from road_ray.training.worker import Worker
@@ -100,12 +102,23 @@ class Saver:
 
         def commit() -> None:
             try:
-                self._training.checkpoints.save(step, write)
+                self._copy(self._training.checkpoints.save(step, write))
             except BaseException as error:
                 self._error = error
 
         self._thread = threading.Thread(target=commit, name="checkpoint", daemon=True)
         self._thread.start()
+
+    def _copy(self, directory: Path) -> None:
+        """To the mirror, if there is one; its failure costs an event, not the training."""
+        config = self._training.config
+        if config.mirror is None:
+            return
+        try:
+            Mirror(config.mirror, keep=config.keep_checkpoints).push(directory)
+        except ResourceError as error:
+            _log.warning("%s", error)
+            self._training.journal.event("mirror_failed", checkpoint=directory.name)
 
     @torch.no_grad()
     def _copied(self) -> Objective:

@@ -43,7 +43,13 @@ def slow(tmp_path, monkeypatch):
         return real(step, write)
 
     monkeypatch.setattr(checkpoints, "save", save)
-    training = SimpleNamespace(checkpoints=checkpoints, seed=1, identity={}, tokenizer=None)
+    training = SimpleNamespace(
+        checkpoints=checkpoints,
+        seed=1,
+        identity={},
+        tokenizer=None,
+        config=SimpleNamespace(mirror=None),
+    )
     return gate, model, optimizer, checkpoints, Saver(model, optimizer, training, Worker())
 
 
