@@ -274,8 +274,8 @@ def _field(across: Axis, up: Axis, places: Any, values: Any, *, larger: bool) ->
 def importances(sweep: Sweep, which: int = 0) -> dict[str, float]:
     """Share by key, the most important first; empty where Optuna cannot tell.
 
-    PED-ANOVA (Watanabe et al. 2023): milliseconds for a thousand trials, where fANOVA takes
-    minutes.
+    PED-ANOVA (Watanabe et al. 2023): a fraction of a second for a thousand trials, where fANOVA
+    takes minutes.
     """
     if sweep.study is None or len(sweep.judged) < 4 or len(sweep.varied) < 2:
         return {}
