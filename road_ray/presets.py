@@ -151,7 +151,7 @@ def road_base() -> MultitaskConfig:
 
 @preset("multitask")
 def road_small_mix() -> MultitaskConfig:
-    """Ten small data sets and eight heads, for a laptop: ROaD's mixing, short rows. Our choice."""
+    """Ten small data sets and seven heads, for a laptop: ROaD's mixing, short rows. Our choice."""
     return MultitaskConfig(
         data=MultitaskDataConfig(
             datasets=(

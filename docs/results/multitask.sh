@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# ROaD's mixing against the MT-DNN baseline against no multi-task stage, equal examples seen: each
+# mixture, then fine-tuning on SQuAD 2.0 (judged on NewsQA too) and on MNLI. Finished runs are
+# skipped, so it may be stopped and started again; two runs go side by side (JOBS).
+# Usage: docs/results/multitask.sh DATA RUNS INIT [ARM...]
+# INIT: a pre-training run (first-light.sh leaves RUNS/electra-256). Arms: none mtdnn passes-1
+# passes-2 passes-4 passes-8. Larger runs: STEPS, EXAMPLES, ROWS, JUDGED, SEEDS from the environment.
+set -euo pipefail
+DATA=$1 RUNS=$2 INIT=$3
+shift 3
+ARMS=${*:-none mtdnn passes-1 passes-2 passes-4 passes-8}
+STEPS=${STEPS:-300} EXAMPLES=${EXAMPLES:-32} ROWS=${ROWS:-3000} JUDGED=${JUDGED:-1000}
+SEEDS=${SEEDS:-0 1 2} JOBS=${JOBS:-2}
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
+road=${ROAD:-road}
+shared="data.root=$DATA data.max_judged_rows=$JUDGED console=plain"
+
+# Neither SQuAD nor NewsQA is in the mix, as in ROaD: SQuAD is what is learnt next.
+SETS="[qasrl,qazre,duorc,snli,mnli,qqp,amazon,boolq,commonsenseqa,conll2003]"
+
+mixture() {
+    local arm=$1 seed=$2 passes=1 heads=task
+    case $arm in
+        mtdnn) heads=dataset ;;
+        passes-*) passes=${arm#passes-} ;;
+    esac
+    $road multitask --preset road_small_mix --run-dir "$RUNS/$arm-$seed" $shared init="$INIT" \
+        seed="$seed" data.datasets="$SETS" data.max_judged_rows=100 mixing.passes="$passes" \
+        mixing.heads=$heads data.batch_size=$((EXAMPLES / passes)) training.steps="$STEPS" \
+        training.keep_checkpoints=1
+}
+
+tuned() {
+    local arm=$1 seed=$2 name=$3 start=$RUNS/$1-$2
+    [ "$arm" = none ] && start=$INIT
+    local more="data.max_length_tokens=128"
+    [ "$name" = squad_v2 ] &&
+        more="data.max_length_tokens=256 data.evaluate_on=[squad_v2,newsqa]"
+    # A head of its own in every arm: what is compared is the encoder.
+    $road finetune --run-dir "$RUNS/$arm-$seed-$name" $shared init="$start" seed="$seed" \
+        keep_head=false data.dataset="$name" data.max_rows="$ROWS" data.epochs=2 $more \
+        training.keep_checkpoints=1
+}
+
+one() {
+    [ "$1" = none ] || mixture "$1" "$2"
+    tuned "$1" "$2" squad_v2
+    tuned "$1" "$2" mnli
+}
+
+for seed in $SEEDS; do
+    for arm in $ARMS; do
+        one "$arm" "$seed" >"$RUNS/$arm-$seed.log" 2>&1 || { tail -5 "$RUNS/$arm-$seed.log"; } &
+        while [ "$(jobs -rp | wc -l)" -ge "$JOBS" ]; do wait -n; done
+    done
+done
+wait
+"${PYTHON:-python}" "$(dirname "$0")/multitask.py" "$RUNS"
