@@ -17,8 +17,10 @@ from road_ray.evaluation.robustness import consistency
 from road_ray.models.encoder import check_vocabulary, model_directory
 from road_ray.models.multitask import MultitaskModel, load_trained
 from road_ray.recipes.checks import check_length, require_init
+from road_ray.recipes.folding import listed
 from road_ray.recipes.lineage import stored_threshold, trained_length
 from road_ray.recipes.run import Run, RunConfig, finished, opened
+from road_ray.recipes.together import judge_together
 from road_ray.training.journal import write_json_atomic
 from road_ray.training.worker import Worker
 
@@ -36,7 +38,9 @@ class EvaluateConfig(RunConfig):
     """One model, any data sets of its task."""
 
     run_dir: Path = Path("runs/evaluate")
-    init: str = ""  # a run directory, an hf/ directory or a hub name, with a trained head
+    # A run directory, an hf/ directory or a hub name, with a trained head; or a teachers.json: the
+    # mean of their logits is judged then, as eval/<data set>/ensemble_<metric>.
+    init: str = ""
     tune_threshold: bool = (
         False  # find the no-answer threshold on the first set, not the stored one
     )
@@ -50,7 +54,28 @@ def evaluate(config: EvaluateConfig) -> Run:
     return finished(config) or _run(config)
 
 
+def _together(config: EvaluateConfig) -> Run:
+    """Several models as one. The threshold of a mean is stored nowhere: it is tuned on the first
+    data set.
+    """
+    _task_of(config.data)
+    directories, _ = listed(Path(config.init).expanduser(), "init")
+    with opened(config) as run_dir:
+        length = config.data.max_length_tokens or trained_length(Path(directories[0]))
+        figures = judge_together(
+            directories,
+            config.data.model_copy(update={"max_length_tokens": length}),
+            config.data.datasets,
+            split=config.data.split,
+            predictions=run_dir / "predictions",
+        )
+        write_json_atomic(run_dir / "metrics.json", figures)
+    return Run(run_dir, figures)
+
+
 def _run(config: EvaluateConfig) -> Run:
+    if config.init.endswith(".json"):
+        return _together(config)
     directory = model_directory(require_init(config.init))
     task = _task_of(config.data)
     _check_pairs(config.data)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from road_ray.recipes.asking import Asking
 
 
-def listed(path: Path) -> tuple[list[str], int]:
+def listed(path: Path, key: str = "distillation.teachers") -> tuple[list[str], int]:
     """The directories in a ``teachers.json``, fold after fold, and the number of folds (1: none).
 
     Raises ``ConfigError`` for a file that is no such list.
@@ -31,14 +31,14 @@ def listed(path: Path) -> tuple[list[str], int]:
         num_folds = int(listing.get("num_folds", 1))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
-            f"distillation.teachers = {path}: no list of teachers: {error!r}\n"
+            f"{key} = {path}: no list of teachers: {error!r}\n"
             "  allowed: a teachers.json as `road teachers` writes it, or the directories themselves"
         ) from error
     teachers.sort(key=lambda one: one[0])  # stable: the order within a fold is kept
     counts = [sum(fold == number for fold, _ in teachers) for number in range(num_folds)]
     if len(set(counts)) > 1 or sum(counts) != len(teachers):
         raise ConfigError(
-            f"distillation.teachers = {path}: {counts} teachers of {num_folds} folds, "
+            f"{key} = {path}: {counts} teachers of {num_folds} folds, "
             f"{len(teachers)} in all\n  allowed: equally many of each fold"
         )
     return [directory for _, directory in teachers], num_folds

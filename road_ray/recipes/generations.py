@@ -46,7 +46,10 @@ def born_again(config: DistillConfig, distill: Distill, ensemble: Any = None) ->
             found = {name: value for name, value in run.metrics.items() if name.startswith("eval/")}
             figures |= {f"generation-{number}/{name}": value for name, value in found.items()}
         figures |= judge_together(
-            [run.hf_dir for run in runs], config.data, directory / "predictions" / "ensemble"
+            [run.hf_dir for run in runs],
+            config.data,
+            config.data.evaluate_on or (config.data.dataset,),
+            predictions=directory / "predictions" / "ensemble",
         )
         write_json_atomic(directory / "metrics.json", figures)
     return Run(directory, figures)

@@ -68,7 +68,12 @@ def _run(config: TeachersConfig) -> Run:
                 figures[f"{name}_deviation"] = spread.deviation
         if config.judge_ensemble:
             found = [run.hf_dir for run in runs]
-            figures |= judge_together(found, config.data, directory / "predictions" / "ensemble")
+            figures |= judge_together(
+                found,
+                config.data,
+                config.data.evaluate_on or (config.data.dataset,),
+                predictions=directory / "predictions" / "ensemble",
+            )
         write_json_atomic(directory / "metrics.json", figures)
     return Run(directory, figures)
 

@@ -11,33 +11,36 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from road_ray.data.batches import Batch
-from road_ray.data.sources import Split, entry_of, load_split
+from road_ray.data.sources import SourceConfig, Split, entry_of, load_split
 from road_ray.data.specs import Task
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble import Teacher, inputs_of
 from road_ray.evaluation.predict import answers, evaluate_logits
 from road_ray.models.encoder import model_directory
-from road_ray.recipes.finetune import FinetuneDataConfig
 from road_ray.training.worker import Worker
 
 
 def judge_together(
-    directories: Sequence[str | Path], data: FinetuneDataConfig, predictions: Path | None = None
+    directories: Sequence[str | Path],
+    source: SourceConfig,
+    names: Sequence[str],
+    *,
+    split: str = "dev",
+    predictions: Path | None = None,
 ) -> dict[str, float]:
-    """``eval/<data set>/ensemble_<metric>`` of the models on what the data configuration judges.
+    """``eval/<data set>/ensemble_<metric>`` of the models on a split of the named data sets.
 
     The no-answer threshold of the mean is tuned on the first span set, and reused on the others.
     """
     named = [model_directory(str(directory)) for directory in directories]
     tokenizer = load_tokenizer(named[0])
-    names = data.evaluate_on or (data.dataset,)
-    splits = {name: load_split(name, "dev", data, tokenizer) for name in names}
-    _, task = entry_of(data.dataset, data)
+    splits = {name: load_split(name, split, source, tokenizer, judged=True) for name in names}
+    _, task = entry_of(names[0], source)
     means = mean_logits(named, task, splits, int(tokenizer.pad_token_id))
     figures: dict[str, float] = {}
     threshold: float | None = None
-    for name, split in splits.items():
-        result = evaluate_logits(split, means[name], threshold)
+    for name, judged in splits.items():
+        result = evaluate_logits(judged, means[name], threshold)
         threshold = result.threshold if threshold is None else threshold
         if predictions is not None:
             result.write(predictions / name)

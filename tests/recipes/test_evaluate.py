@@ -95,3 +95,16 @@ def test_what_is_compared_must_be_predicted(attempt, asked):
     said = attempt(asked.directory, "squad_v2", more=("data.same_as.newsqa=squad_v2",))
     assert said.code == 2
     assert "data.same_as: newsqa is not predicted" in said.err
+
+
+def test_several_models_are_judged_as_one(attempt, teachers):
+    said = attempt(teachers.directory / "teachers.json", "sst2")
+    assert said.code == 0, said.err
+    figures = json.loads(said.out)["metrics"]
+    assert figures == {k: v for k, v in teachers.metrics.items() if "ensemble_" in k}
+
+
+def test_a_list_that_is_not_there_is_told_by_its_key(attempt):
+    said = attempt("nowhere.json", "sst2")
+    assert said.code == 2
+    assert "init = nowhere.json" in said.err
