@@ -46,7 +46,7 @@ install: .venv/.installed
 
 .venv/.installed-bench: .venv/.installed
 	$(BIN)/pip install -q -c constraints.txt -e '.[bench]'
-	$(BIN)/pip install -q --no-deps electra-pytorch==0.1.2
+	$(BIN)/pip install -q --no-deps electra-pytorch==0.1.2 textbrewer==0.2.1.post1
 	touch $@
 
 clean:

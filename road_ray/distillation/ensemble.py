@@ -1,6 +1,6 @@
 """Teachers that answer with logits, and the stream of batches that their answers are attached to.
 
-The protocol has two sides: here is the ensemble in this process; ``distributed/teachers.py`` has
+The protocol has two sides: here is the ensemble in this process; ``distributed/asking.py`` has
 the same in actors. The student's loop, loss and head never learn which one it was.
 """
 
@@ -183,6 +183,7 @@ def _softened(
     begin = time.perf_counter()
     logits = ensemble.gather(handle)
     stats = {"time/teacher_wait_seconds": time.perf_counter() - begin}
+    stats |= getattr(ensemble, "gauges", {})  # what an ensemble can tell of its last answer
     targets, allowed = targets_of(batch).to(logits.device), allowed_of(batch)
     soft = soften(weigh, logits, targets, allowed)
     if not targets.is_floating_point():

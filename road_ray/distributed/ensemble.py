@@ -7,8 +7,8 @@ recipe take it. Ray is imported only when the teachers live in actors.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,10 +20,11 @@ from road_ray.distillation import weighting as rules
 from road_ray.distillation.identity import check_teachers, locate
 from road_ray.distillation.manifest import teacher_manifest
 from road_ray.distillation.store_ensemble import Members, StoredEnsemble
+from road_ray.distributed.launch import connected
 from road_ray.errors import ConfigError
 
 if TYPE_CHECKING:
-    from road_ray.distributed.teachers import ActorEnsemble
+    from road_ray.distributed.asking import ActorEnsemble
 
 
 class Ensemble:
@@ -33,7 +34,7 @@ class Ensemble:
     ``directories`` are model directories, run directories or hub names; ``task`` a task or data set
     of the catalogue. With a ``store``, a directory that many may share, each row is asked once and
     read from then on; the teachers are started on the first row that is not there. Further options
-    (``num_cpus``, ``num_gpus``, ``timeout_seconds``, ...) are those of ``teachers.start``.
+    (``num_cpus``, ``num_gpus``, ``timeout_seconds``, ...) are those of ``pool.Specification``.
     Without a connected cluster, ``RAY_ADDRESS`` is used, or a private one started and ended with
     the ensemble.
     """
@@ -57,7 +58,7 @@ class Ensemble:
             )
         self.task = catalog.task(task)
         check_teachers(directories, self.task, student_tokenizer, label_map)
-        self._shutdown = False
+        self._cluster = ExitStack()
         self.directories, self.store, self.host = list(directories), store, host
         self.members: local.LocalEnsemble | ActorEnsemble | StoredEnsemble
         if store is not None:
@@ -112,11 +113,7 @@ class Ensemble:
         if isinstance(self.members, local.LocalEnsemble):
             return
         self.members.close()
-        if self._shutdown:
-            import ray
-
-            ray.shutdown()
-            self._shutdown = False
+        self._cluster.close()
 
     def __enter__(self) -> Ensemble:
         return self
@@ -149,18 +146,10 @@ class Ensemble:
         label_map: Mapping[str, str] | None,
         options: Mapping[str, Any],
     ) -> ActorEnsemble:
-        import ray
+        with ExitStack() as stack:
+            stack.enter_context(connected())
+            from road_ray.distributed import pool
 
-        from road_ray.distributed import teachers
-
-        if not ray.is_initialized():
-            # Named, because a bare init joins whatever cluster last ran on this machine.
-            address = os.environ.get("RAY_ADDRESS", "local")
-            ray.init(address=address, include_dashboard=False if address == "local" else None)
-            self._shutdown = True
-        try:
-            return teachers.start(directories, self.task, label_map=label_map, **options)
-        except BaseException:
-            if self._shutdown:
-                ray.shutdown()
-            raise
+            started = pool.start(directories, self.task, label_map=label_map, **options)
+            self._cluster.enter_context(stack.pop_all())
+        return started

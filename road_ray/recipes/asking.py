@@ -22,7 +22,7 @@ from road_ray.distributed.launch import connected
 from road_ray.recipes.teaching import DistillationConfig, pool
 
 if TYPE_CHECKING:
-    from road_ray.distributed.teachers import ActorEnsemble
+    from road_ray.distributed.asking import ActorEnsemble
 
 _PROBED = 4  # rows that the store has, and as many that it has not
 
@@ -60,6 +60,8 @@ class Asking:
             ensemble: Ensemble = actors or LocalEnsemble.load(
                 self.directories, self.task, device=device
             )
+            if actors is not None:
+                actors.on_event = tell
             if leads and self.settings.probe and actors is not None:
                 batch = _probe(features, np.zeros(len(features), np.bool_), pad_id)
                 answers = ensemble.gather(ensemble.submit(batch))
@@ -73,7 +75,9 @@ class Asking:
             chosen = [self.directories[member] for member in members]
             tell("teachers_started", teachers=list(members))
             if self.settings.host == "actors" and self.workers == 0:
-                return members, pool(self.settings, self.task, chosen, beside=0)
+                started = pool(self.settings, self.task, chosen, beside=0)
+                started.on_event = tell
+                return members, started
             return members, LocalEnsemble.load(chosen, self.task, device=device)
 
         with self._cluster(), self._opened(live, features, tell, rows) as stored:

@@ -32,7 +32,7 @@ from road_ray.training.loop import TrainingConfig
 from road_ray.training.optimizer import OptimizerConfig
 
 if TYPE_CHECKING:
-    from road_ray.distributed.teachers import ActorEnsemble
+    from road_ray.distributed.asking import ActorEnsemble
 
 IN_DOMAIN, OUT_OF_DOMAIN = "squad_v2", "newsqa"
 # In domain raw (threshold 0) and at the threshold tuned on that very set, as papers print it; out
@@ -81,7 +81,7 @@ def _run(config: DemoConfig) -> Run:
 
 def _students(config: DemoConfig, taught: Sequence[Run]) -> dict[str, list[Run]]:
     from road_ray.data import catalog
-    from road_ray.distributed.teachers import start
+    from road_ray.distributed.pool import start
 
     seeds = range(100, 100 + config.num_seeds)
     plain = [finetuning(config, f"student-none-{seed}", seed) for seed in seeds]

@@ -43,7 +43,7 @@ from road_ray.training.loop import identity_of
 from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:
-    from road_ray.distributed.teachers import ActorEnsemble
+    from road_ray.distributed.asking import ActorEnsemble
 
 
 # What the model's card tells of the distillation.

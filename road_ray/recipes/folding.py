@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from road_ray.distillation.folded import FoldedEnsemble
 from road_ray.errors import ConfigError
 
 if TYPE_CHECKING:
-    from road_ray.distributed.teachers import ActorEnsemble
+    from road_ray.distributed.asking import ActorEnsemble
     from road_ray.recipes.asking import Asking
 
 
@@ -83,8 +82,4 @@ def complete(asking: Asking, count: int, split: Split) -> bool:
 
 def part(ensemble: ActorEnsemble, first: int, beyond: int) -> ActorEnsemble:
     """Some of the teachers of a pool; they stay its own."""
-    pool = ensemble.handles
-    some = replace(
-        pool, actors=pool.actors[first:beyond], directories=pool.directories[first:beyond]
-    )
-    return type(ensemble)(some)
+    return type(ensemble)(ensemble.handles.part(first, beyond))

@@ -17,7 +17,7 @@ from road_ray.models.encoder import model_directory
 from road_ray.recipes.folding import listed
 
 if TYPE_CHECKING:
-    from road_ray.distributed.teachers import ActorEnsemble
+    from road_ray.distributed.asking import ActorEnsemble
 
 
 class MatchingConfig(Config):
@@ -60,9 +60,18 @@ class DistillationConfig(Config):
     lookahead: int = Field(2, ge=0)  # batches asked for ahead of the student
     cpus_per_teacher: float | None = Field(None, gt=0)  # None: one, or less to leave students room
     gpus_per_teacher: float = Field(0.0, ge=0)
+    replicas: int = Field(1, ge=1)  # actors with the same teachers; more answer more students
+    teachers_per_actor: int = Field(1, ge=1)  # more: they share a process, one after the other
+    # Custom ones of each actor, which place it, such as {teacher: 1}.
+    resources: dict[str, float] = Field(default_factory=dict)
     timeout_seconds: float = Field(
         120.0, gt=0
-    )  # for one answer; then the teacher is replaced, once
+    )  # for one answer; then another replica is asked, or the teacher is replaced, once
+    start_timeout_seconds: float = Field(120.0, gt=0)  # for all teachers to load
+    # A teacher that cannot be had ends the run, or is left out of the mean, with a word.
+    on_lost: Literal["stop", "drop"] = "stop"
+    # One pool for all runs of the cluster with the same teachers, such as the trials of a sweep.
+    shared: bool = False
     # Where the teachers' logits are kept, so that each row is asked once; many runs may share it.
     store: Path | None = None
     probe: bool = True  # ask each teacher in every way in use before the first step, and compare
@@ -107,17 +116,29 @@ class WeightingConfig(Config):
 def pool(
     settings: DistillationConfig, task: Task, directories: list[str], *, beside: int
 ) -> ActorEnsemble:
-    """The teachers in actors of the connected cluster, with room left for ``beside`` workers."""
-    from road_ray.distributed.teachers import start
+    """The teachers in actors of the connected cluster, with room left for ``beside`` workers; those
+    of other runs where they are shared.
+    """
+    from road_ray.distributed.pool import specify, started
+    from road_ray.distributed.sharing import shared
 
-    return start(
+    if settings.on_lost == "drop" and settings.store is not None:
+        raise ConfigError(
+            "distillation.on_lost is drop and distillation.store is given\n"
+            "  allowed: one of them; a store keeps what all teachers say, or nothing"
+        )
+    same = ("replicas", "teachers_per_actor", "resources", "on_lost")
+    wanted = specify(
         directories,
         task,
         num_cpus=settings.cpus_per_teacher,
         num_gpus=settings.gpus_per_teacher,
         beside=beside,
         timeout_seconds=settings.timeout_seconds,
+        start_timeout_seconds=settings.start_timeout_seconds,
+        **{name: getattr(settings, name) for name in same},
     )
+    return shared(wanted) if settings.shared else started(wanted)
 
 
 def rule(weighting: WeightingConfig, temperature: float = 1.0) -> Rule:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -84,15 +85,18 @@ def _teachers(run: RunRecord, split: TimeSplit) -> Iterable[str]:
         return
     lost = f"{share:.0%} of a step is spent waiting for teachers"
     lookahead = settings.get("distillation.lookahead", 2)
+    busy = _mean(run, "time/teacher_busy_seconds")  # of the slowest teacher, for one step
     if host == "process":
         yield (
             f"{lost}: they run in this very process, one after the other. "
             "distillation.host=actors puts them on cores or GPUs of their own, beside the student."
         )
-    elif share > 0.35:
+    elif share > 0.35 or busy > 0.9 * (split.step - split.teachers):
+        replicas = int(settings.get("distillation.replicas", 1))
+        wanted = max(replicas + 1, math.ceil(busy / max(split.step - split.teachers, 1e-9)))
         yield (
             f"{lost}: they are slower than the student. Add a replica of each teacher "
-            "(distillation.replicas) or give them more (distillation.cpus_per_teacher, "
+            f"(distillation.replicas={wanted}) or give them more (distillation.cpus_per_teacher, "
             "gpus_per_teacher)."
         )
     else:

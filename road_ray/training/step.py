@@ -4,6 +4,7 @@ counted.
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -31,6 +32,7 @@ class StepResult:
     datasets: list[str] = field(default_factory=list)
     rows: list[Tensor] = field(default_factory=list)  # on their device: reading them would wait
     loss: float | Tensor = 0.0
+    communication_seconds: float = 0.0  # of this worker, in which it did nothing else
 
     def add(self, name: str, total: Tensor, count: Tensor) -> None:
         """Add to the sum and the count of ``name``."""
@@ -64,7 +66,9 @@ def backward(
                 terms: dict[str, Term] = wrapped(batch)
             totals = torch.stack([term.total.float() for term in terms.values()])
             counts = torch.stack([term.count.float() for term in terms.values()])
+            began = time.perf_counter()
             everywhere = worker.total(torch.stack([totals, counts]))
+            result.communication_seconds += time.perf_counter() - began
             weights = torch.tensor([term.weight for term in terms.values()], device=totals.device)
             shares = weights / everywhere[1].clamp(min=1) / len(passes)
             # Workers average their gradients; the losses are summed: hence the factor.
@@ -77,7 +81,17 @@ def backward(
         result.datasets.append(str(batch.get("dataset", "")))
         if "rows" in batch:
             result.rows.append(batch["rows"])
+    result.communication_seconds += _exchange_seconds(wrapped)
     return result
+
+
+def _exchange_seconds(wrapped: nn.Module) -> float:
+    """Of a backward pass, for gradients of other workers and beside no computation: the mean of
+    the passes that PyTorch samples.
+    """
+    times: dict[str, Any] = getattr(wrapped, "_get_ddp_logging_data", dict)()
+    exchanged = times.get("avg_backward_comm_time", 0)
+    return float(exchanged - times.get("avg_backward_compute_comm_overlap_time", 0)) / 1e9
 
 
 def _pass_seed(seed: int, step: int, number: int, rank: int) -> int:
@@ -93,7 +107,7 @@ class Tally:
     def _clear(self) -> None:
         self._sums: dict[str, list[Tensor]] = {}
         self._stats: dict[str, float] = defaultdict(float)
-        self._seconds = self._data_seconds = 0.0
+        self._seconds = self._data_seconds = self._communication_seconds = 0.0
         self._steps = self._tokens = self._examples = 0
 
     def add(
@@ -117,6 +131,7 @@ class Tally:
                 self._stats[name] += float(value)
         self._seconds += step_seconds
         self._data_seconds += data_seconds
+        self._communication_seconds += result.communication_seconds
         self._steps += 1
 
     def collect(self, worker: Worker) -> dict[str, float]:
@@ -141,6 +156,8 @@ class Tally:
         }
         row["time/step_seconds"] = self._seconds / self._steps
         row["time/data_seconds"] = self._data_seconds / self._steps
+        if worker.size > 1:
+            row["time/communication_seconds"] = self._communication_seconds / self._steps
         row["time/tokens_per_second"] = counted[0] / self._seconds
         row["time/examples_per_second"] = counted[1] / self._seconds
         self._clear()

@@ -65,10 +65,11 @@ def run(main: Main, setting: Any, address: str) -> None:
         try:
             main(setting, connection)
         except Over:
-            connection.send_bytes(repr(_peak_memory_mb()).encode())
+            connection.send_bytes(repr(peak_memory_mb()).encode())
 
 
-def _peak_memory_mb() -> float:
+def peak_memory_mb() -> float:
+    """Of this process, or of its device."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated() / 2**20
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

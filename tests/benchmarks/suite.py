@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import statistics
 import tempfile
 import threading
 from collections.abc import Callable
@@ -18,12 +19,23 @@ from road_ray.distributed.launch import launch
 from road_ray.models.encoder import EncoderConfig
 from road_ray.training.worker import Worker
 from tests.benchmarks import contestants
+from tests.benchmarks import distil as distilling
 from tests.benchmarks.contestants import PRODUCT_FLOPS, Setting
-from tests.benchmarks.race import Contestant, InProcess, Main, Timing, race, run
+from tests.benchmarks.distil import Lesson
+from tests.benchmarks.race import (
+    Contestant,
+    InProcess,
+    Main,
+    Timing,
+    peak_memory_mb,
+    race,
+    run,
+)
 from tests.benchmarks.shapes import Shape, flops
 
 Row = dict[str, Any]
 _TINY = EncoderConfig(layers=4)
+TRANSPORT_SECONDS = 0.002
 
 
 @dataclass(frozen=True)
@@ -33,6 +45,15 @@ class Plan:
     small: Shape = field(default_factory=Shape)
     tiny: Shape = field(
         default_factory=lambda: Shape(encoder=_TINY, vocab_size=8000, batch_size=16, length=64)
+    )
+    lessons: dict[str, Shape] = field(
+        default_factory=lambda: {
+            "sentiment": Shape(batch_size=32, length=64),
+            "mrc": Shape(batch_size=8, length=384),
+        }
+    )
+    letter: Shape = field(
+        default_factory=lambda: Shape(encoder=_TINY, vocab_size=8000, batch_size=32, length=128)
     )
     repeats: int = 7
     quick_repeats: int = 25  # where a step takes a fraction of a second
@@ -164,6 +185,64 @@ def _on_ray_worker(setting: Any, worker: Worker, main: Any, address: str) -> dic
     return {}
 
 
+def distil(plan: Plan) -> list[Row]:
+    """Teachers in actors on their own cores against none, in process, TextBrewer, by task."""
+    peers = {
+        "no teachers": distilling.no_teachers,
+        "three in process": distilling.in_process,
+        "warm store": distilling.in_store,
+        "textbrewer": distilling.in_textbrewer,
+    }
+    if find_spec("textbrewer") is None:
+        del peers["textbrewer"]
+        plan.say("distil: textbrewer is not installed, so it is left out")
+        plan.say("  fix: pip install --no-deps textbrewer==0.2.1.post1")
+    cores = sorted(os.sched_getaffinity(0))
+    half = len(cores) // 2
+    rows = []
+    for task, shape in plan.lessons.items():
+        lesson = Lesson(
+            task,
+            shape,
+            clock=plan.clock,
+            student_cores=tuple(cores[:1]),
+            teacher_cores=tuple(cores[half:]),
+        )
+        lanes = {name: Contestant(main, lesson, plan.start) for name, main in peers.items()}
+        lanes["actors"] = Contestant(distilling.in_actors, lesson, plan.start)
+        timings = race(lanes, repeats=plan.repeats, warmup=1)
+        rows += [_lesson_row(task, peer, timings, shape) for peer in peers]
+    return rows
+
+
+def _lesson_row(task: str, peer: str, timings: dict[str, Timing], shape: Shape) -> Row:
+    """``limit_share`` is the share of the speed that the student has without teachers."""
+    ours, theirs = timings["actors"], timings[peer]
+    row = _row("distil", f"{peer}, {task}", ours, theirs, shape, 1.0, "fp32")
+    return row | {"limit_share": timings["no teachers"].median / ours.median}
+
+
+def transport(plan: Plan) -> list[Row]:
+    """What a batch to an actor and back costs beside the teacher's own work; the aim is 2 ms."""
+    lesson = Lesson("sentiment", plan.letter)
+    ours = statistics.median(distilling.transport_seconds(lesson, 4 * plan.quick_repeats))
+    return [
+        {
+            "name": "transport",
+            "precision": "fp32",
+            "peer": f"the aim, {plan.letter.batch_size} x {plan.letter.length}",
+            "unit": "batches/s",
+            "ours": 1 / ours,
+            "theirs": 1 / TRANSPORT_SECONDS,
+            "ratio": TRANSPORT_SECONDS / ours,
+            "repeats": plan.quick_repeats,
+            "peak_memory_mb": peak_memory_mb(),
+            "their_peak_memory_mb": 0.0,
+            "limit_share": TRANSPORT_SECONDS / ours,
+        }
+    ]
+
+
 def matrix_rate(plan: Plan) -> list[Row]:
     """What one thread multiplies in a second, bf16 against fp32: the limit of the others."""
     base = Setting(plan.small, clock=plan.clock)
@@ -220,4 +299,6 @@ SUITE: dict[str, Callable[[Plan], list[Row]]] = {
     "pretrain_tiny": pretrain_tiny,
     "precision": precision,
     "ray_train": ray_train,
+    "distil": distil,
+    "transport": transport,
 }

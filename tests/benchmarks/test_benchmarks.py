@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 
 import pytest
 
 from road_ray.models.encoder import EncoderConfig
 from tests.benchmarks import suite
-from tests.benchmarks.race import InThread
+from tests.benchmarks.race import InProcess, InThread
 from tests.benchmarks.shapes import Shape, batches, flops
 from tests.benchmarks.suite import SUITE, Plan
 
@@ -21,7 +22,16 @@ TOY = Shape(
     batch_size=8,
     length=16,
 )
-PLAN = Plan(small=TOY, tiny=TOY, repeats=2, quick_repeats=2, widths=(8, 16), start=InThread())
+PLAN = Plan(
+    small=TOY,
+    tiny=TOY,
+    letter=TOY,
+    lessons={"sentiment": TOY, "mrc": TOY},
+    repeats=2,
+    quick_repeats=2,
+    widths=(8, 16),
+    start=InThread(),
+)
 
 
 def check(name, rows):
@@ -33,7 +43,7 @@ def check(name, rows):
         assert min(row["ours"], row["theirs"], row["peak_memory_mb"], row["limit_share"]) > 0
 
 
-@pytest.mark.parametrize("name", sorted(SUITE.keys() - {"ray_train"}))
+@pytest.mark.parametrize("name", sorted(SUITE.keys() - {"ray_train", "distil", "transport"}))
 def test_a_benchmark_gives_its_rows(name):
     rows = SUITE[name](PLAN)
     assert rows
@@ -43,6 +53,15 @@ def test_a_benchmark_gives_its_rows(name):
 @pytest.mark.ray
 def test_one_ray_worker_is_compared_with_none():
     check("ray_train", SUITE["ray_train"](PLAN))
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize("name", ["distil", "transport"])
+def test_teachers_in_actors_are_compared(name):
+    rows = SUITE[name](replace(PLAN, start=InProcess()))
+    check(name, rows)
+    if name == "distil":
+        assert [row["peer"].split(", ")[1] for row in rows].count("mrc") == len(rows) // 2
 
 
 def test_a_peer_that_is_not_installed_is_left_out_with_a_word(monkeypatch):

@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -82,6 +83,37 @@ def hang_once(place, worker):
 
 def where(config, worker):
     return {"here": float(Path(config).is_file()), "threads": float(torch.get_num_threads())}
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "joined"),
+    [
+        (None, None, "local"),
+        (None, "10.0.0.1:6379", "10.0.0.1:6379"),
+        ("10.0.0.2:6379", "10.0.0.1:6379", "10.0.0.2:6379"),
+    ],
+)
+def test_the_address_of_the_environment_is_joined(monkeypatch, given, environment, joined):
+    import ray
+
+    asked = []
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+
+    def init(**options):
+        asked.append(options)
+        return SimpleNamespace(dashboard_url=None)
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(module, "asked_for", lambda create: None)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    if environment is not None:
+        monkeypatch.setenv("RAY_ADDRESS", environment)
+    with connected(given, num_cpus=3):
+        pass
+    (options,) = asked
+    assert options["address"] == joined
+    assert options.get("num_cpus") == (3 if joined == "local" else None)
 
 
 def test_without_workers_it_is_a_call():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
 import pytest
 
@@ -11,6 +10,7 @@ import road_ray as rr
 from road_ray.config import override
 from road_ray.data.folds import fold_of
 from road_ray.distillation.ensemble import LocalEnsemble
+from road_ray.distributed.replicas import Pool
 from road_ray.errors import ConfigError
 from road_ray.recipes.distill import DistillConfig, _asking
 from road_ray.recipes.finetune import prepare
@@ -86,18 +86,13 @@ def test_every_row_is_asked_of_the_teachers_without_its_fold(told, tmp_path, sto
 
 
 def test_a_part_of_a_pool_is_some_of_its_teachers():
-    @dataclass(frozen=True)
-    class Pool:
-        actors: tuple[str, ...]
-        directories: tuple[str, ...]
-        timeout_seconds: float = 7.0
-
     class Actors:
         def __init__(self, pool: Pool) -> None:
             self.handles = pool
 
-    some = part(Actors(Pool(("a", "b", "c", "d"), ("1", "2", "3", "4"))), 2, 4)
-    assert some.handles == Pool(("c", "d"), ("3", "4"))
+    actors = (("a",), ("b",), ("c",), ("d",))
+    some = part(Actors(Pool(actors, ("1", "2", "3", "4"), timeout_seconds=7.0)), 2, 4)
+    assert some.handles == Pool(actors[2:], ("3", "4"), timeout_seconds=7.0)
 
 
 def test_a_list_is_sorted_by_fold_and_must_have_equally_many(tmp_path):

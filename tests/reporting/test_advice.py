@@ -50,6 +50,13 @@ def test_a_complete_store_sets_the_teachers_free():
     assert "released" in advice(full, TimeSplit(0.0, 0.5, 0.5, 0.0))[0]
 
 
+def test_so_many_replicas_are_advised_as_the_student_is_faster():
+    rows = [{"step": n, "time/teacher_busy_seconds": 1.7} for n in (1, 2)]
+    slow = RunRecord(Path("r"), config={"distillation": {"host": "actors"}}, rows=rows)
+    said = advice(slow, TimeSplit(0.1, 0.2, 0.5, 0.0))[0]
+    assert "distillation.replicas=3" in said  # 1.7 s of work in steps of 0.6 s
+
+
 def test_uneven_steps_are_told():
     rows = [{"step": n, "time/step_seconds": 3.0 if n == 7 else 1.0} for n in range(1, 9)]
     assert "3.0 times" in " ".join(advice(RunRecord(Path("r"), rows=rows), TimeSplit(0, 0, 1, 0)))

@@ -154,6 +154,7 @@ def one_of_two(tiny, kind, rank, directory, expected):
         for (ours, loss, row), (theirs, whole_loss, whole_row) in zip(found, expected, strict=True):
             assert loss == pytest.approx(whole_loss, rel=1e-5)
             # An area is no sum over workers: each ranks its own tokens.
+            assert row.pop("time/communication_seconds") > 0  # alone there is none
             area, whole_area = (
                 row.pop("train/detection_auc", 0),
                 whole_row.pop("train/detection_auc", 0),

@@ -1,0 +1,167 @@
+"""Requests of several students answered by one forward pass: joined while they wait, cut apart
+again. Knows neither Ray nor the model.
+
+Requests of one student are never joined with each other: alone, it gets the very bits that it would
+get from a teacher in its own process, and waits no longer.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Inputs = Mapping[str, NDArray[Any]]
+Answers = list[NDArray[Any]]  # one a teacher, [B, ...]
+Answering = Callable[[Inputs], Answers]
+
+_ACTIVE_SECONDS = 1.0  # a student that has not asked for so long is not waited for
+_MOST_PADDING = 1.25  # the longest of a joined batch against its shortest
+
+
+@dataclass(eq=False)
+class Ticket:
+    """A request, until it is answered."""
+
+    inputs: Inputs
+    caller: str
+    arrived: float = field(default_factory=time.monotonic)
+    served: threading.Event = field(default_factory=threading.Event)
+    answers: Answers = field(default_factory=list)
+    error: BaseException | None = None
+    seconds: float = 0.0  # of the pass that answered it
+
+
+class Batcher:
+    """``ask`` from many threads; ``answer`` is called in one thread of its own.
+
+    A joined batch has at most ``max_rows`` rows. Its first request waits at most ``wait_seconds``
+    for other students, and only for those that have asked within the last second.
+    ``token_axis`` is the axis of an answer that is as long as the tokens, if there is one;
+    ``begin`` is called first in the thread.
+    """
+
+    def __init__(
+        self,
+        answer: Answering,
+        *,
+        max_rows: int = 256,
+        wait_seconds: float = 0.002,
+        token_axis: int | None = None,
+        begin: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._answer, self._token_axis, self._begin = answer, token_axis, begin
+        self._max_rows, self._wait_seconds = max_rows, wait_seconds
+        self._queue: deque[Ticket] = deque()
+        self._seen: dict[str, float] = {}
+        self._arrived = threading.Condition()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def ask(self, inputs: Inputs, caller: str = "") -> tuple[Answers, float]:
+        """The answers, and the seconds that the pass took which gave them."""
+        ticket = Ticket(inputs, caller)
+        with self._arrived:
+            self._seen[caller] = ticket.arrived
+            self._queue.append(ticket)
+            self._arrived.notify()
+        ticket.served.wait()
+        if ticket.error is not None:
+            raise ticket.error
+        return ticket.answers, ticket.seconds
+
+    def _run(self) -> None:
+        self._begin()
+        while True:
+            with self._arrived:
+                self._arrived.wait_for(lambda: self._queue)
+                chosen = self._chosen()
+            self._serve(chosen)
+
+    def _chosen(self) -> list[Ticket]:
+        """The oldest request and what can be joined to it, taken out of the queue."""
+        first = self._queue.popleft()
+        while True:
+            joined = [first]
+            for ticket in self._queue:
+                callers = {one.caller for one in joined}
+                if ticket.caller not in callers and fit([*joined, ticket], self._max_rows):
+                    joined.append(ticket)
+            left = first.arrived + self._wait_seconds - time.monotonic()
+            if left <= 0 or not self._expected(joined):
+                break
+            self._arrived.wait(left)
+        for ticket in joined[1:]:
+            self._queue.remove(ticket)
+        return joined
+
+    def _expected(self, joined: Sequence[Ticket]) -> bool:
+        """Whether another student is likely to ask, and has room."""
+        recent = time.monotonic() - _ACTIVE_SECONDS
+        self._seen = {caller: at for caller, at in self._seen.items() if at > recent}
+        others = self._seen.keys() - {one.caller for one in (*joined, *self._queue)}
+        return bool(others) and sum(map(rows, joined)) < self._max_rows
+
+    def _serve(self, tickets: Sequence[Ticket]) -> None:
+        began = time.perf_counter()
+        try:
+            if len(tickets) == 1:
+                parts = [self._answer(tickets[0].inputs)]
+            else:
+                answers = self._answer(joined_inputs([ticket.inputs for ticket in tickets]))
+                parts = cut(answers, [ticket.inputs for ticket in tickets], self._token_axis)
+        except BaseException as error:
+            if len(tickets) > 1:  # the mistake is one student's: each is answered for itself
+                for ticket in tickets:
+                    self._serve([ticket])
+            else:
+                tickets[0].error = error
+                tickets[0].served.set()
+            return
+        for ticket, part in zip(tickets, parts, strict=True):
+            ticket.seconds = time.perf_counter() - began
+            ticket.answers = part
+            ticket.served.set()
+
+
+def rows(ticket: Ticket) -> int:
+    """How many examples a request has."""
+    return len(ticket.inputs["input_ids"])
+
+
+def fit(tickets: Sequence[Ticket], max_rows: int) -> bool:
+    """Whether requests may share a pass: same inputs, similar length, together not too many."""
+    inputs = [ticket.inputs for ticket in tickets]
+    lengths = [one["input_ids"].shape[-1] for one in inputs]
+    alike = len({(*sorted(one), one["input_ids"].shape[1:-1]) for one in inputs}) == 1
+    longest = min(lengths) * (_MOST_PADDING if "attention_mask" in inputs[0] else 1)
+    return alike and max(lengths) <= longest and sum(map(rows, tickets)) <= max_rows
+
+
+def joined_inputs(requests: Sequence[Inputs]) -> dict[str, NDArray[Any]]:
+    """``n x [b, ..., l] -> [B, ..., L]``, padded with zeros, which the mask hides."""
+    longest = max(one["input_ids"].shape[-1] for one in requests)
+
+    def padded(array: NDArray[Any]) -> NDArray[Any]:
+        room = [(0, 0)] * (array.ndim - 1) + [(0, longest - array.shape[-1])]
+        return np.pad(array, room)
+
+    return {name: np.concatenate([padded(one[name]) for one in requests]) for name in requests[0]}
+
+
+def cut(answers: Answers, requests: Sequence[Inputs], token_axis: int | None) -> list[Answers]:
+    """The answers to a joined batch, one list a request, without what was padded."""
+    parts, begin = [], 0
+    for one in requests:
+        count, length = len(one["input_ids"]), one["input_ids"].shape[-1]
+        part = [answer[begin : begin + count] for answer in answers]
+        if token_axis is not None:
+            part = [np.take(answer, np.arange(length), axis=token_axis) for answer in part]
+        parts.append(part)
+        begin += count
+    return parts

@@ -1,0 +1,288 @@
+"""Who is compared in distillation: a student without teachers, with three of its own size in its
+process, in TextBrewer, in actors on another core, in a store of what they said.
+
+All train the same student on the same batches. A round is several steps, of which the first do not
+count: so what was asked ahead while others had their turn is used up before the clock starts.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import cycle
+from multiprocessing.connection import Connection
+from pathlib import Path
+from time import perf_counter, thread_time
+from types import SimpleNamespace
+from typing import Any, cast
+
+import torch
+
+from road_ray.data import catalog
+from road_ray.data.specs import Span, Task
+from road_ray.distillation.ensemble import Ensemble, LocalEnsemble, annotate
+from road_ray.distillation.manifest import teacher_manifest
+from road_ray.distillation.store_ensemble import StoredEnsemble
+from road_ray.distillation.weighting import resolve
+from road_ray.models.encoder import hugging_face_config
+from road_ray.models.multitask import MultitaskModel
+from road_ray.models.quiet import hushed
+from road_ray.objectives.base import Objective
+from road_ray.objectives.distilled import Distilled
+from road_ray.objectives.supervised import Supervised
+from road_ray.training.checkpoint import Checkpoints
+from road_ray.training.journal import Journal
+from road_ray.training.loop import Training, TrainingConfig, train
+from road_ray.training.optimizer import OptimizerConfig
+from road_ray.training.worker import Worker
+from tests.benchmarks import shapes
+from tests.benchmarks.race import Over
+from tests.benchmarks.shapes import Shape
+
+TEACHERS, LOOKAHEAD = 3, 2
+TEMPERATURE, KD_WEIGHT = 2.0, 0.5
+_RATE, _MAX_NORM = 5e-4, 1.0
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What a contestant is told: the task, its shape, where its teachers and its student run."""
+
+    task: str
+    shape: Shape
+    clock: str = "wall"
+    warm_steps: int = LOOKAHEAD + 1
+    steps: int = 6  # of a round, that count
+    student_cores: tuple[int, ...] = ()  # none: wherever the system puts it
+    teacher_cores: tuple[int, ...] = ()
+
+
+def rounds(connection: Connection, lesson: Lesson) -> Iterator[None]:
+    """One token a step, while the referee says go; tells him the seconds of a step."""
+    now = {"wall": perf_counter, "cpu": thread_time}[lesson.clock]
+    connection.send_bytes(b"ready")
+    while True:
+        if connection.recv_bytes() != b"go":
+            raise Over
+        for _ in range(lesson.warm_steps):
+            yield
+        began = now()
+        for _ in range(lesson.steps):
+            yield
+        connection.send_bytes(repr((now() - began) / lesson.steps).encode())
+
+
+def no_teachers(lesson: Lesson, connection: Connection) -> None:
+    """The student alone, learning from gold."""
+    objective = Supervised(_student(lesson))
+    _train(objective, cycle(batches(lesson)), lesson, connection)
+
+
+def in_process(lesson: Lesson, connection: Connection) -> None:
+    """Three teachers in the student's process, one after the other."""
+    with tempfile.TemporaryDirectory() as place:
+        ensemble = LocalEnsemble.load(teachers(lesson, Path(place)), catalog.task(lesson.task))
+        _distil(ensemble, lesson, connection, lookahead=0)
+
+
+def in_actors(lesson: Lesson, connection: Connection) -> None:
+    """Three teachers in actors, asked ahead."""
+    with actors(lesson) as ensemble:
+        if lesson.teacher_cores:
+            for pid in ensemble.health():
+                pin(pid, lesson.teacher_cores)
+        _distil(ensemble, lesson, connection, lookahead=LOOKAHEAD)
+
+
+@contextmanager
+def actors(lesson: Lesson, count: int = TEACHERS) -> Iterator[Any]:
+    """Teachers in actors of a cluster, one of our own unless there is one."""
+    from road_ray.distributed.launch import connected
+    from road_ray.distributed.pool import start
+
+    with ExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        directories = teachers(lesson, place, count)
+        # The processes of a cluster of our own inherit it; they must find this package.
+        os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])
+        stack.enter_context(connected(num_cpus=TEACHERS + 1))
+        given = {"num_gpus": 1 / (TEACHERS + 1)} if torch.cuda.is_available() else {}
+        yield stack.enter_context(
+            start(directories, catalog.task(lesson.task), num_cpus=1, **given)
+        )
+
+
+def transport_seconds(lesson: Lesson, repeats: int) -> list[float]:
+    """Of one batch to one actor and back, without what its teacher thinks about it."""
+    found = []
+    with actors(lesson, 1) as ensemble:
+        given = batches(lesson)[0]
+        for _ in range(repeats + 3):
+            began = perf_counter()
+            ensemble.gather(ensemble.submit(given))
+            passed = perf_counter() - began
+            found.append(passed - ensemble.gauges["time/teacher_busy_seconds"])
+    return found[3:]
+
+
+def in_store(lesson: Lesson, connection: Connection) -> None:
+    """What three teachers said before, read back."""
+    task = catalog.task(lesson.task)
+    with tempfile.TemporaryDirectory() as place:
+        directories = teachers(lesson, Path(place) / "teachers")
+
+        def live(members: tuple[int, ...]) -> tuple[tuple[int, ...], Ensemble]:
+            chosen = [directories[member] for member in members]
+            return members, LocalEnsemble.load(chosen, task)
+
+        manifest = teacher_manifest(directories, task)
+        with StoredEnsemble.open(Path(place) / "store", manifest, task, live) as stored:
+            for batch in batches(lesson):
+                stored.gather(stored.submit(batch))
+            stored.flush()
+            _distil(stored, lesson, connection, lookahead=LOOKAHEAD)
+
+
+def in_textbrewer(lesson: Lesson, connection: Connection) -> None:
+    """TextBrewer's ``MultiTeacherDistiller``: the plain mean of teachers in its process."""
+    # Its import wants a writer of TensorBoard's, also where nothing is to be written.
+    sys.modules.setdefault("tensorboardX", cast(Any, SimpleNamespace(SummaryWriter=None)))
+    from textbrewer import DistillationConfig, MultiTeacherDistiller, TrainingConfig
+    from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification
+
+    span = isinstance(catalog.task(lesson.task).kind, Span)
+    auto = AutoModelForQuestionAnswering if span else AutoModelForSequenceClassification
+    names = ("start_logits", "end_logits") if span else ("logits",)
+    logging.getLogger("Distillation").setLevel(logging.ERROR)
+    with tempfile.TemporaryDirectory() as place:
+        with hushed():
+            models = [
+                auto.from_pretrained(directory).eval().requires_grad_(False).to(shapes.device())
+                for directory in teachers(lesson, Path(place) / "teachers", TEACHERS + 1)
+            ]
+        student = models.pop().requires_grad_(True).train()
+        distiller = MultiTeacherDistiller(
+            train_config=TrainingConfig(
+                output_dir=place, log_dir=None, device=shapes.device(), ckpt_steps=10**9
+            ),
+            distill_config=DistillationConfig(
+                temperature=TEMPERATURE, kd_loss_weight=KD_WEIGHT, hard_label_weight=1 - KD_WEIGHT
+            ),
+            model_T=models,
+            model_S=student,
+            adaptor_T=lambda _, out: {"logits": [out[name] for name in names]},
+            adaptor_S=lambda _, out: {
+                "logits": [out[name] for name in names],
+                "losses": [out.loss],
+            },
+        )
+        optimizer = torch.optim.AdamW(student.parameters(), lr=_RATE, fused=True)
+        gold = [_for_hugging_face(batch) for batch in batches(lesson)]
+        _pin_student(lesson)
+        with distiller:
+            distiller.train(
+                optimizer,
+                _Stepping(connection, lesson, gold),
+                num_steps=1_000_000,
+                max_grad_norm=_MAX_NORM,
+            )
+
+
+class _Stepping:
+    """What TextBrewer takes for a data loader."""
+
+    def __init__(self, connection: Connection, lesson: Lesson, given: Sequence[Any]) -> None:
+        self._steps = ((connection, lesson), given)
+
+    def __iter__(self) -> Iterator[Any]:
+        told, given = self._steps
+        return (batch for _, batch in zip(rounds(*told), cycle(given), strict=False))
+
+
+def _for_hugging_face(batch: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    golds = ("labels", "start_positions", "end_positions")
+    return {name: batch[name] for name in (*names, *golds) if batch.get(name) is not None}
+
+
+def _distil(ensemble: Ensemble, lesson: Lesson, connection: Connection, *, lookahead: int) -> None:
+    objective = Distilled(_student(lesson), kd_weight=KD_WEIGHT, temperature=TEMPERATURE)
+    given = annotate(cycle(batches(lesson)), ensemble, resolve("correctness"), lookahead)
+    _train(objective, given, lesson, connection)
+
+
+def _train(
+    objective: Objective, given: Iterator[Any], lesson: Lesson, connection: Connection
+) -> None:
+    """The loop that every recipe runs, with its journal."""
+    _pin_student(lesson)
+    with tempfile.TemporaryDirectory() as directory:
+        place = Path(directory)
+        training = Training(
+            config=TrainingConfig(precision="fp32"),
+            optimizer=OptimizerConfig(peak_lr=_RATE, warmup_steps=1, schedule="constant"),
+            total_steps=1_000_000,
+            seed=0,
+            checkpoints=Checkpoints(place / "checkpoints"),
+            journal=Journal(place, console="quiet"),
+            identity={},
+        )
+        train(
+            objective,
+            lambda _: ([dict(next(given))] for _ in rounds(connection, lesson)),
+            training,
+            Worker.alone(),
+        )
+
+
+def batches(lesson: Lesson) -> list[dict[str, Any]]:
+    """Random rows with gold."""
+    task, chance = catalog.task(lesson.task), torch.Generator().manual_seed(1)
+    span = isinstance(task.kind, Span)
+    size, made = (lesson.shape.batch_size,), []
+    for batch in shapes.batches(lesson.shape):
+        del batch["noise"]
+        names = ("start_positions", "end_positions") if span else ("labels",)
+        most = lesson.shape.length // 2 if span else task.kind.width
+        gold = {name: torch.randint(most, size, generator=chance) for name in names}
+        gold = {name: tensor.to(shapes.device()) for name, tensor in gold.items()}
+        made.append({**batch, **gold, "task": task.name, "dataset": task.name})
+    return made
+
+
+def teachers(lesson: Lesson, place: Path, count: int = TEACHERS) -> list[Path]:
+    """Directories of random models of the student's size."""
+    task, made = catalog.task(lesson.task), []
+    for number in range(count):
+        model = _model(lesson, task, seed=number + 1)
+        model.export(place / str(number), task.name)
+        made.append(place / str(number))
+    return made
+
+
+def _student(lesson: Lesson) -> MultitaskModel:
+    return _model(lesson, catalog.task(lesson.task), seed=0)
+
+
+def _model(lesson: Lesson, task: Task, seed: int) -> MultitaskModel:
+    from transformers import ElectraModel
+
+    torch.manual_seed(seed)
+    config = hugging_face_config(lesson.shape.encoder, lesson.shape.vocab_size)
+    return MultitaskModel(ElectraModel(config), [task])
+
+
+def _pin_student(lesson: Lesson) -> None:
+    if lesson.student_cores:
+        pin(os.getpid(), lesson.student_cores)
+
+
+def pin(pid: int, cores: Sequence[int]) -> None:
+    """Keep every thread of a process on these cores; threads to come inherit it."""
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        os.sched_setaffinity(int(thread), cores)

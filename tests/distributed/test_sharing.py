@@ -1,0 +1,105 @@
+"""A shared pool is one pool, outlives who started it, and nobody's death keeps it alive."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from road_ray.errors import ClusterError
+from tests.distributed.small import NLI, batches, gone, make_teacher, small_cluster, within
+
+pytestmark = pytest.mark.ray
+
+SECONDS = 60  # 15 on a machine that has time
+DRIVER = """
+import sys, time, ray
+from road_ray.distributed.pool import specify
+from road_ray.distributed.sharing import shared
+from tests.distributed.small import NLI
+ray.init(address=sys.argv[1], log_to_driver=False)
+with shared(specify(sys.argv[2:], NLI, num_cpus=0.25)) as ensemble:
+    print("pids", *ensemble.health(), flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with small_cluster() as ray:
+        yield ray
+
+
+@pytest.fixture(scope="module")
+def directories(tmp_path_factory):
+    root = tmp_path_factory.mktemp("teachers")
+    return [make_teacher(root / str(seed), seed) for seed in range(2)]
+
+
+@pytest.fixture
+def driver(cluster, directories):
+    """``driver()``: another driver of the same cluster that uses the pool; itself and the pids."""
+    made = []
+
+    def start():
+        address = cluster.get_runtime_context().gcs_address
+        command = [sys.executable, "-c", DRIVER, address, *map(str, directories)]
+        root = Path(__file__).parents[2]
+        told = {**os.environ, "RAY_AUTH_MODE": "token"}  # as Ray's own local clusters have it
+        process = subprocess.Popen(command, cwd=root, env=told, stdout=subprocess.PIPE, text=True)
+        made.append(process)
+        for line in process.stdout:
+            if line.startswith("pids"):
+                return process, [int(pid) for pid in line.split()[1:]]
+        raise AssertionError("the driver ended without a pool")
+
+    yield start
+    for process in made:
+        process.kill()
+        process.wait(30)
+
+
+def specification(directories, **options):
+    from road_ray.distributed.pool import specify
+
+    return specify(directories, NLI, num_cpus=0.25, **options)
+
+
+def test_the_pool_outlives_the_driver_that_started_it_and_ends_with_its_last_user(
+    cluster, directories, driver
+):
+    from road_ray.distributed.sharing import LEASE_SECONDS, shared
+
+    first, pids = driver()
+    (one,) = batches(1)
+    with shared(specification(directories, timeout_seconds=60.0)) as ensemble:
+        assert ensemble.health() == pids
+        expected = ensemble.gather(ensemble.submit(one))
+        with shared(specification(directories)) as another:
+            assert another.health() == pids
+        first.send_signal(signal.SIGKILL)
+        first.wait(30)
+        assert not within(LEASE_SECONDS + 3, lambda: any(map(gone, pids)))
+        assert torch.equal(ensemble.gather(ensemble.submit(one)), expected)
+        assert ensemble.health() == pids
+    assert within(SECONDS, lambda: all(map(gone, pids)))
+
+
+def test_after_the_death_of_its_only_user_the_pool_ends(driver):
+    only, pids = driver()
+    only.send_signal(signal.SIGKILL)
+    only.wait(30)
+    assert within(SECONDS, lambda: all(map(gone, pids)))
+
+
+def test_a_shared_pool_without_a_place_is_refused_like_any_other(cluster, directories):
+    from road_ray.distributed.sharing import shared
+
+    asked = specification(directories, resources={"moon": 1})
+    with pytest.raises(ClusterError, match=r"(?s)asked.*available.*moon"), shared(asked):
+        raise AssertionError("unreachable")
