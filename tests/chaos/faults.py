@@ -33,6 +33,8 @@ _FINE, _STUDENT = "recipes/test_finetune.py::", "recipes/test_distill.py::"
 _GROUP, _ACTORS = "distributed/test_launch.py::", "distributed/test_teachers.py::"
 _TEXT, _SQUAD = "data/test_text_rows.py::", "data/test_squad_json.py::"
 
+_NOT_RUN = "its chaos test is written and has not been run: no quiet machine yet"
+
 FAULTS = (
     _f(
         *("F01", "resume against a straight run", "bit-equal weights, moments, rate, order"),
@@ -49,12 +51,14 @@ FAULTS = (
     _f(
         *("F03", "two workers, resumed", "bit-equal"),
         "chaos/test_survival.py::test_a_killed_worker_costs_time_and_changes_nothing",
+        lacks=_NOT_RUN,
     ),
     _f(
         *("F04", "another number of workers", "the same samples, weights equal up to float noise"),
         "data/test_batches.py::test_the_workers_tile_the_global_batch_with_its_noise",
         "journeys/test_on_ray.py::test_two_workers_learn_as_one_process_does",
         "chaos/test_survival.py::test_a_stopped_group_goes_on_alone",
+        lacks=_NOT_RUN,
     ),
     _f(
         *("F05", "the draw of a mixture, cut anywhere", "the same draws go on"),
@@ -76,10 +80,12 @@ FAULTS = (
         *("F08", "SIGKILL of worker 1", "the group starts again and ends as if nothing had been"),
         f"{_GROUP}TestCluster::test_a_worker_that_dies_is_replaced_with_its_group",
         "chaos/test_survival.py::test_a_killed_worker_costs_time_and_changes_nothing",
+        lacks=_NOT_RUN,
     ),
     _f(
         *("F09", "SIGKILL of worker 0", "the same"),
         "chaos/test_survival.py::test_a_killed_worker_costs_time_and_changes_nothing",
+        lacks=_NOT_RUN,
     ),
     _f(
         *("F10", "SIGKILL while a checkpoint is written", "the one before is used, no leftovers"),
@@ -101,6 +107,7 @@ FAULTS = (
     _f(
         *("F13", "SIGKILL of the driver", "resumed by the same command, no orphans after 15 s"),
         "chaos/test_survival.py::test_a_killed_driver_leaves_no_orphans_and_a_run_to_go_on_with",
+        lacks=_NOT_RUN,
     ),
     _f(
         *("F14", "a node is lost", "goes on with fewer workers"),
