@@ -81,8 +81,9 @@ def _front(kind: str, run: RunRecord, named: Mapping[str, Any]) -> str:
 
     told = run.told
     pipeline = next((name for end, name in _PIPELINES.items() if kind.endswith(end)), None)
-    results = [*_results(pipeline or "fill-mask", named)]
-    hub = [h for name in told.get("datasets") or () if (h := _hub(str(name)))]
+    made_up = run.settings.get("data.root") == "miniature"  # no data set of the Hub
+    results = [*_results(pipeline or "fill-mask", named, made_up=made_up)]
+    hub = [h for name in told.get("datasets") or () if not made_up and (h := _hub(str(name)))]
     fields: dict[str, Any] = {
         "library_name": "transformers",
         "tags": ["road_ray", "electra", *([str(told["task"])] if told.get("task") else [])],
@@ -103,7 +104,7 @@ def _on_the_hub(init: str) -> str | None:
     return None if local or not owner else init
 
 
-def _results(task: str, named: Mapping[str, Any]) -> Iterable[EvalResult]:
+def _results(task: str, named: Mapping[str, Any], *, made_up: bool) -> Iterable[EvalResult]:
     """The principal figures as the Hub's ``model-index`` has them."""
     from huggingface_hub import EvalResult
 
@@ -111,7 +112,7 @@ def _results(task: str, named: Mapping[str, Any]) -> Iterable[EvalResult]:
         _, dataset, metric = name.split("/", 2)
         yield EvalResult(
             task_type=task,
-            dataset_type=_hub(dataset) or dataset,
+            dataset_type="miniature" if made_up else _hub(dataset) or dataset,
             dataset_name=dataset,
             dataset_split="dev",
             metric_type=_METRICS.get(metric, metric),

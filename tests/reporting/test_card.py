@@ -84,9 +84,10 @@ def test_limits_follow_from_how_it_was_made(write_run, tmp_path):
     hf.mkdir()
     (hf / "config.json").write_text(json.dumps({"architectures": ["ElectraForPreTraining"]}))
     text = write_card(hf, LINEAGE).read_text(encoding="utf-8")
-    for said in ("miniature world", "1,000 rows", "Judged on 400 rows"):
+    for said in ("miniature world", "1,000 rows", "Judged on 400 rows", "type: miniature"):
         assert said in text
     assert "very-secret-value" not in text
+    assert "rajpurkar" not in text
 
 
 def test_figures_lineage_and_loading_are_told(card):
