@@ -20,6 +20,7 @@ from road_ray.commands.look import check, presets, schema
 from road_ray.commands.options import JsonOption
 from road_ray.commands.plan import plan, show_plan
 from road_ray.commands.report import report
+from road_ray.commands.runs import runs_app
 from road_ray.commands.submit import submit, submit_settings
 from road_ray.commands.sweep import sweep
 from road_ray.errors import InterruptedRunError, RoadError
@@ -33,6 +34,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(data_app, name="data")
+app.add_typer(runs_app, name="runs")
 for _command in (sweep, presets, check, schema, report, plan):
     app.command()(_command)
 app.command(context_settings=submit_settings)(submit)

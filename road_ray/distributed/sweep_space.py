@@ -16,7 +16,7 @@ from pydantic import Field, field_validator, model_validator
 from road_ray.config import Config
 
 Sampler = Literal["tpe", "gp", "nsga2", "random", "grid"]
-Scheduler = Literal["asha", "hyperband", "median", "pbt", "none"]
+Scheduler = Literal["asha", "median", "none"]
 Mode = Literal["max", "min"]
 _Whole = int  # the name `int` is a key of Range
 
@@ -78,8 +78,8 @@ class SearchConfig(Config):
     budget_teacher_seconds: float | None = Field(None, gt=0)  # seconds of trials times teachers
     sampler: Sampler = "tpe"
     scheduler: Scheduler = "asha"
-    # ASHA and HyperBand compare at this share of a trial's steps, and at `reduction` times as many
-    # again; median and PBT wait so long before they act.
+    # ASHA compares at this share of a trial's steps, and at `reduction` times as many again; median
+    # waits so long before it acts.
     grace_percent: float = Field(100 / 9, gt=0, lt=100)
     reduction: float = Field(3.0, gt=1)
     seed: int = Field(0, ge=0)  # of the sampler
@@ -126,11 +126,6 @@ class SearchConfig(Config):
                     f"sampler = {self.sampler} cannot weigh several metrics; "
                     "allowed: nsga2, tpe, random"
                 )
-        if self.scheduler == "pbt" and self.sampler != "random":
-            raise ValueError(
-                f"scheduler = pbt changes values during training, so sampler = {self.sampler} "
-                "would learn from values that did not make the figure; allowed: sampler: random"
-            )
         if self.sampler == "grid" and any(r.kind in _ENDLESS for r in self.space.values()):
             raise ValueError("sampler = grid needs whole numbers or choices for every key")
         for point in self.points:

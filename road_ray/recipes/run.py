@@ -28,7 +28,7 @@ from road_ray.reporting.environment import devices
 from road_ray.reporting.report import leave_report
 from road_ray.training.checkpoint import Checkpoints, disk_error
 from road_ray.training.journal import Journal, write_json_atomic
-from road_ray.training.trackers import wandb_tracker, watchers
+from road_ray.training.trackers import tensorboard_tracker, wandb_tracker, watchers
 
 _log = logging.getLogger(__name__)
 _RECORD = "config.resolved.yaml"
@@ -36,7 +36,8 @@ _PACKAGES = ("road-ray", "torch", "transformers", "tokenizers", "ray", "numpy", 
 # Keys that may differ when a run goes on: they change where and how it runs, not what comes out.
 _FREE_ON_RESUME = {
     *("run_dir", "workers", "gpus_per_worker", "address", "console", "at_once", "timeout_seconds"),
-    *("tracking.wandb_project", "tracking.wandb_mode"),
+    *(f"tracking.{name}" for name in ("wandb_project", "wandb_mode", "wandb_group")),
+    "tracking.tensorboard",
     *(f"training.{what}_every_steps" for what in ("log", "evaluate", "save")),
     *("training.keep_checkpoints", "training.mirror"),
     *(f"distillation.{what}" for what in ("host", "lookahead", "timeout_seconds")),
@@ -50,6 +51,8 @@ class TrackingConfig(Config):
 
     wandb_project: str | None = None  # None: nowhere; needs road-ray[wandb]
     wandb_mode: Literal["online", "offline"] = "offline"
+    wandb_group: str | None = None  # runs that belong together; a sweep gives its name
+    tensorboard: bool = False  # tensorboard/ in the run directory, which `tensorboard` reads
 
 
 class RunConfig(Config):
@@ -210,8 +213,11 @@ def journal(config: RunConfig, *, leads: bool, total_steps: int | None) -> Journ
                 to_dict(config),
                 config.run_dir,
                 config.tracking.wandb_mode,
+                config.tracking.wandb_group,
             )
         )
+    if leads and config.tracking.tensorboard:
+        trackers.append(tensorboard_tracker(config.run_dir))
     return Journal(
         config.run_dir,
         console=config.console,

@@ -34,8 +34,8 @@ class SweepTrackingConfig(Config):
     """Where the figures of all trials go besides their run directories."""
 
     wandb_project: str | None = None  # one group of that project; needs road-ray[wandb]
-    tensorboard: bool = False  # in every run directory; needs road-ray[tensorboard]
-    mlflow_uri: str | None = None  # an experiment of the sweep's name; needs road-ray[mlflow]
+    wandb_mode: Literal["online", "offline"] = "offline"
+    tensorboard: bool = False  # in every run directory; to look at: road-ray[tensorboard]
 
 
 class SweepConfig(SearchConfig, StageConfig):

@@ -57,7 +57,7 @@ def _tracking(sweep: SweepConfig) -> dict[str, Any]:
     chosen = sweep.tracking
     return {
         "tracking.wandb_project": chosen.wandb_project,
+        "tracking.wandb_mode": chosen.wandb_mode,
         "tracking.wandb_group": sweep.name,
         "tracking.tensorboard": chosen.tensorboard,
-        "tracking.mlflow_uri": chosen.mlflow_uri,
     }

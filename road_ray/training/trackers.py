@@ -93,6 +93,7 @@ def wandb_tracker(
     config: Mapping[str, Any],
     run_dir: Path,
     mode: Literal["online", "offline"] = "offline",
+    group: str | None = None,
 ) -> Tracker:
     """Weights & Biases for one run directory, resumed under the same id; secrets masked.
 
@@ -118,6 +119,7 @@ def wandb_tracker(
         run = wandb.init(
             project=project,
             name=run_name,
+            group=group,
             id=_run_id(run_dir),
             resume="allow",
             dir=str(run_dir),
@@ -129,6 +131,25 @@ def wandb_tracker(
     except Exception as error:
         _log.warning("wandb cannot be reached, training goes on without it: %s", error)
         return _Unreachable(error)
+
+
+class _TensorBoard:
+    def __init__(self, writer: Any) -> None:
+        self._writer = writer
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        for name, value in metrics.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self, *, failed: bool) -> None:
+        self._writer.close()
+
+
+def tensorboard_tracker(run_dir: Path) -> Tracker:
+    """Event files in ``tensorboard/`` of the run directory; the writer comes with Ray Tune."""
+    from tensorboardX import SummaryWriter
+
+    return _TensorBoard(SummaryWriter(str(run_dir / "tensorboard")))
 
 
 def _run_id(run_dir: Path) -> str:

@@ -36,7 +36,7 @@ def test_a_range_that_cannot_be_drawn_from_is_refused(scope, told):
 @pytest.mark.parametrize(
     ("values", "told"),
     [
-        ({"scheduler": "pbt"}, "sampler: random"),
+        ({"scheduler": "pbt"}, "asha"),
         ({"sampler": "grid"}, "whole numbers or choices"),
         ({"metric": ["m", "n"], "mode": ["max"]}, "a mode for each"),
         ({"metric": ["m", "n"], "mode": ["max", "min"]}, "scheduler: none"),

@@ -12,7 +12,7 @@ import pytest
 
 from road_ray.errors import ConfigError
 from road_ray.training.journal import Journal, read_rows
-from road_ray.training.trackers import wandb_tracker, watched, watchers
+from road_ray.training.trackers import tensorboard_tracker, wandb_tracker, watched, watchers
 
 CHILD = """
 import sys
@@ -98,3 +98,11 @@ def test_a_watcher_may_end_the_run(tmp_path):
     ):
         journal.write(2, {"a": 0.5})
     assert len(read_rows(tmp_path / "metrics.jsonl")) == 1
+
+
+def test_tensorboard_has_every_row(tmp_path):
+    with Journal(tmp_path, console="quiet", trackers=[tensorboard_tracker(tmp_path)]) as journal:
+        journal.write(2, {"train/a": 0.5})
+    [path] = (tmp_path / "tensorboard").iterdir()
+    assert b"train/a" in path.read_bytes()
+    assert not (tmp_path / "events.jsonl").exists()
