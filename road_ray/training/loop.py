@@ -21,6 +21,7 @@ from road_ray.errors import CheckpointError, DivergedError, InterruptedRunError
 from road_ray.objectives.base import Objective
 from road_ray.training import probe
 from road_ray.training.checkpoint import Checkpoints
+from road_ray.training.health import Watch, gradient_norms
 from road_ray.training.journal import Journal
 from road_ray.training.mirror import Mirror, check_address
 from road_ray.training.optimizer import ElectraAdamW, OptimizerConfig, build_optimizer, clip, rate
@@ -95,6 +96,7 @@ def train(
     warmup = round(training.optimizer.warmup_fraction * total) if warmup is None else warmup
     wrapped = worker.wrap(objective, sparse=objective.sparse)
     source, tally, row = steps(start), Tally(), dict[str, float]()
+    watch = Watch(training.journal, total)
     with StopRequest() as stop, Saver(objective, optimizer, training, worker) as saver:
         for step in range(start, total):
             began = time.perf_counter()
@@ -111,6 +113,9 @@ def train(
                 step=step,
                 autocast=autocast,
             )
+            done, last = step + 1, step + 1 == total
+            told = last or _due(done, config.log_every_steps)
+            norms = gradient_norms(objective) if told else {}
             norm = clip(objective, training.optimizer.max_grad_norm)
             if not torch.isfinite(norm + result.loss):
                 saver.finish()
@@ -118,11 +123,11 @@ def train(
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             tally.add(result, passes, data_seconds=waited, step_seconds=time.perf_counter() - began)
-            done, last = step + 1, step + 1 == total
-            if last or _due(done, config.log_every_steps):
-                gauges = {"train/grad_norm": float(norm), "train/lr": _rate_of(optimizer)}
-                row = tally.collect(worker) | gauges
+            if told:
+                norms |= {"train/grad_norm": float(norm), "train/lr": _rate_of(optimizer)}
+                row = tally.collect(worker) | norms
                 training.journal.write(done, row)
+                watch.look(done, row)
             if _due(done, config.evaluate_every_steps) and not last:
                 _evaluate(objective, done, training, worker)
             stopped, save_now = stop.after_step(done, worker)

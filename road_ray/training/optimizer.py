@@ -20,6 +20,7 @@ class OptimizerConfig(Config):
     et al., table 6.
     """
 
+    name: Literal["adamw", "lamb"] = "adamw"  # lamb: batches of thousands of rows
     peak_lr: float = Field(5e-4, gt=0, le=1)  # ELECTRA-Small pre-training; fine-tuning 3e-4
     schedule: Literal["warmup_times_decay", "warmup_then_decay", "constant"] = "warmup_times_decay"
     warmup_fraction: float = Field(0.1, ge=0, le=1)  # of all steps; warmup_steps comes first
@@ -154,7 +155,12 @@ class ElectraAdamW(torch.optim.AdamW):
 
 def build_optimizer(objective: Objective, config: OptimizerConfig) -> ElectraAdamW:
     """The optimizer over all parameters of an objective, at rate 0 until ``set_rate``."""
-    return ElectraAdamW(parameter_groups(objective, config), config)
+    groups = parameter_groups(objective, config)
+    if config.name == "lamb":
+        from road_ray.training.lamb import Lamb  # which is made of this module's
+
+        return Lamb(groups, config)
+    return ElectraAdamW(groups, config)
 
 
 def clip(module: nn.Module, max_norm: float) -> torch.Tensor:

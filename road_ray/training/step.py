@@ -108,7 +108,7 @@ class Tally:
         self._sums: dict[str, list[Tensor]] = {}
         self._stats: dict[str, float] = defaultdict(float)
         self._seconds = self._data_seconds = self._communication_seconds = 0.0
-        self._steps = self._tokens = self._examples = 0
+        self._steps = self._tokens = self._examples = self._places = 0
 
     def add(
         self,
@@ -126,6 +126,7 @@ class Tally:
             self._sums.setdefault(name, []).append(pair)
         for batch in passes:
             self._tokens += int(batch["attention_mask"].sum())
+            self._places += batch["attention_mask"].numel()
             self._examples += len(batch["input_ids"])
             for name, value in batch.get("stats", {}).items():
                 self._stats[name] += float(value)
@@ -142,13 +143,15 @@ class Tally:
         shared = {
             name: value for name, value in self._stats.items() if not name.startswith("time/")
         }
-        mine = torch.tensor([self._tokens, self._examples, *shared.values()], dtype=torch.float64)
+        mine = torch.tensor(
+            [self._tokens, self._examples, self._places, *shared.values()], dtype=torch.float64
+        )
         counted = worker.total(mine.float().to(worker.device)).tolist()
         row = {}
         for name, pair in totals.items():
             total, count = worker.total(pair).tolist()
             row[name] = total / max(count, 1.0)
-        row |= dict(zip(shared, counted[2:], strict=True))
+        row |= dict(zip(shared, counted[3:], strict=True))
         row |= {
             name: value / self._steps
             for name, value in self._stats.items()
@@ -158,6 +161,7 @@ class Tally:
         row["time/data_seconds"] = self._data_seconds / self._steps
         if worker.size > 1:
             row["time/communication_seconds"] = self._communication_seconds / self._steps
+        row["data/padding_fraction"] = 1 - counted[0] / max(counted[2], 1.0)
         row["time/tokens_per_second"] = counted[0] / self._seconds
         row["time/examples_per_second"] = counted[1] / self._seconds
         self._clear()
