@@ -76,7 +76,7 @@ class Encoder:
                 firsts.append(first)
         return Encoded(
             documents=len(documents),
-            tokens=np.array(list(chain.from_iterable(rows)), dtype=np.int32),
+            tokens=np.fromiter(chain.from_iterable(rows), np.int32, count=sum(map(len, rows))),
             lengths=np.array([len(row) for row in rows], dtype=np.int32),
             first_segments=np.array(firsts, dtype=np.int32),
         )

@@ -103,11 +103,10 @@ def train(
             passes = next(source)
             waited = time.perf_counter() - began
             optimizer.set_rate(rate(step, total, warmup, training.optimizer.schedule))
-            on_device = [to_device(batch, worker.device) for batch in passes]
             result = backward(
                 wrapped,
                 objective,
-                on_device,
+                [to_device(batch, worker.device) for batch in passes],
                 worker,
                 seed=training.seed,
                 step=step,
@@ -125,8 +124,7 @@ def train(
             tally.add(result, passes, data_seconds=waited, step_seconds=time.perf_counter() - began)
             if told:
                 norms |= {"train/grad_norm": float(norm), "train/lr": _rate_of(optimizer)}
-                row = tally.collect(worker) | norms
-                training.journal.write(done, row)
+                training.journal.write(done, row := tally.collect(worker) | norms)
                 watch.look(done, row)
             if _due(done, config.evaluate_every_steps) and not last:
                 _evaluate(objective, done, training, worker)
