@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -75,12 +75,13 @@ class Asking:
             chosen = [self.directories[member] for member in members]
             tell("teachers_started", teachers=list(members))
             if self.settings.host == "actors" and self.workers == 0:
+                stack.enter_context(connected(self.address))
                 started = pool(self.settings, self.task, chosen, beside=0)
                 started.on_event = tell
                 return members, started
             return members, LocalEnsemble.load(chosen, self.task, device=device)
 
-        with self._cluster(), self._opened(live, features, tell, rows) as stored:
+        with ExitStack() as stack, self._opened(live, features, tell, rows) as stored:
             if leads and self.settings.probe:
                 batch = _probe(features, stored.holds(keys_of(features)), pad_id)
                 self._prove(batch, stored.paths(batch), device, tell)
@@ -116,15 +117,6 @@ class Asking:
             needed=keys_of(features)[slice(None) if rows is None else rows],
             on_event=lambda event: tell(**event),
         )
-
-    @contextmanager
-    def _cluster(self) -> Iterator[None]:
-        """Ready for actors that may be started late."""
-        if self.settings.host == "actors" and self.workers == 0:
-            with connected(self.address):
-                yield
-        else:
-            yield
 
     def _prove(
         self, batch: Batch, paths: Mapping[str, Answers], device: torch.device, tell: Tell
