@@ -76,7 +76,23 @@ def encode_spans(
         if not train:
             rows |= _marks(windows, asked, read)
         parts.append(rows)
-    return _joined(parts, dataset, train)
+    features = _joined(parts, dataset, train)
+    if train:
+        _warn_of_answers_without_window(features, examples, gold)
+    return features
+
+
+def _warn_of_answers_without_window(
+    features: Features, examples: Sequence[SpanExample], gold: Longs
+) -> None:
+    """Tells of questions that no window answers, for they are learnt as if nothing did."""
+    held = np.zeros(len(examples), np.bool_)
+    held[features.example[features.gold["start_positions"] > 0]] = True
+    lost = np.flatnonzero((gold[:, 0] >= 0) & ~held)
+    if len(lost):
+        text = "%s: %d answers are whole in no window; learnt as unanswerable. The first: %s"
+        where = f"{examples[lost[0]].where}, question {examples[lost[0]].id}"
+        _log.warning(f"{text}\n  fix: raise max_length_tokens", features.dataset, len(lost), where)
 
 
 def _check_limits(max_length: int, stride: int, max_question: int) -> None:

@@ -68,6 +68,24 @@ def test_gold_is_where_a_window_holds_the_whole_first_answer(letters: Any) -> No
     assert rows.gold["end_positions"].tolist() == [0, 8, 6, 0, 0]
 
 
+def test_a_window_without_its_answer_learns_silence(
+    letters: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    within, across = (
+        ask(CONTEXT, Answer("e f g", 8)),
+        ask(CONTEXT, Answer("b c d e f g", 2), id="2"),
+    )
+    rows = small([within, across], letters, train=True)
+    # c d e f g and e f g h i hold the first; six tokens are whole in no window of five.
+    assert rows.gold["start_positions"].tolist() == [0, 6, 4, 0, 0, *[0] * 5]
+    assert rows.gold["end_positions"].tolist() == [0, 8, 6, 0, 0, *[0] * 5]
+    said = "squad_v2: 1 answers are whole in no window; learnt as unanswerable. The first: test"
+    assert f"{said}, question 2" in caplog.text
+    caplog.clear()
+    small([within, ask(CONTEXT)], letters, train=True)
+    assert not caplog.text
+
+
 def test_offsets_are_characters_of_the_context_and_minus_one_outside(letters: Any) -> None:
     rows = small([ask("a  c\ne")], letters)
 

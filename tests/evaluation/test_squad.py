@@ -73,6 +73,49 @@ def test_token_f1(gold: str, predicted: str, expected: float) -> None:
     assert token_f1(gold, predicted) == pytest.approx(expected, abs=1e-12)
 
 
+# What the official script gives, worked out by hand from its four steps (lower case, without the 32
+# signs of string.punctuation, without a|an|the between word boundaries, single-spaced).
+TRICKY = [
+    # golds, prediction, exact, f1
+    (["THE Cat"], "the  cat.", 1, 1.0),
+    (["a\u0301"], "\u0301", 1, 1.0),  # an accent is no letter: the "a" below it is an article
+    (["\u00e1"], "", 0, 0.0),  # composed it is a letter
+    (["caf\u00e9"], "cafe\u0301", 0, 0.0),  # two ways to write one word stay two words
+    (["\uff34\uff28\uff25 dog"], "dog", 0, 2 / 3),  # a full-width article is none, in lower case
+    (["cat\uff0cdog"], "cat, dog", 0, 0.0),  # nor is a full-width comma punctuation: one word
+    (["cat\u3000dog"], "cat dog", 1, 1.0),  # but an ideographic space is a space,
+    (["cat\u00a0dog"], "dog cat", 0, 1.0),  # and so is a hard one; F1 knows no order
+    (["cat\u200bdog"], "cat dog", 0, 0.0),  # one without width is none
+    (["\u6771\u4eacthe\u5854"], "\u6771\u4eac the \u5854", 0, 0.0),  # letters on both sides
+    (["\u0130stanbul"], "i\u0307stanbul", 1, 1.0),  # the dotted capital in lower case
+    (["Stra\u00dfe"], "STRASSE", 0, 0.0),  # lower case, not case folding
+    (["A\u2013Z"], "\u2013z", 1, 1.0),  # a dash parts, is kept, and leaves the article alone
+    (["A-Z"], "az", 1, 1.0),  # a hyphen goes, and with it the boundary
+    (["l'an 2000"], "lan 2000", 1, 1.0),
+    (["snake_case"], "snakecase", 1, 1.0),  # the underscore is punctuation
+    (["1,000.5"], "10005", 1, 1.0),
+    (["$5 - $6"], "5 6", 1, 1.0),
+    (["\u00a35"], "5", 0, 0.0),  # a pound is no punctuation
+    (["in the 1990s", "1990s"], "the 1990s", 1, 1.0),  # the best of several golds
+    (["x y", "y z w"], "y w", 0, 0.8),  # 2 / 3 < max(1 / 2, 4 / 5)
+    (["the the cat"], "cat cat", 0, 2 / 3),  # precision 1 / 2, recall 1
+    (["an", "The."], "an ox", 0, 0.0),  # all golds are articles: only silence is right,
+    (["an", "The."], "an", 1, 1.0),  # and an article is silence
+    (["Rome"], " \t", 0, 0.0),
+    ([], "the", 1, 1.0),  # an article is silence
+    ([], " . ", 1, 1.0),
+    ([], "\u3002", 0, 0.0),  # a full stop of another script is an answer
+]
+
+
+@pytest.mark.parametrize(("golds", "predicted", "exact", "f1"), TRICKY)
+def test_the_figures_of_the_official_script(
+    golds: list[str], predicted: str, exact: int, f1: float
+) -> None:
+    scores = evaluate(article({"q": golds}), {"q": predicted})
+    assert (scores["exact"], scores["f1"]) == pytest.approx((100 * exact, 100 * f1))
+
+
 GOLDS: dict[str, list[str]] = {
     "several": ["dog house", "the cat sat"],  # F1 of "cat": 0 and 2/3
     "empty": ["Paris"],  # answered with nothing
