@@ -119,7 +119,7 @@ def differences(place: Path, dataset: str) -> str:
 
 if __name__ == "__main__":
     runs = Path(sys.argv[1])
-    for folder, dataset in (("sst2-8k", "sst2"), ("squad-3k", "squad_v2")):
+    for folder, dataset in (("sst2-8k", "sst2"), ("squad-2k", "squad_v2")):
         if (runs / folder).is_dir():
             place = runs / folder
             print(f"\n## {dataset}\n\n{table(place, dataset)}\n\n{differences(place, dataset)}")

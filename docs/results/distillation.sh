@@ -6,7 +6,7 @@
 set -euo pipefail
 DATA=$1 RUNS=$2
 shift 2
-SST2_ROWS=${SST2_ROWS:-8000} SQUAD_ROWS=${SQUAD_ROWS:-3000} JUDGED_ROWS=${JUDGED_ROWS:-400}
+SST2_ROWS=${SST2_ROWS:-8000} SQUAD_ROWS=${SQUAD_ROWS:-2000} JUDGED_ROWS=${JUDGED_ROWS:-400}
 SEEDS=${SEEDS:-10 11 12} INIT=${INIT:-$RUNS/electra-256}
 WAYS=${WAYS:-none scratch mean correctness correctness-0.5 correctness-0.9 single annealing folds born}
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
@@ -53,7 +53,7 @@ sst2() {
 }
 
 squad() {
-    students squad-3k data.dataset=squad_v2 "data.evaluate_on=[squad_v2,newsqa]" data.epochs=1 \
+    students squad-2k data.dataset=squad_v2 "data.evaluate_on=[squad_v2,newsqa]" data.epochs=1 \
         data.max_length_tokens=256 data.batch_size=16 data.max_rows="$SQUAD_ROWS" \
         data.max_judged_rows="$JUDGED_ROWS" optimizer.peak_lr=5e-4 optimizer.layer_decay=1.0 \
         optimizer.bias_correction=true

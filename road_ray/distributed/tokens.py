@@ -11,6 +11,7 @@ import logging
 import os
 import secrets
 import stat
+import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -36,11 +37,15 @@ def token_path() -> Path:
 def asked_for(*, create: bool = False) -> None:
     """From here on this process and its children show a token and ask for one.
 
-    Must come before Ray is imported. A token file that others can read is closed (Ray writes it
-    0644); ``create`` makes one where there is none. RAY_AUTH_MODE, if set, is left as it is.
+    A token file that others can read is closed (Ray writes it 0644); ``create`` makes one where
+    there is none. RAY_AUTH_MODE, if set, is left as it is.
     """
-    os.environ.setdefault("RAY_AUTH_MODE", "token")
-    if os.environ["RAY_AUTH_MODE"] != "token" or os.environ.get("RAY_AUTH_TOKEN"):
+    # Ray reads the mode when it is imported: set later, its server would ask for a token that its
+    # client does not show. A Ray that is there already asks for one by itself, where there is one.
+    if "ray" not in sys.modules:
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+    mode = os.environ.get("RAY_AUTH_MODE", "token")
+    if mode != "token" or os.environ.get("RAY_AUTH_TOKEN"):
         return
     path = token_path()
     if path.is_file():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -17,6 +19,7 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", tokens.ACCEPT):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.delitem(sys.modules, "ray", raising=False)  # as in a fresh process
     return tmp_path
 
 
@@ -99,3 +102,18 @@ def test_an_open_cluster_is_refused_unless_that_is_meant(home, dashboard, monkey
 def test_silence_is_not_openness(home):
     assert tokens.answers_anybody("127.0.0.1:9", timeout_seconds=1.0) is None
     tokens.refuse_open("127.0.0.1:9")
+
+
+@pytest.mark.ray
+def test_a_script_that_imported_ray_first_gets_its_cluster_too(tmp_path):
+    code = (
+        "import ray\n"
+        "from road_ray.distributed.launch import connected\n"
+        "with connected(num_cpus=1):\n"
+        "    print('cores', ray.cluster_resources()['CPU'])\n"
+    )
+    unset = {name: value for name, value in os.environ.items() if name != "RAY_AUTH_MODE"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=180, env=unset
+    )
+    assert "cores 1.0" in done.stdout, done.stderr
