@@ -67,6 +67,8 @@ def connected(
     asked_for(create=address is None)
     os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", _START_TIMEOUT_SECONDS)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray's 15 would starve teachers and workers wherever the driver's process works too.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _NOISE)  # read when Ray is imported
     import ray
 
