@@ -89,6 +89,7 @@ class Saver:
             "step": step,
             "seed": self._training.seed,
             "identity": dict(self._training.identity),
+            "record": dict(self._training.record),
             "optimizer": copy.deepcopy(layout),
         }
 

@@ -30,7 +30,7 @@ def _f(name: str, what: str, expected: str, *tests: str, lacks: str = "") -> Fau
 
 _LOOP, _SAVED = "training/test_loop.py::", "training/test_checkpoint.py::"
 _FINE, _STUDENT = "recipes/test_finetune.py::", "recipes/test_distill.py::"
-_GROUP, _ACTORS = "distributed/test_launch.py::", "distributed/test_teachers.py::"
+_GROUP, _ACTORS = "distributed/test_launch.py::", "distributed/test_asking.py::"
 _TEXT, _SQUAD = "data/test_text_rows.py::", "data/test_squad_json.py::"
 
 _NOT_RUN = "its chaos test is written and has not been run: no quiet machine yet"
@@ -132,17 +132,17 @@ FAULTS = (
     ),
     _f(
         *("F20", "a teacher hangs", "replaced after the time-out"),
-        f"{_ACTORS}test_a_frozen_teacher_is_replaced_after_the_timeout",
+        f"{_ACTORS}test_a_frozen_teacher_is_replaced_and_costs_the_others_no_time",
     ),
     _f(
         *("F21", "a teacher is gone for good", "the run stops and names it; never two of three"),
         f"{_ACTORS}test_a_teacher_that_cannot_come_back_stops_the_run",
-        f"{_ACTORS}test_a_teacher_that_does_not_load_is_named_at_the_start",
+        "distributed/test_pool.py::test_a_teacher_that_does_not_load_is_named_at_the_start",
     ),
     _f(
         *("F22", "resources that are not there", "an error in 10 s, asked beside available"),
         f"{_GROUP}TestCluster::test_more_workers_than_room_is_said_at_once",
-        f"{_ACTORS}test_teachers_without_a_place_fail_at_once",
+        "distributed/test_pool.py::test_teachers_without_a_place_fail_at_once",
         "distributed/test_plan.py::test_what_does_not_fit_is_told_with_asked_and_available",
     ),
     _f(*("F23", "SIGKILL of a sweep's driver", "no finished trial lost"), lacks="see the sweeps"),

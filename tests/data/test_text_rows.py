@@ -148,7 +148,7 @@ def test_gz_is_read_as_plain(tmp_path: Path) -> None:
 def test_damaged_gz_is_named(tmp_path: Path, damage: object) -> None:
     packed = gzip.compress(b"a\tb\tgold\n" + b"x\ty\t1\n" * 9)
     path = write(tmp_path / "train.tsv.gz", damage(packed))  # type: ignore[operator]
-    with pytest.raises(DataError, match=r"train.tsv.gz:\d+: the gzip stream is damaged"):
+    with pytest.raises(DataError, match=r"train.tsv.gz:\d+: the gz stream is damaged"):
         read_glue_tsv(path, PAIR)
 
 
