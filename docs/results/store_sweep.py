@@ -1,0 +1,69 @@
+"""What a store of logits is worth to a sweep: eight students over temperature, W and kd_weight.
+
+Three lanes, a trial of each in turn, in one process with one thread: without teachers, with three
+teachers asked live, and with three teachers behind one store that is empty at the start.
+Usage: python docs/results/store_sweep.py DATA RUNS OUT [ROWS]   (OUT must not exist)
+RUNS is where distillation.sh worked: the encoder and the teachers are taken from there.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import optuna
+
+import road_ray as rr
+
+TRIALS = 8
+
+
+def main(data: str, runs: Path, out: Path, rows: int) -> None:
+    shared = {
+        "init": str(runs / "electra-256"),
+        "data.root": data,
+        "data.dataset": "sst2",
+        "data.max_length_tokens": 64,
+        "data.epochs": 1,
+        "data.batch_size": 16,
+        "data.max_rows": rows,
+        "optimizer.peak_lr": 5e-4,
+        "optimizer.layer_decay": 1.0,
+        "optimizer.bias_correction": True,
+        "console": "quiet",
+        "seed": 10,
+    }
+    taught = {
+        "distillation.teachers": [str(runs / "sst2-8k" / "teachers" / "teachers.json")],
+        "distillation.host": "process",
+    }
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    seconds: dict[str, list[float]] = {"no KD": [], "live": [], "store": []}
+    for number in range(TRIALS):
+        trial = study.ask()
+        drawn = {
+            "distillation.temperature": trial.suggest_float("temperature", 1, 10, log=True),
+            "distillation.kd_weight": trial.suggest_float("kd_weight", 0.1, 0.9),
+            "weighting.wrong": trial.suggest_float("wrong", 0, 1),
+        }
+        lanes = {
+            "no KD": (rr.finetune, {}),
+            "live": (rr.distill, taught | drawn),
+            "store": (rr.distill, taught | drawn | {"distillation.store": str(out / "store")}),
+        }
+        for name, (verb, more) in lanes.items():
+            began = time.perf_counter()
+            verb(overrides=shared | more, run_dir=out / f"{name.replace(' ', '-')}-{number}")
+            seconds[name].append(time.perf_counter() - began)
+        told = ", ".join(f"{name} {spent[-1]:.1f} s" for name, spent in seconds.items())
+        print(f"trial {number}: {told}", flush=True)
+    plain, live, stored = (sum(spent) for spent in seconds.values())
+    print(f"eight trials: no KD {plain:.0f} s, live {live:.0f} s, store {stored:.0f} s")
+    print(f"store against no KD {stored / plain:.2f}x; live against store {live / stored:.2f}x")
+
+
+if __name__ == "__main__":
+    place, rows = Path(sys.argv[3]), int(sys.argv[4]) if len(sys.argv) > 4 else 4000
+    place.mkdir(parents=True)
+    main(sys.argv[1], Path(sys.argv[2]), place, rows)
