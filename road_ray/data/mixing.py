@@ -4,16 +4,25 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
-from road_ray.data.batches import Batch, BatchStream
+from road_ray.data.batches import Batch
 
 Sampler = Literal["uniform_dataset", "uniform_task", "proportional", "size_power"]
+
+
+class Stream(Protocol):
+    """The batches of one data set: a ``BatchStream``, or one with what teachers say."""
+
+    def since(self, number: int, /) -> Iterator[Batch]:
+        """Batches ``number``, ``number + 1``, ... without end."""
+        ...
 
 
 def accumulated(batches: Iterable[Batch], passes: int) -> Iterator[list[Batch]]:
@@ -82,7 +91,7 @@ def tallied(steps: Iterable[list[Batch]]) -> Iterator[list[Batch]]:
 
 
 def mixed(
-    streams: Mapping[str, BatchStream],
+    streams: Mapping[str, Stream],
     passes: int,
     *,
     seed: int,
@@ -91,7 +100,7 @@ def mixed(
     replacement: bool = True,
 ) -> Iterator[list[Batch]]:
     """Steps of ``passes`` batches, each the next batch of a data set drawn for that pass, from step
-    ``start`` on.
+    ``start`` on; a stream is read in its order from the first batch that is wanted.
 
     How far each data set has come is recounted from the draws, so nothing has to be stored to
     resume.
@@ -107,11 +116,6 @@ def mixed(
     used: Counter[str] = Counter()
     for step in range(start):
         used.update(draw(step=step))
-    step = start
-    while True:
-        batches = []
-        for name in draw(step=step):
-            batches.append(streams[name][used[name]])
-            used[name] += 1
-        yield batches
-        step += 1
+    following = {name: stream.since(used[name]) for name, stream in streams.items()}
+    for step in itertools.count(start):
+        yield [next(following[name]) for name in draw(step=step)]

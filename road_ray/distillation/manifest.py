@@ -50,8 +50,10 @@ def teacher_manifest(
 
 def identity_only(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Of a teacher manifest what makes the teachers who they are: not where they lie, nor how good
-    they were found to be.
+    they were found to be. Of a mixture, whose ``datasets`` have a manifest each, by data set.
     """
+    if "datasets" in manifest:
+        return {name: identity_only(one) for name, one in manifest["datasets"].items()}
     teachers = [{name: one.get(name) for name in _WHO} for one in manifest["teachers"]]
     return {"task": manifest["task"], "teachers": teachers}
 

@@ -36,6 +36,7 @@ class Specification:
     num_gpus: float = 0.0
     resources: Mapping[str, float] = field(default_factory=dict)  # of one actor; they place it
     beside: int = 0
+    others: int = 0  # teachers of other pools of the same run, each as large as one of these
     label_map: Mapping[str, str] | None = None
     max_rows: int = 256  # of a batch joined from requests of several students
     wait_seconds: float = 0.002  # that a request waits for those of other students
@@ -81,14 +82,21 @@ class Specification:
         share = self.num_cpus
         if share is None:
             total = ray.cluster_resources().get("CPU", 0.0)
-            teachers = len(self.groups) * self.replicas * self.members
+            teachers = len(self.groups) * self.replicas * self.members + self.others
             share = core_share(total, teachers, self.beside)
         asked = {"CPU": share * self.members, "GPU": self.num_gpus * self.members}
         return {**asked, **self.resources}
 
     def digest(self) -> str:
         """A name for the teachers and what they use; how one waits for them does not count."""
-        own = {"directories", "task", "beside", "timeout_seconds", "start_timeout_seconds"}
+        own = {
+            "directories",
+            "task",
+            "beside",
+            "others",
+            "timeout_seconds",
+            "start_timeout_seconds",
+        }
         told = {k: v for k, v in asdict(self).items() if k not in {*own, "on_lost"}}
         told["weights"] = [fingerprint_weights(locate(place)) for place in self.directories]
         told["task"] = repr(self.task)
@@ -120,7 +128,7 @@ def started(specification: Specification) -> ActorEnsemble:
     groups, replicas = specification.groups, specification.replicas
     check_placement(
         "teachers" if specification.members == 1 else f"actors of {specification.members} teachers",
-        len(groups) * replicas,
+        len(groups) * replicas + math.ceil(specification.others / specification.members),
         asked,
         remedy=", or keep them in this process (distillation.host: process)",
     )

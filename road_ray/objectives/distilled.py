@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -29,7 +31,8 @@ class Distilled(Supervised):
     An example with unknown gold counts in the soft loss all the same. The batch carries
     ``soft_logits`` ``[B, ..., C]`` (already weighted) and ``kd_keep``; where it also carries
     ``teacher_logits`` ``[M, B, ..., C]`` and their ``teacher_weights``, the mean of the teachers'
-    own divergences is taken. A ``kd_weight`` that changes reads ``fraction`` (of the training) in
+    own divergences is taken. A batch without ``soft_logits``, of a data set without teachers,
+    counts by its gold alone. A ``kd_weight`` that changes reads ``fraction`` (of the training) in
     the batch. Source: Hinton et al. 2015; ROaD part 1, section 3.5; which of the two the weight
     multiplies is named by ``kd_weight``.
     """
@@ -41,8 +44,9 @@ class Distilled(Supervised):
         kd_weight: float | Schedule = 0.5,
         temperature: float = 2.0,
         export_task: str | None = None,
+        weights: Mapping[str, float] | None = None,
     ) -> None:
-        super().__init__(model, export_task=export_task)
+        super().__init__(model, export_task=export_task, weights=weights)
         if not isinstance(kd_weight, Schedule):
             if not 0 <= kd_weight <= 1:
                 raise ConfigError(
@@ -55,12 +59,15 @@ class Distilled(Supervised):
 
     def forward(self, batch: Batch) -> dict[str, Term]:
         logits, further = self.answers(batch)
-        return self.terms(logits, batch) | further
+        return self.weighed(self.terms(logits, batch) | further, batch)
 
     def terms(self, logits: Tensor, batch: Batch) -> dict[str, Term]:
         """The gold and the soft summand of the student's ``logits``."""
         task, name = self.model.tasks[batch["task"]], str(batch["dataset"])
         gold, count = gold_total(task, logits, batch)
+        self.gauges = {}
+        if "soft_logits" not in batch:
+            return {name: Term(gold, count)}
         soft, softened = soft_total(task, logits, batch, self.temperature)
         weight = self._weight(batch, logits.device)
         return {name: Term(gold, count, 1 - weight), f"{name}_soft": Term(soft, softened, weight)}

@@ -69,10 +69,12 @@ class Supervised(Objective):
     def forward(self, batch: Batch) -> dict[str, Term]:
         logits, further = self.answers(batch)
         total, count = gold_total(self.model.tasks[batch["task"]], logits, batch)
-        name = str(batch["dataset"])
-        weight = self.weights.get(name, self.weights.get(batch["task"], 1.0))
-        terms = {name: Term(total, count)} | further
-        return {key: replace(term, weight=weight) for key, term in terms.items()}
+        return self.weighed({str(batch["dataset"]): Term(total, count)} | further, batch)
+
+    def weighed(self, terms: Mapping[str, Term], batch: Batch) -> dict[str, Term]:
+        """The terms with the weight of the batch's data set, or task, on top of their own."""
+        weight = self.weights.get(str(batch["dataset"]), self.weights.get(batch["task"], 1.0))
+        return {key: replace(term, weight=weight * term.weight) for key, term in terms.items()}
 
     def answers(self, batch: Batch) -> tuple[Tensor, dict[str, Term]]:
         """The logits of the batch's task, and the terms of further heads that have gold in it."""

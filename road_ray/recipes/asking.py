@@ -19,7 +19,7 @@ from road_ray.distillation.parity import Answers, all_of, check_parity
 from road_ray.distillation.store_ensemble import Borrowed, Members, StoredEnsemble
 from road_ray.distillation.store_rows import keys_of
 from road_ray.distributed.launch import connected
-from road_ray.recipes.teaching import DistillationConfig, pool
+from road_ray.recipes.teaching import TeachingConfig, pool
 
 if TYPE_CHECKING:
     from road_ray.distributed.asking import ActorEnsemble
@@ -34,12 +34,13 @@ Tell = Callable[..., None]
 class Asking:
     """Everything that decides who answers, the same on every worker."""
 
-    settings: DistillationConfig
+    settings: TeachingConfig
     task: Task
     directories: list[str]
     manifest: Mapping[str, Any]  # of these teachers
     address: str | None = None
     workers: int = 0
+    others: int = 0  # teachers of other data sets, which need room beside these
 
     @contextmanager
     def ensemble(
@@ -76,7 +77,7 @@ class Asking:
             tell("teachers_started", teachers=list(members))
             if self.settings.host == "actors" and self.workers == 0:
                 stack.enter_context(connected(self.address))
-                started = pool(self.settings, self.task, chosen, beside=0)
+                started = pool(self.settings, self.task, chosen, beside=0, others=self.others)
                 started.on_event = tell
                 return members, started
             return members, LocalEnsemble.load(chosen, self.task, device=device)
@@ -129,7 +130,7 @@ class Asking:
 
 
 def kept_with_checkpoints(
-    steps: Iterator[list[Batch]], ensemble: Ensemble, *, start: int, every: int | None
+    steps: Iterator[list[Batch]], *ensembles: Ensemble, start: int, every: int | None
 ) -> Iterator[list[Batch]]:
     """The same steps; before one that a checkpoint follows, the answers so far reach the disk.
 
@@ -138,7 +139,8 @@ def kept_with_checkpoints(
     """
     for step, passes in enumerate(steps, start + 1):
         if every is not None and step % every == 0:
-            getattr(ensemble, "flush", lambda: None)()  # that of a store
+            for ensemble in ensembles:
+                getattr(ensemble, "flush", lambda: None)()  # that of a store
         yield passes
 
 

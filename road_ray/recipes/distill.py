@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,15 +11,15 @@ from road_ray.config import override, to_dict
 from road_ray.data import catalog
 from road_ray.data.batches import Batch
 from road_ray.data.mixing import accumulated, timed
-from road_ray.data.sources import entry_of, load_split
+from road_ray.data.sources import Split, entry_of, load_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble import annotate
-from road_ray.distillation.identity import check_teacher
-from road_ray.distillation.manifest import identity_only, teacher_manifest
+from road_ray.distillation.identity import check_teacher, locate
+from road_ray.distillation.manifest import teacher_manifest
 from road_ray.distillation.schedule import schedule
 from road_ray.distillation.states import StatesTeacher
 from road_ray.distributed.launch import connected, launch
-from road_ray.errors import CheckpointError, ConfigError
+from road_ray.errors import ConfigError
 from road_ray.models.encoder import model_directory
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.distilled import Distilled
@@ -28,17 +27,19 @@ from road_ray.objectives.matched import Matched
 from road_ray.recipes.asking import Asking, kept_with_checkpoints
 from road_ray.recipes.checks import require_init
 from road_ray.recipes.finetune import FinetuneConfig, fit, prepare
-from road_ray.recipes.folding import answering, complete, num_folds
+from road_ray.recipes.folding import answering, needs_pool, num_folds
 from road_ray.recipes.generations import born_again
 from road_ray.recipes.run import Run, finished, opened
 from road_ray.recipes.teaching import (
     DistillationConfig,
     WeightingConfig,
     pool,
+    record_teachers,
+    recorded_teachers,
     rule,
     teacher_directories,
 )
-from road_ray.training.journal import Journal, write_json_atomic
+from road_ray.training.journal import Journal
 from road_ray.training.loop import identity_of
 from road_ray.training.worker import Worker
 
@@ -60,14 +61,11 @@ class DistillConfig(FinetuneConfig):
 
 def distill(config: DistillConfig, ensemble: ActorEnsemble | None = None) -> Run:
     """Train and evaluate a student. The teachers live as long as the run, unless ``ensemble``
-    brings
-    them: then they are its owner's, and ``distillation.teachers`` need not be given.
+    brings them: then they are its owner's, and ``distillation.teachers`` need not be given, but
+    for teachers of folds: only their ``teachers.json`` tells who has not seen what.
     """
     if ensemble is not None:
-        named = ensemble.handles.directories
-        config = override(
-            config, {"distillation.teachers": list(named), "distillation.num_teachers": len(named)}
-        )
+        config = _of_pool(config, list(ensemble.handles.directories))
     if done := finished(config):
         return done
     if config.distillation.generations > 1:
@@ -75,12 +73,30 @@ def distill(config: DistillConfig, ensemble: ActorEnsemble | None = None) -> Run
     return _run(config, ensemble)
 
 
+def _of_pool(config: DistillConfig, named: list[str]) -> DistillConfig:
+    """The configuration with the teachers of a pool. Raises ``ConfigError`` when those that it
+    names itself are of folds, and others.
+    """
+    if num_folds(config.distillation.teachers) == 1:
+        return override(
+            config, {"distillation.teachers": named, "distillation.num_teachers": len(named)}
+        )
+    own = teacher_directories(config.distillation)
+    if [Path(place).resolve() for place in own] != [Path(locate(n)).resolve() for n in named]:
+        raise ConfigError(
+            f"distillation.teachers = {config.distillation.teachers[0]}: names {len(own)} teachers "
+            f"of folds, and the ensemble has {len(named)} others or in another order\n"
+            "  fix: start the ensemble with the directories of that list, fold after fold"
+        )
+    return config
+
+
 def _run(config: DistillConfig, ensemble: ActorEnsemble | None) -> Run:
     directories = teacher_directories(config.distillation)
     check(config, directories)
     with opened(config) as run_dir, ExitStack() as stack:
         asking = _asking(config, directories)
-        _record_teachers(run_dir, asking)
+        record_teachers(run_dir, asking.manifest, asking.settings)
         if ensemble is None and _needs_pool(config, asking):
             stack.enter_context(connected(config.address))
             ensemble = stack.enter_context(
@@ -106,38 +122,11 @@ def _asking(config: DistillConfig, directories: list[str]) -> Asking:
 
 
 def _needs_pool(config: DistillConfig, asking: Asking) -> bool:
-    """Whether the driver must start the teachers: a lone worker with a store does it itself, on
-    the first row that the store has not. Teachers of folds share one pool.
-    """
-    if config.distillation.host != "actors" or config.distillation.store is None:
-        return config.distillation.host == "actors"
-    folds = num_folds(config.distillation.teachers)
-    if config.workers == 0 and folds == 1:
-        return False
-    tokenizer = load_tokenizer(model_directory(config.init))
-    split = load_split(config.data.dataset, "train", config.data, tokenizer, seed=0)
-    return not complete(asking, folds, split)
+    def split() -> Split:
+        tokenizer = load_tokenizer(model_directory(config.init))
+        return load_split(config.data.dataset, "train", config.data, tokenizer, seed=0)
 
-
-def _record_teachers(run_dir: Path, asking: Asking) -> None:
-    """Write who teaches, and who taught before; a run goes on with the very teachers that it began
-    with, unless others are allowed.
-    """
-    path, now = run_dir / "teachers.json", dict(asking.manifest)
-    if path.is_file() and any((run_dir / "checkpoints").glob("step-*")):
-        recorded = json.loads(path.read_text(encoding="utf-8"))
-        earlier = recorded.pop("before", [])
-        if identity_only(recorded) != identity_only(now):
-            if not asking.settings.allow_other_teachers:
-                raise CheckpointError(
-                    f"{run_dir}: this run began with other teachers; {path} names them\n"
-                    "  fix: restore them, give another run_dir to start afresh, or allow it: "
-                    "distillation.allow_other_teachers=true\n"
-                    "  kept: the run, as it is"
-                )
-            earlier = [*earlier, recorded]
-        now["before"] = earlier
-    write_json_atomic(path, now)
+    return needs_pool(asking, num_folds(config.distillation.teachers), split)
 
 
 def main(
@@ -149,9 +138,8 @@ def main(
     objective = objective_of(settings, prepared.model, asking.directories)
     weigh = rule(config.weighting, settings.temperature)
     told = to_dict(settings)
-    manifest = json.loads((config.run_dir / "teachers.json").read_text(encoding="utf-8"))
-    began_with = (manifest.get("before") or [manifest])[0]
-    prepared.identity.update(identity_of(teachers=identity_only(began_with)))
+    manifest, began_with = recorded_teachers(config.run_dir)
+    prepared.identity.update(identity_of(teachers=began_with))
     if (folds := num_folds(settings.teachers)) > 1:
         prepared.identity.update(identity_of(folds=folds))
     prepared.lineage.update(

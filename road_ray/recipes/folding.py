@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,11 +43,18 @@ def listed(path: Path, key: str = "distillation.teachers") -> tuple[list[str], i
     return [directory for _, directory in teachers], num_folds
 
 
-def num_folds(teachers: Sequence[str]) -> int:
-    """Of how many folds the named teachers are; 1 where they have seen all of the data."""
+def named_in(teachers: Sequence[str], key: str = "distillation.teachers") -> tuple[list[str], int]:
+    """The teachers that are named, by themselves or in a ``teachers.json``, and the number of their
+    folds: 1 where they have seen all of the data.
+    """
     if len(teachers) == 1 and teachers[0].endswith(".json"):
-        return listed(Path(teachers[0]).expanduser())[1]
-    return 1
+        return listed(Path(teachers[0]).expanduser(), key)
+    return list(teachers), 1
+
+
+def num_folds(teachers: Sequence[str]) -> int:
+    """Of how many folds the named teachers are."""
+    return named_in(teachers)[1]
 
 
 @contextmanager
@@ -78,6 +85,17 @@ def complete(asking: Asking, count: int, split: Split) -> bool:
     return all(
         asking.of_fold(fold, count).complete(split.features, folds == fold) for fold in range(count)
     )
+
+
+def needs_pool(asking: Asking, count: int, split: Callable[[], Split]) -> bool:
+    """Whether the driver must start the teachers: a lone worker with a store does it itself, on
+    the first row that the store has not. Teachers of folds share one pool.
+    """
+    if asking.settings.host != "actors" or asking.settings.store is None:
+        return asking.settings.host == "actors"
+    if asking.workers == 0 and count == 1:
+        return False
+    return not complete(asking, count, split())
 
 
 def part(ensemble: ActorEnsemble, first: int, beyond: int) -> ActorEnsemble:

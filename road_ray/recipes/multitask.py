@@ -5,31 +5,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from pydantic import Field
 
 from road_ray.config import Config
-from road_ray.data.batches import Batch, BatchStream
-from road_ray.data.mixing import Sampler, mixed, probabilities, tallied
-from road_ray.data.sources import SourceConfig, Split, entry_of, load_split, tasks_of
+from road_ray.data.batches import Batch
+from road_ray.data.mixing import Sampler
+from road_ray.data.sources import SourceConfig, Split, tasks_of
 from road_ray.data.tokenizer import load_tokenizer
+from road_ray.distillation.schedule import schedule
 from road_ray.distributed.launch import launch
 from road_ray.errors import ConfigError
 from road_ray.evaluation.predict import evaluate_split
 from road_ray.models.encoder import check_vocabulary, load_encoder, model_directory
 from road_ray.models.multitask import MultitaskModel
+from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.supervised import Supervised
-from road_ray.recipes.checks import check_length, require_init, warn_of_overlap
+from road_ray.recipes.asking import Asking
+from road_ray.recipes.checks import require_init
 from road_ray.recipes.lineage import sign
+from road_ray.recipes.mixed_teachers import MixTeachingConfig, askings, lessons, lineage, pools
+from road_ray.recipes.mixture import check_mixing, drawn, read, stream
 from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
+from road_ray.recipes.teaching import WeightingConfig, record_teachers
 from road_ray.training.loop import Training, TrainingConfig, identity_of, train
 from road_ray.training.optimizer import OptimizerConfig
 from road_ray.training.worker import Worker
+
+if TYPE_CHECKING:
+    from road_ray.distributed.asking import ActorEnsemble
 
 
 class MultitaskDataConfig(SourceConfig):
@@ -64,13 +71,15 @@ class MultitaskConfig(RunConfig):
     init: str = ""  # a run directory, an hf/ directory or a hub name
     data: MultitaskDataConfig = MultitaskDataConfig()
     mixing: MixingConfig = MixingConfig()
+    distillation: MixTeachingConfig = MixTeachingConfig()
+    weighting: WeightingConfig = WeightingConfig()
     optimizer: OptimizerConfig = OptimizerConfig(peak_lr=3e-4, layer_decay=0.75, warmup_steps=500)
     training: TrainingConfig = TrainingConfig(steps=20_000)
 
 
 def multitask(config: MultitaskConfig) -> Run:
-    """Train on the mix; ``hf/`` holds the encoder with the head of the first data set,
-    ``hf/heads/<task>`` each.
+    """Train on the mix, data sets with teachers from these too; ``hf/`` holds the encoder with the
+    head of the first data set, ``hf/heads/<task>`` each.
     """
     return finished(config) or _run(config)
 
@@ -88,63 +97,60 @@ def _run(config: MultitaskConfig) -> Run:
             f"data.datasets = {', '.join(config.data.datasets)}: one is named twice\n"
             "  allowed: each once; mixing.sampler says how often they are drawn"
         )
-    _check_mixing(config)
+    check_mixing(config)
+    asked = askings(config)
     with opened(config) as directory:
-        metrics = launch(
-            main,
-            config,
-            workers=config.workers,
-            gpus_per_worker=config.gpus_per_worker,
-            address=config.address,
-            scratch=directory,
-        )
+        if asked:
+            manifest = {"datasets": {name: dict(one.manifest) for name, one in asked.items()}}
+            record_teachers(directory, manifest, config.distillation)
+        with pools(config, asked) as actors:
+            metrics = launch(
+                main,
+                config,
+                asked,
+                actors,
+                workers=config.workers,
+                gpus_per_worker=config.gpus_per_worker,
+                address=config.address,
+                scratch=directory,
+            )
     return Run(directory, metrics)
 
 
-def _check_mixing(config: MultitaskConfig) -> None:
-    mixing, names = config.mixing, config.data.datasets
-    if not mixing.replacement and mixing.passes > len(names):
-        raise ConfigError(
-            f"mixing.passes = {mixing.passes} without replacement, of {len(names)} data sets\n"
-            f"  allowed: at most {len(names)}\n  fix: lower it, or mixing.replacement=true"
-        )
-    known = {part for name in names for part in (name, entry_of(name, config.data)[0].task)}
-    for name, weight in mixing.weights.items():
-        if name not in known:
-            raise ConfigError(
-                f"mixing.weights.{name}: no data set or task of the mix\n"
-                f"  known: {', '.join(sorted(known))}"
-            )
-        if not 0 <= weight < float("inf"):
-            raise ConfigError(f"mixing.weights.{name} = {weight}\n  allowed: 0 or more")
-
-
-def main(config: MultitaskConfig, worker: Worker) -> dict[str, float]:
-    """What every worker does."""
+def main(
+    config: MultitaskConfig,
+    worker: Worker,
+    asked: Mapping[str, Asking],
+    actors: Mapping[str, ActorEnsemble],
+) -> dict[str, float]:
+    """What every worker does; data sets without a pool have their teachers here, or none."""
     directory = model_directory(require_init(config.init))
     tokenizer: Any = load_tokenizer(directory)
     encoder = load_encoder(directory)
     check_vocabulary(encoder.config.vocab_size, len(tokenizer), directory)
-    splits = {name: _split(config, name, "train", tokenizer) for name in config.data.datasets}
-    # Read now, not after hours of training, so that what is missing is told at once.
-    judged = {
-        name: _split(config, name, "dev", tokenizer)
-        for name in (config.data.datasets if worker.leads else ())
-    }
-    for name, split in judged.items():
-        warn_of_overlap(splits[name], split)
-    for split in (*splits.values(), *judged.values()):
-        check_length(split, encoder.config.max_position_embeddings)
+    splits, judged = read(config, worker, tokenizer, encoder.config.max_position_embeddings)
     further = [task for name in splits for task in tasks_of(name, config.data)[1:]]
     tasks = {task.name: task for task in [*(s.task for s in splits.values()), *further]}
     torch.manual_seed(config.seed)
     model = MultitaskModel(encoder, list(tasks.values()))
-    streams = {name: _stream(split, config, worker, tokenizer) for name, split in splits.items()}
+    streams = {name: stream(split, config, worker, tokenizer) for name, split in splits.items()}
     total = config.training.steps or 1
+    rows = {name: split.features.fingerprint() for name, split in splits.items()}
+    identity = identity_of(batch=config.data.batch_size, **rows)
+    record, teachers = lineage(config) if asked else ({}, {})
+    identity |= identity_of(teachers=teachers) if asked else {}
 
-    steps = partial(_steps, config, splits, streams)
     figures: dict[str, float] = {}
-    with journal(config, leads=worker.leads, total_steps=total) as log:
+    with (
+        journal(config, leads=worker.leads, total_steps=total) as log,
+        lessons(config, asked, actors, splits, streams, worker=worker, tell=log.event) as taught,
+    ):
+
+        def steps(start: int) -> Iterator[list[Batch]]:
+            mix = drawn(config, splits, taught.streams, start)
+            every = config.training.save_every_steps
+            return taught.attended(mix, start=start, total=total, every=every)
+
         training = Training(
             config=config.training,
             optimizer=config.optimizer,
@@ -154,65 +160,29 @@ def main(config: MultitaskConfig, worker: Worker) -> dict[str, float]:
             journal=log,
             tokenizer=tokenizer,
             evaluate=lambda: _judge(judged, model, tokenizer, worker)[0],
-            identity=identity_of(
-                batch=config.data.batch_size,
-                **{name: split.features.fingerprint() for name, split in splits.items()},
-            ),
+            identity=identity,
+            record=record,
         )
-        train(Supervised(model, weights=config.mixing.weights), steps, training, worker)
+        train(_objective(config, model, taught=bool(asked)), steps, training, worker)
         if worker.leads:
             figures, thresholds = _judge(judged, model, tokenizer, worker)
-            _export(config, model, tokenizer, figures, thresholds)
+            _export(config, model, tokenizer, figures, thresholds, record)
             log.write(total, figures)
             log.finish(figures)
     worker.barrier()
     return figures
 
 
-def _stream(split: Split, config: MultitaskConfig, worker: Worker, tokenizer: Any) -> BatchStream:
-    return BatchStream(
-        split.features,
-        batch_size=config.data.batch_size,
-        seed=config.seed,
-        pad_id=int(tokenizer.pad_token_id),
-        rank=worker.rank,
-        size=worker.size,
-        name=split.dataset.name,
-        task=split.features.task,
+def _objective(config: MultitaskConfig, model: MultitaskModel, *, taught: bool) -> Supervised:
+    if not taught:
+        return Supervised(model, weights=config.mixing.weights)
+    settings = config.distillation
+    return Distilled(
+        model,
+        kd_weight=schedule(settings.schedule, settings.kd_weight),
+        temperature=settings.temperature,
+        weights=config.mixing.weights,
     )
-
-
-def _steps(
-    config: MultitaskConfig,
-    splits: Mapping[str, Split],
-    streams: Mapping[str, BatchStream],
-    start: int,
-) -> Iterator[list[Batch]]:
-    mixing = config.mixing
-    chances = probabilities(
-        mixing.sampler,
-        {name: len(split.features) for name, split in splits.items()},
-        {name: split.task.name for name, split in splits.items()},
-        power=mixing.power,
-    )
-    drawn = mixed(
-        streams,
-        mixing.passes,
-        seed=config.seed,
-        start=start,
-        probabilities=chances,
-        replacement=mixing.replacement,
-    )
-    return tallied(drawn)
-
-
-def _split(config: MultitaskConfig, name: str, part: str, tokenizer: Any) -> Split:
-    """The split, its task named after the data set where every data set has its own head."""
-    split = load_split(name, part, config.data, tokenizer)
-    if config.mixing.heads == "task":
-        return split
-    features = replace(split.features, task=name)
-    return replace(split, features=features, task=replace(split.task, name=name))
 
 
 def _judge(
@@ -237,6 +207,7 @@ def _export(
     tokenizer: Any,
     figures: dict[str, float],
     thresholds: dict[str, float],
+    record: Mapping[str, Any],
 ) -> None:
     top = config.run_dir / "hf"
     first = next(iter(model.tasks))
@@ -252,4 +223,5 @@ def _export(
             max_length_tokens=config.data.max_length_tokens,
             no_answer_threshold=thresholds.get(task),
             metrics=figures,
+            **record,
         )

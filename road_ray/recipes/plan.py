@@ -39,13 +39,13 @@ def plan(
         raise ConfigError(f"road {verb} is not planned\n  allowed: {', '.join(PLANNED)}")
     asked = to_dict(config)
     workers, gpus = int(asked["workers"]), float(asked["gpus_per_worker"])
-    teaching = asked.get("distillation", {})
-    hosted = teaching.get("host") == "actors"
-    members = int(teaching["num_teachers"]) if hosted else 0
+    teaching: Any = getattr(config, "distillation", None)
+    hosted = teaching is not None and teaching.host == "actors"
+    members = teaching.num_asked if hosted else 0
     batch = int(asked["data"]["batch_size"])
     check_batch(batch, workers)
     with connected(asked["address"]) if asked["address"] else nullcontext():
-        place = check_room(workers, gpus, members, float(teaching.get("gpus_per_teacher", 0.0)))
+        place = check_room(workers, gpus, members, teaching.gpus_per_teacher if hosted else 0.0)
     measured = _measured(config, recipe, hosted)
     runs = int(asked.get("num_teachers", 1)) if verb == "teachers" else 1
     share = measured.activation_bytes // max(workers, 1)

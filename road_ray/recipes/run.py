@@ -172,8 +172,9 @@ def _same_as_recorded(config: RunConfig) -> None:
     recorded = _flat(to_dict(load(type(config), path=path)))
     now = _flat(to_dict(config))
     free = set(_FREE_ON_RESUME)
+    named = {key for key in {*recorded, *now} if key.startswith("distillation.teachers.")}
     if now.get("distillation.allow_other_teachers"):
-        free |= {"distillation.teachers", "distillation.num_teachers"}
+        free |= {"distillation.teachers", "distillation.num_teachers", *named}
     changed = [
         key
         for key in sorted({*recorded, *now})

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, field_validator
 
 from road_ray.config import Config, to_dict
 from road_ray.data.specs import Task
 from road_ray.distillation.identity import locate
+from road_ray.distillation.manifest import identity_only
 from road_ray.distillation.schedule import Shape, schedule
 from road_ray.distillation.weighting import Rule, options_of, resolve
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.encoder import model_directory
-from road_ray.recipes.folding import listed
+from road_ray.recipes.folding import named_in
+from road_ray.training.journal import write_json_atomic
 
 if TYPE_CHECKING:
     from road_ray.distributed.asking import ActorEnsemble
@@ -37,12 +41,11 @@ class MatchingConfig(Config):
         return self.hidden_weight > 0 or self.attention_weight > 0
 
 
-class DistillationConfig(Config):
-    """The teachers and how they count. Source: Hinton et al. 2015; ROaD part 1, section 3.5."""
+class TeachingConfig(Config):
+    """How teachers count and where they live, whoever they are. Source: Hinton et al. 2015; ROaD
+    part 1, section 3.5.
+    """
 
-    # Model or run directories, hub names, or one teachers.json as `road teachers` writes it.
-    teachers: tuple[str, ...] = ()
-    num_teachers: int = Field(3, ge=1)  # as many as must be named: a forgotten one is an error
     kd_weight: float = Field(0.5, ge=0, le=1)  # of the soft loss; the gold has the rest
     temperature: float = Field(
         2.0, ge=0.01, le=1000
@@ -53,9 +56,6 @@ class DistillationConfig(Config):
     # The mean of the teachers' own losses, weighed by the rule, instead of one loss to their
     # weighted mean.
     average_loss: bool = False
-    # Born-again: so many students in a row, each the only teacher of the next.
-    generations: int = Field(1, ge=1)
-    matching: MatchingConfig = MatchingConfig()
     host: Literal["actors", "process"] = "actors"  # Ray actors, one a teacher, or this process
     lookahead: int = Field(2, ge=0)  # batches asked for ahead of the student
     cpus_per_teacher: float | None = Field(None, gt=0)  # None: one, or less to leave students room
@@ -87,6 +87,22 @@ class DistillationConfig(Config):
         return shape
 
 
+class DistillationConfig(TeachingConfig):
+    """The teachers of one data set."""
+
+    # Model or run directories, hub names, or one teachers.json as `road teachers` writes it.
+    teachers: tuple[str, ...] = ()
+    num_teachers: int = Field(3, ge=1)  # as many as must be named: a forgotten one is an error
+    # Born-again: so many students in a row, each the only teacher of the next.
+    generations: int = Field(1, ge=1)
+    matching: MatchingConfig = MatchingConfig()
+
+    @property
+    def num_asked(self) -> int:
+        """How many teachers answer for a run."""
+        return self.num_teachers
+
+
 class WeightingConfig(Config):
     """Who of the teachers counts how much; each rule takes those of the options that concern it.
     Source: ROaD part 1, Algorithm 2.
@@ -114,10 +130,10 @@ class WeightingConfig(Config):
 
 
 def pool(
-    settings: DistillationConfig, task: Task, directories: list[str], *, beside: int
+    settings: TeachingConfig, task: Task, directories: list[str], *, beside: int, others: int = 0
 ) -> ActorEnsemble:
-    """The teachers in actors of the connected cluster, with room left for ``beside`` workers; those
-    of other runs where they are shared.
+    """The teachers in actors of the connected cluster, with room left for ``beside`` workers and
+    ``others`` teachers of this run; those of other runs where they are shared.
     """
     from road_ray.distributed.pool import specify, started
     from road_ray.distributed.sharing import shared
@@ -134,6 +150,7 @@ def pool(
         num_cpus=settings.cpus_per_teacher,
         num_gpus=settings.gpus_per_teacher,
         beside=beside,
+        others=others,
         timeout_seconds=settings.timeout_seconds,
         start_timeout_seconds=settings.start_timeout_seconds,
         **{name: getattr(settings, name) for name in same},
@@ -152,13 +169,18 @@ def teacher_directories(settings: DistillationConfig) -> list[str]:
     """Model directories of the teachers, fold after fold if they are of folds. Raises
     ``ConfigError`` when there are not ``num_teachers`` of them (of each fold).
     """
-    named, folds = list(settings.teachers), 1
-    if len(named) == 1 and named[0].endswith(".json"):
-        named, folds = listed(Path(named[0]).expanduser())
-    if len(named) != settings.num_teachers * folds:
+    return located(settings.teachers, settings.num_teachers)
+
+
+def located(
+    teachers: Sequence[str], count: int | None, key: str = "distillation.teachers"
+) -> list[str]:
+    """Model directories of the ``teachers`` that ``key`` names; ``count`` None: however many."""
+    named, folds = named_in(teachers, key)
+    if count is not None and len(named) != count * folds:
         raise ConfigError(
-            f"distillation.teachers names {len(named)}: {', '.join(named) or 'none'}\n"
-            f"  allowed: exactly distillation.num_teachers = {settings.num_teachers}"
+            f"{key} names {len(named)}: {', '.join(named) or 'none'}\n"
+            f"  allowed: exactly distillation.num_teachers = {count}"
             f"{f' for each of {folds} folds' if folds > 1 else ''}\n"
             "  fix: name them all (or one teachers.json), or change num_teachers\n"
             "  nothing was started"
@@ -166,5 +188,32 @@ def teacher_directories(settings: DistillationConfig) -> list[str]:
     try:
         return [str(locate(model_directory(name))) for name in named]
     except CheckpointError as error:
-        text = str(error).replace("init = ", "distillation.teachers: ", 1)
-        raise CheckpointError(text) from error
+        said = str(error).removeprefix("init = ").removeprefix(f"{key}: ")
+        raise CheckpointError(f"{key}: {said}") from error
+
+
+def record_teachers(run_dir: Path, manifest: Mapping[str, Any], settings: TeachingConfig) -> None:
+    """Write who teaches, and who taught before; a run goes on with the very teachers that it began
+    with, unless others are allowed.
+    """
+    path, now = run_dir / "teachers.json", dict(manifest)
+    if path.is_file() and any((run_dir / "checkpoints").glob("step-*")):
+        recorded = json.loads(path.read_text(encoding="utf-8"))
+        earlier = recorded.pop("before", [])
+        if identity_only(recorded) != identity_only(now):
+            if not settings.allow_other_teachers:
+                raise CheckpointError(
+                    f"{run_dir}: this run began with other teachers; {path} names them\n"
+                    "  fix: restore them, give another run_dir to start afresh, or allow it: "
+                    "distillation.allow_other_teachers=true\n"
+                    "  kept: the run, as it is"
+                )
+            earlier = [*earlier, recorded]
+        now["before"] = earlier
+    write_json_atomic(path, now)
+
+
+def recorded_teachers(run_dir: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The manifest of the teachers of a run, and the identity of those that it began with."""
+    manifest = json.loads((run_dir / "teachers.json").read_text(encoding="utf-8"))
+    return manifest, identity_only((manifest.get("before") or [manifest])[0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from statistics import median
 
@@ -127,6 +129,11 @@ def loss_names(run: RunRecord) -> list[str]:
 
 
 def right_counts(run: RunRecord) -> list[float]:
-    """How often none, one, two ... of the teachers were right, over the whole run."""
-    names = sorted(run.names("teachers/right_"), key=lambda name: int(name.rsplit("_", 1)[1]))
-    return [sum(value for _, value in run.series(name)) for name in names]
+    """How often none, one, two ... of the teachers were right, over the whole run and, in a
+    mixture, over its data sets.
+    """
+    counts: dict[int, float] = defaultdict(float)
+    for name in run.names("teachers/"):
+        if found := re.search(r"/right_(\d+)$", name):
+            counts[int(found[1])] += sum(value for _, value in run.series(name))
+    return [counts[number] for number in range(max(counts, default=-1) + 1)]

@@ -51,7 +51,7 @@ class RunRecord:
         command = list(self.environment.get("command") or ())
         if len(command) > 1 and str(command[1]).isalpha():
             return str(command[1])
-        marks = {"distillation": "distill", "mixing": "multitask", "generator": "pretrain"}
+        marks = {"mixing": "multitask", "distillation": "distill", "generator": "pretrain"}
         return next((verb for key, verb in marks.items() if key in self.config), "finetune")
 
     @property

@@ -14,6 +14,8 @@ from road_ray.distributed.sweep_lock import locked
 from road_ray.errors import ConfigError, DivergedError
 from road_ray.recipes.checks import require_init
 from road_ray.recipes.distill import DistillConfig
+from road_ray.recipes.mixed_teachers import teachers_by_dataset
+from road_ray.recipes.multitask import MultitaskConfig
 from road_ray.recipes.teaching import teacher_directories
 from road_ray.sweeps.check import load_sweep
 from road_ray.sweeps.config import SweepConfig
@@ -85,6 +87,8 @@ def look_ahead(config: SweepConfig) -> bool:
             require_init(found.init)
         if isinstance(found, DistillConfig):
             teacher_directories(found.distillation)
+            nested = nested or found.distillation.host == "actors"
+        if isinstance(found, MultitaskConfig) and teachers_by_dataset(found):
             nested = nested or found.distillation.host == "actors"
         nested = nested or found.workers > 0 or bool(getattr(found, "at_once", 0))
     return nested

@@ -61,9 +61,9 @@ class Trial:
             asked = time.monotonic()
             with watched(_Reporter(self.sweep.metric[0], tell if judged else None)):
                 run = VERBS[verb].run(config)
-            if verb == "distill":
-                teachers: Any = config
-                teaching += (time.monotonic() - asked) * teachers.distillation.num_teachers
+            teachers: Any = getattr(config, "distillation", None)
+            if teachers is not None:
+                teaching += (time.monotonic() - asked) * teachers.num_asked
         figures = {
             name: float("nan") if value is None else float(value)
             for name, value in run.metrics.items()

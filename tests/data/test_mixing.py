@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import islice, product
+from itertools import count, islice, product
 
 import numpy as np
 import pytest
@@ -15,13 +15,13 @@ NAMES = ["mnli", "qqp", "squad"]
 
 
 class _Numbers:
-    """A stream whose batch ``k`` says who it is."""
+    """A stream whose batch ``k`` says who it is, read from the first that is wanted."""
 
     def __init__(self, name):
         self.name = name
 
-    def __getitem__(self, number):
-        return {"dataset": self.name, "number": number}
+    def since(self, number):
+        return ({"dataset": self.name, "number": k} for k in count(number))
 
 
 def streams():

@@ -29,6 +29,13 @@ def test_an_actor_asks_for_what_its_teachers_need():
     assert asked == {"CPU": 3.0, "GPU": 0.5, "teacher": 1}
 
 
+def test_pools_of_one_run_share_the_half_of_the_cluster(monkeypatch):
+    monkeypatch.setattr("ray.cluster_resources", lambda: {"CPU": 8.0})
+    assert specification().asked()["CPU"] == 1
+    assert specification(others=5).asked()["CPU"] == 0.5
+    assert specification(others=5, num_cpus=2).asked()["CPU"] == 2
+
+
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_timeout_that_is_none_is_refused(seconds):
     with pytest.raises(ConfigError, match="timeout_seconds"):

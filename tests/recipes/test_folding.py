@@ -12,7 +12,7 @@ from road_ray.data.folds import fold_of
 from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.distributed.replicas import Pool
 from road_ray.errors import ConfigError
-from road_ray.recipes.distill import DistillConfig, _asking
+from road_ray.recipes.distill import DistillConfig, _asking, _of_pool
 from road_ray.recipes.finetune import prepare
 from road_ray.recipes.folding import answering, complete, listed, num_folds, part
 from road_ray.recipes.teaching import teacher_directories
@@ -121,3 +121,16 @@ def test_the_number_of_teachers_is_that_of_one_fold(folded, sentiment, tmp_path)
             host="process",
             run_dir=tmp_path,
         )
+
+
+def test_a_pool_of_folds_keeps_what_the_list_knows_of_them(folded, sentiment, tmp_path):
+    path = folded.directory / "teachers.json"
+    places = listed(path)[0]
+    named = {"distillation.teachers": [str(path)], "distillation.num_teachers": 2}
+    config = override(DistillConfig(run_dir=tmp_path), sentiment | named)
+    assert _of_pool(config, places) == config
+    plain = _of_pool(override(config, {"distillation.teachers": []}), places)
+    assert plain.distillation.teachers == tuple(places)
+    assert plain.distillation.num_teachers == 4
+    with pytest.raises(ConfigError, match="names 4 teachers of folds, and the ensemble has 4"):
+        _of_pool(config, places[::-1])
