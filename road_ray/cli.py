@@ -126,10 +126,13 @@ def _run(
     if as_json:
         typer.echo(json.dumps({"directory": str(run.directory), "metrics": dict(run.metrics)}))
         return
-    from road_ray.reporting.tables import figures, story
+    from road_ray.reporting.tables import aligned, figures, story
 
     table = run.directory / "table.json"
-    if table.is_file():
+    tasks = run.directory / "tasks.json"
+    if tasks.is_file():
+        typer.echo(aligned(json.loads(tasks.read_text(encoding="utf-8"))))
+    elif table.is_file():
         typer.echo(story(json.loads(table.read_text(encoding="utf-8"))))
     else:
         typer.echo(figures(run.metrics))

@@ -24,10 +24,11 @@ class Verb:
     name: str
     about: str
     config_name: str
+    module: str | None = None  # below road_ray.recipes; None: called as the verb
 
     @property
     def _module(self) -> Any:
-        return import_module(f"road_ray.recipes.{self.name}")
+        return import_module(f"road_ray.recipes.{self.module or self.name}")
 
     @property
     def config(self) -> type[Config]:
@@ -53,7 +54,12 @@ VERBS: dict[str, Verb] = {
             "multi-task pre-training with the gradient averaged over data sets",
             "MultitaskConfig",
         ),
-        Verb("finetune", "one data set, one head, from any checkpoint", "FinetuneConfig"),
+        Verb(
+            "finetune",
+            "one data set, one head, from any checkpoint; or N seeds of each of a pool",
+            "FinetuningsConfig",
+            "finetunings",
+        ),
         Verb("teachers", "N seeds of finetune; writes teachers.json", "TeachersConfig"),
         Verb("distill", "a student from an ensemble of teachers in Ray actors", "DistillConfig"),
         Verb("evaluate", "a trained model on one or more data sets", "EvaluateConfig"),

@@ -38,7 +38,7 @@ def row_folds(split: Split, num_folds: int) -> Ints:
 def _text(example: Example) -> str:
     match example:
         case TextExample():
-            return "\n".join(example.texts)
+            return "\n".join(sorted(example.texts, key=str.casefold))  # alike in either order
         case SpanExample():
             return example.context
         case TagExample():

@@ -73,6 +73,17 @@ def read_split(dataset: Dataset, root: Path, split: str) -> list[Example]:
     return examples
 
 
+def is_there(dataset: Dataset, root: Path, split: str) -> bool:
+    """Whether ``root`` has all files of a split; an entry without such a split has none."""
+    if not getattr(dataset.splits, split):
+        return False
+    folder = root / dataset.folder
+    return all(
+        any((folder / f"{name}{end}").is_file() for name in names.split("|") for end in ("", ".gz"))
+        for names in file_names(dataset, split)
+    )
+
+
 def file_names(dataset: Dataset, split: str) -> tuple[str, ...]:
     if split not in SPLITS:
         raise ConfigError(f"unknown split {split!r}; known: {', '.join(SPLITS)}")

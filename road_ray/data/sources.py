@@ -17,7 +17,7 @@ from pydantic import Field
 from road_ray.config import Config
 from road_ray.data import catalog, miniature
 from road_ray.data.encode import encode
-from road_ray.data.features import Example, Features, SpanExample
+from road_ray.data.features import Example, Features, SpanExample, TextExample
 from road_ray.data.hub import read_hub
 from road_ray.data.own import OwnSet
 from road_ray.data.quac import with_history
@@ -43,6 +43,9 @@ class SourceConfig(Config):
     max_question_tokens: int = Field(64, ge=1)
     # Dialogs: how many of the exchanges before a question are read with it.
     history_turns: int = Field(0, ge=0)
+    # Pairs without an order, whose training rows are read both ways round. Source: google-research/
+    # electra, `double_unordered`.
+    both_orders: tuple[str, ...] = ("mrpc", "stsb")
     sets: dict[str, OwnSet] = Field(
         {}
     )  # one's own data sets by name, beside those of the catalogue
@@ -139,6 +142,8 @@ def load_split(
         examples = [examples[index] for index in kept]
     if keep is not None:
         examples = [example for example in examples if keep(example)]
+    if split == "train" and not judged and name in source.both_orders:
+        examples = [*examples, *(_turned(example, name) for example in examples)]
     if source.history_turns:
         examples = [
             with_history(example, source.history_turns)
@@ -163,3 +168,13 @@ def load_split(
         **limits,
     )
     return Split(entry, task, examples, features)
+
+
+def _turned(example: Example, name: str) -> TextExample:
+    """The pair with its second text first."""
+    if not isinstance(example, TextExample) or len(example.texts) != 2:
+        raise ConfigError(
+            f"data.both_orders: {name} is no data set of pairs\n"
+            "  allowed: those whose rows are two texts"
+        )
+    return replace(example, id=f"{example.id} turned", texts=example.texts[::-1])

@@ -19,6 +19,7 @@ def test_a_fold_does_not_depend_on_label_place_case_or_space():
     one = text("A fine  film", "indeed")
     other = TextExample(id="9", texts=("a fine film", "Indeed"), label=None, where="g:7")
     assert fold_of(one, 1000) == fold_of(other, 1000)
+    assert fold_of(one, 1000) == fold_of(text("Indeed", "A fine film"), 1000), "nor on the order"
     assert fold_of(one, 1000) != fold_of(text("a fine film"), 1000)
 
 
