@@ -22,11 +22,12 @@ from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
 _MAX_FAILURES = 3  # restarts of the worker group; Ray's own default is none
-_START_TIMEOUT_SECONDS = "15"  # Ray's 60 s are spent waiting for a node that is gone
-# What Ray's own helpers say every second of a cluster without a dashboard, and of their own make.
-_NOISE = (
-    "Failed to query Ray Train Controller actor state|constructor arguments in the object store"
-)
+_READ_AT_IMPORT = {  # by Ray; the last: what its helpers say every second
+    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "15",  # its 60 s are spent on a node that is gone
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",  # its 15 starves them wherever the driver's process works too
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "Failed to query Ray Train|arguments in the object store",
+}
 
 Main = Callable[..., dict[str, float]]
 
@@ -44,13 +45,21 @@ def launch(
     0's result.
 
     Errors of road_ray that a worker raises come out as they are. A worker that dies is restarted
-    with its group,
-    and ``main`` resumes from its own checkpoints.
+    with its group, and ``main`` resumes from its own checkpoints.
     """
     if workers == 0:
         return main(config, Worker.alone(), *extra)
     with connected(address):
         return _fit(main, config, extra, workers, gpus_per_worker, scratch)
+
+
+def prepared(address: str | None) -> str | None:
+    """The cluster to join, if any; sets what Ray reads when it is imported, so must come first."""
+    address = address or os.environ.get("RAY_ADDRESS")
+    asked_for(create=address is None)
+    for name, value in _READ_AT_IMPORT.items():
+        os.environ.setdefault(name, value)
+    return address
 
 
 @contextmanager
@@ -59,17 +68,9 @@ def connected(
 ) -> Iterator[None]:
     """Inside, this process is connected to Ray: the cluster at ``address``, the one already joined,
     or a new one, with its ``dashboard`` for those who ask it (Ray Train's cleaner does). Inside a
-    Ray job that is the cluster of the job.
-
-    A token is asked for; a cluster that answers without one is refused.
+    Ray job that is the cluster of the job. A cluster that answers without a token is refused.
     """
-    address = address or os.environ.get("RAY_ADDRESS")
-    asked_for(create=address is None)
-    os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", _START_TIMEOUT_SECONDS)
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Ray's 15 would starve teachers and workers wherever the driver's process works too.
-    os.environ.setdefault("RAY_worker_niceness", "0")
-    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _NOISE)  # read when Ray is imported
+    address = prepared(address)
     import ray
 
     if ray.is_initialized():
@@ -250,10 +251,8 @@ def side_by_side(
     timeout_seconds: float,
 ) -> list[Any]:
     """``function(config, *extra)`` for every config, as many at once as the cluster has room for;
-    results in their order.
-
-    Raises the first error of ours; ``ClusterError`` when no node has room for one, or when
-    ``timeout_seconds`` pass.
+    results in their order. Raises the first error of ours; ``ClusterError`` when no node has room
+    for one, or when ``timeout_seconds`` pass.
     """
     import ray
 

@@ -6,7 +6,7 @@ Together with the study these are the truth of a sweep; either can be made again
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,21 @@ class Report:
     step: int
     percent: float  # of the run's own steps
     value: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a trial gives: one value a metric, over its seeds."""
+
+    values: Sequence[float]
+    deviation: Sequence[float | None] = ()
+    figures: Mapping[str, float] = field(default_factory=dict)
+    teacher_seconds: float = 0.0
+
+
+Tell = Callable[[Report], None]
+Run = Callable[[Path, Mapping[str, Any], Tell], Outcome]
+"""``run(directory, params, tell)``: ``tell`` may end it by ``SystemExit``."""
 
 
 def place_of(directory: Path, number: int) -> Path:

@@ -10,8 +10,8 @@ import math
 import os
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,27 +23,12 @@ from road_ray.distributed import sweep_record
 from road_ray.distributed.launch import enter
 from road_ray.distributed.sweep_limit import HUNG, limited
 from road_ray.distributed.sweep_lock import hold
-from road_ray.distributed.sweep_record import Record, Report
+from road_ray.distributed.sweep_record import Record, Report, Run
 from road_ray.distributed.sweep_schedule import result_of
 from road_ray.errors import DivergedError, RoadError
 
 ENDED = "ended"  # in the last result of a trial: how
 _LONGEST_REASON = 600
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a trial gives: one value a metric, over its seeds."""
-
-    values: Sequence[float]
-    deviation: Sequence[float | None] = ()
-    figures: Mapping[str, float] = field(default_factory=dict)
-    teacher_seconds: float = 0.0
-
-
-Tell = Callable[[Report], None]
-Run = Callable[[Path, Mapping[str, Any], Tell], Outcome]
-"""``run(directory, params, tell)``: ``tell`` may end it by ``SystemExit``."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import load, to_dict, to_yaml
-from road_ray.distributed.launch import connected
+from road_ray.distributed.launch import connected, prepared
 from road_ray.distributed.sweep import search
 from road_ray.distributed.sweep_lock import locked
 from road_ray.errors import ConfigError, DivergedError
@@ -51,6 +51,7 @@ def run(config: SweepConfig) -> Sweep:
     ``DivergedError`` when no trial came to its end.
     """
     nested = look_ahead(config)
+    prepared(config.address)
     directory = config.directory
     with locked(directory):
         _record(config, directory)

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from road_ray.distributed.sweep_record import Report
+from road_ray.distributed.sweep_record import Outcome, Report, Tell
 from road_ray.distributed.sweep_space import drawn
-from road_ray.distributed.sweep_trial import Outcome, Tell
 from road_ray.errors import ConfigError
 from road_ray.evaluation.metrics import summary
 from road_ray.sweeps.config import SweepConfig

@@ -17,8 +17,7 @@ STEPS, RAISES, NAN, HANGS = 8, 3, 5, 7
 
 def run(directory, params, tell):
     """Eight steps with a checkpoint after each; every step leaves a line in the sweep's log."""
-    from road_ray.distributed.sweep_record import Report
-    from road_ray.distributed.sweep_trial import Outcome
+    from road_ray.distributed.sweep_record import Outcome, Report
 
     number, kept = int(directory.name), directory / "step"
     done = int(kept.read_text()) if kept.is_file() else 0

@@ -6,8 +6,8 @@ import pytest
 
 from road_ray.distributed import sweep_record, sweep_trial
 from road_ray.distributed.sweep_limit import HUNG
-from road_ray.distributed.sweep_record import Record, Report
-from road_ray.distributed.sweep_trial import Outcome, Work, perform
+from road_ray.distributed.sweep_record import Outcome, Record, Report
+from road_ray.distributed.sweep_trial import Work, perform
 from road_ray.errors import DivergedError
 
 CONFIG = {"number": 2, "params": {"x": 1}}

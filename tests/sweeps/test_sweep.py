@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 
 import pytest
@@ -105,3 +107,14 @@ def test_a_sweep_finds_a_best_trial_and_tells_it_again(file, tmp_path):
     assert done.best[0].values[0] == max(t.values[0] for t in done.trials if t.state == "complete")
     again = rr.sweep(file)  # without a cluster: nothing is left to do
     assert again.trials == done.trials
+
+
+def test_ray_is_not_imported_before_it_is_told_to_ask_for_a_token():
+    # It reads RAY_AUTH_MODE once, when it is imported; a cluster of its own would refuse it later.
+    told = subprocess.run(
+        [sys.executable, "-c", "import sys, road_ray.sweeps.sweep; print('ray' in sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.strip() == "False"
