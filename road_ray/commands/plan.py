@@ -71,6 +71,7 @@ def told(found: Mapping[str, Any]) -> str:
     memory, disk = found["memory_bytes"], found["disk_bytes"]
     parts = ("parameters", "gradients", "optimizer", "activations")
     used = ", ".join(f"{name} {_size(memory[name])}" for name in parts)
+    store = f"; {_size(disk['store'])} of the teachers' logits" if disk["store"] else ""
     runs = f"{found['runs']} runs of " if found["runs"] > 1 else ""
     money = f", {found['cost']:.2f} {found['currency']}" if found["cost"] else ""
     rows = [
@@ -87,7 +88,7 @@ def told(found: Mapping[str, Any]) -> str:
         f"model       {found['parameters']:,} parameters",
         f"memory      {used}; {_size(memory['available'])} a worker",
         f"disk        {_size(disk['checkpoint'])} a checkpoint, {_size(disk['at_most'])} at most; "
-        f"{_size(disk['free'])} free",
+        f"{_size(disk['free'])} free{store}",
         f"placement   {found['placement']}",
         f"time        {found['measured_step_seconds']:.3f} s a step measured here on three steps, "
         f"{found['measured_data_seconds']:.3f} of it waiting for data and teachers; "

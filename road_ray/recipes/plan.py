@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import Config, override, to_dict
+from road_ray.data import catalog
+from road_ray.data.sources import load_split
+from road_ray.data.tokenizer import load_tokenizer
+from road_ray.distillation.store import expected_bytes
 from road_ray.distributed.launch import connected
 from road_ray.distributed.plan import (
     Prices,
@@ -23,6 +27,9 @@ from road_ray.distributed.plan import (
     step_seconds,
 )
 from road_ray.errors import ConfigError
+from road_ray.models.encoder import model_directory
+from road_ray.recipes.checks import require_init
+from road_ray.recipes.distill import DistillConfig
 from road_ray.training.probe import Measured, probing
 
 PLANNED = ("pretrain", "multitask", "finetune", "teachers", "distill")
@@ -74,6 +81,7 @@ def plan(
         "disk_bytes": {
             "checkpoint": measured.checkpoint_bytes,
             "at_most": checkpoints,
+            "store": store_bytes(config),
             "free": free,
         },
         "placement": place,
@@ -85,6 +93,21 @@ def plan(
         "currency": (prices or Prices()).currency,
         "by_workers": by_workers(measured.seconds_per_step, measured.gradient_bytes, batch),
     }
+
+
+def store_bytes(config: Config) -> int:
+    """What the store of the teachers' logits takes when it is complete; 0 without one.
+
+    Raises ``ResourceError`` when that is not free where the store will be.
+    """
+    if not isinstance(config, DistillConfig) or config.distillation.store is None:
+        return 0
+    tokenizer = load_tokenizer(model_directory(require_init(config.init)))
+    features = load_split(config.data.dataset, "train", config.data, tokenizer, seed=0).features
+    kind = catalog.task(config.data.dataset).kind
+    need = expected_bytes(kind, features.lengths, config.distillation.num_teachers)
+    check_disk(config.distillation.store, need)
+    return need
 
 
 def _measured(config: Config, recipe: Callable[[Any], Any], hosted: bool) -> Measured:

@@ -56,6 +56,17 @@ def test_teachers_are_measured_in_this_process(sentiment, teachers, tmp_path):
     assert found["steps"] == 6
 
 
+def test_the_size_of_the_store_is_known_before_it_is_filled(sentiment, teachers, tmp_path):
+    named = {"distillation.teachers": [str(teachers.directory / "teachers.json")]}
+    chosen = sentiment | named | {"run_dir": str(tmp_path / "run"), "distillation.host": "process"}
+    found = planned("distill", chosen | {"distillation.store": str(tmp_path / "planned")})
+    # 150 rows (10 batches of 16 at most): two fp16 logits, a key of 16 bytes and a bound of 8.
+    rows = found["disk_bytes"]["store"] / (3 * (2 * 2 + 16 + 8))
+    assert rows == int(rows)
+    assert 16 < rows <= 160
+    assert planned("distill", chosen)["disk_bytes"]["store"] == 0
+
+
 def test_what_cannot_be_placed_is_told_before_anything_is_built(sentiment, monkeypatch):
     monkeypatch.setattr(module, "_measured", lambda *_: pytest.fail("was built"))
     config = configure("distill", overrides=sentiment | {"workers": 10_000})
