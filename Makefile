@@ -20,7 +20,7 @@ fast: .venv/.installed-dev
 
 # The faults that take long; what they measure goes into docs/reliability.md.
 chaos: .venv/.installed-dev
-	$(BIN)/python -m pytest -m chaos tests/chaos
+	$(BIN)/python -m pytest -m chaos
 	$(BIN)/python -m tests.chaos
 
 lint: .venv/.installed-dev

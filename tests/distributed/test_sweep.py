@@ -91,7 +91,7 @@ def sweep(tmp_path):
 
 
 @pytest.mark.ray
-@pytest.mark.slow
+@pytest.mark.chaos
 @pytest.mark.timeout(1200)
 def test_a_driver_killed_three_times_loses_and_repeats_nothing(sweep):
     kills, kept = 0, {}
