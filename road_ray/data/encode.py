@@ -15,6 +15,7 @@ from road_ray.data.encode_spans import encode_spans
 from road_ray.data.encode_tags import encode_tags
 from road_ray.data.features import (
     FURTHER,
+    IMPOSSIBLE,
     UNKNOWN,
     ChoiceExample,
     Example,
@@ -23,7 +24,7 @@ from road_ray.data.features import (
     TagExample,
     TextExample,
 )
-from road_ray.data.specs import Choose, Classify, Dataset, Regress, Span, Tag, Task
+from road_ray.data.specs import Choose, Classify, Dataset, JointSpan, Regress, Span, Tag, Task
 from road_ray.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ def encode(
         rows = encode_spans(
             spans, dataset, tokenizer, max_length_tokens=limit, train=train, **span_limits
         )
+        if isinstance(task.kind, JointSpan):
+            bare = np.array([not example.answers for example in spans], np.float32)
+            rows = replace(rows, gold={**rows.gold, IMPOSSIBLE: bare[rows.example]})
         return _with_further(rows, spans, further) if further else rows
     if isinstance(task.kind, Tag):
         sentences = _all_of(TagExample, examples, dataset, task)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 # Gold that nobody knows, in the float labels of a regression as well; PyTorch's ignore_index.
 UNKNOWN = -100
+IMPOSSIBLE = "impossible"  # gold of joint spans: 1 where the question has no answer anywhere
 FURTHER = "labels/"  # begins the names of gold for further heads, a task's name follows
 
 Ints = NDArray[np.int32]

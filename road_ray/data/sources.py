@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from pydantic import Field
@@ -22,7 +22,7 @@ from road_ray.data.hub import read_hub
 from road_ray.data.own import OwnSet
 from road_ray.data.quac import with_history
 from road_ray.data.readers import read_split
-from road_ray.data.specs import Dataset, Span, Task
+from road_ray.data.specs import Dataset, JointSpan, Span, Task
 from road_ray.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ class SourceConfig(Config):
     max_length_tokens: int | None = Field(None, ge=8)  # None: 128 for text, 384 for spans
     stride_tokens: int = Field(128, ge=1)  # spans: a window starts every so many context tokens
     max_question_tokens: int = Field(64, ge=1)
+    # How answers are chosen: start and end each on its own (ROaD), or the end given the start and a
+    # classifier for "no answer" (ELECTRA), which plain transformers cannot load.
+    span_head: Literal["independent", "joint"] = "independent"
     # Dialogs: how many of the exchanges before a question are read with it.
     history_turns: int = Field(0, ge=0)
     # Pairs without an order, whose training rows are read both ways round. Source: google-research/
@@ -83,6 +86,14 @@ def resolve_root(root: str | None) -> Path | None:
 
 def entry_of(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
     """The data set of that name and its task: one's own, or of the catalogue."""
+    dataset, task = _entry(name, source)
+    if source.span_head == "joint" and isinstance(task.kind, Span):
+        task = Task(f"{task.name}_joint", JointSpan())  # another head is another task
+        dataset = replace(dataset, task=task.name)
+    return dataset, task
+
+
+def _entry(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
     own = source.sets.get(name)
     if own is None:
         if name not in catalog.DATASETS and source.sets:

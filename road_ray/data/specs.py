@@ -45,6 +45,13 @@ class Span:
 
 
 @dataclass(frozen=True)
+class JointSpan(Span):
+    """An end that is chosen given the start, and a classifier that says whether there is an answer
+    (Clark et al. 2020; google-research/electra).
+    """
+
+
+@dataclass(frozen=True)
 class Tag:
     """One label a word, read at the word's first sub-token; entity labels in the IOB2 scheme."""
 

@@ -15,8 +15,9 @@ from torch import Tensor
 from road_ray.data.batches import Batch, pad, to_device
 from road_ray.data.features import FURTHER, UNKNOWN, Features, SpanExample, TagExample
 from road_ray.data.sources import Split
-from road_ray.data.specs import Classify, Kind, Regress, Span, Tag
+from road_ray.data.specs import Classify, JointSpan, Kind, Regress, Span, Tag
 from road_ray.evaluation import metrics
+from road_ray.evaluation.joint_spans import best_joint_spans
 from road_ray.evaluation.spans import (
     SpanPrediction,
     answerability,
@@ -164,9 +165,12 @@ def evaluate_spans(
     best one.
     """
     examples = [example for example in split.examples if isinstance(example, SpanExample)]
-    predictions = best_spans(
-        split.features, examples, [row[0] for row in logits], [row[1] for row in logits]
-    )
+    if isinstance(split.task.kind, JointSpan):
+        predictions = best_joint_spans(split.features, examples, logits)
+    else:
+        predictions = best_spans(
+            split.features, examples, [row[0] for row in logits], [row[1] for row in logits]
+        )
     if threshold is None:
         threshold = choose_threshold(examples, predictions).best_f1_threshold
     figures = score(examples, predictions, threshold)

@@ -118,6 +118,27 @@ def _prediction(
     start_logits: Logits,
     end_logits: Logits,
 ) -> SpanPrediction:
+    parts = {
+        span: (
+            float(start_logits[span.row][span.start]),
+            float(end_logits[span.row][span.end]),
+        )
+        for span in spans
+    }
+    candidates = listed(example, spans, features, parts)
+    if not candidates:
+        return SpanPrediction(example.id, "", null, 0.0, ())
+    best = -spans[0].cost
+    return SpanPrediction(example.id, candidates[0].text, best, null - best, candidates)
+
+
+def listed(
+    example: SpanExample,
+    spans: Sequence[Span],
+    features: Features,
+    parts: Mapping[Span, tuple[float, float]],
+) -> tuple[Candidate, ...]:
+    """Ranked spans as texts, each text once; ``parts`` are the scores of start and end."""
     offsets, _ = span_columns(features)
     distinct: dict[str, Span] = {}
     for span in spans:
@@ -126,21 +147,14 @@ def _prediction(
         stop = int(offsets[base + span.end, 1])
         distinct.setdefault(example.context[begin:stop], span)
     if not distinct:
-        return SpanPrediction(example.id, "", null, 0.0, ())
+        return ()
     scores = -np.array([span.cost for span in distinct.values()])
     shares = np.exp(scores - scores[0])
     shares /= shares.sum()
-    candidates = tuple(
-        Candidate(
-            text,
-            float(share),
-            float(start_logits[span.row][span.start]),
-            float(end_logits[span.row][span.end]),
-        )
+    return tuple(
+        Candidate(text, float(share), *parts[span])
         for (text, span), share in zip(distinct.items(), shares, strict=True)
     )
-    best = float(scores[0])
-    return SpanPrediction(example.id, candidates[0].text, best, null - best, candidates)
 
 
 def choose_threshold(

@@ -15,8 +15,9 @@ from transformers.models.electra.modeling_electra import (
     ElectraSequenceSummary,
 )
 
-from road_ray.data.specs import Choose, Classify, Kind, Regress, Span, Tag
+from road_ray.data.specs import Choose, Classify, JointSpan, Kind, Regress, Span, Tag
 from road_ray.models.encoder import initialize, initialize_output
+from road_ray.models.joint_span import JointSpanHead
 
 
 class SentenceHead(nn.Module):
@@ -83,12 +84,14 @@ class ChoiceHead(nn.Module):
         return logits.view(-1, self.choices)
 
 
-Head = SentenceHead | SpanHead | TagHead | ChoiceHead
+Head = SentenceHead | SpanHead | JointSpanHead | TagHead | ChoiceHead
 
 
 def build_head(kind: Kind, config: ElectraConfig) -> Head:
     """A new head of that kind for an encoder of that size."""
     match kind:
+        case JointSpan():
+            return JointSpanHead(config)
         case Span():
             return SpanHead(config)
         case Tag():

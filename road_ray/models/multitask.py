@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import (
     AutoConfig,
@@ -20,18 +22,22 @@ from transformers import (
     PreTrainedModel,
 )
 
-from road_ray.data.specs import Choose, Classify, Regress, Span, Tag, Task
+from road_ray.data.specs import Choose, Classify, JointSpan, Regress, Span, Tag, Task
 from road_ray.errors import CheckpointError
 from road_ray.models.encoder import load_encoder
 from road_ray.models.heads import build_head
+from road_ray.models.joint_span import JointSpanHead
 from road_ray.models.quick import quicken
 from road_ray.models.quiet import hushed
+
+_log = logging.getLogger(__name__)
 
 
 class MultitaskModel(nn.Module):
     """``forward(batch)`` gives the logits of the head of ``batch["task"]``.
 
-    ``[B, C]`` for classes, ``[B, 1]`` for a regression, ``[B, 2, L]`` for spans, ``[B, L, C]`` for
+    ``[B, C]`` for classes, ``[B, 1]`` for a regression, ``[B, 2, L]`` for spans (joint ones: see
+    their head), ``[B, L, C]`` for
     tags, ``[B, N]`` for choices (whose inputs are ``[B, N, L]``).
     """
 
@@ -45,7 +51,12 @@ class MultitaskModel(nn.Module):
         )
 
     def forward(self, batch: Mapping[str, Any]) -> Tensor:
-        logits: Tensor = self.heads[batch["task"]](self.hidden(batch))
+        return self.read(self.hidden(batch), batch)
+
+    def read(self, hidden: Tensor, batch: Mapping[str, Any]) -> Tensor:
+        """The same logits from what the encoder made of every token."""
+        head = self.heads[batch["task"]]
+        logits: Tensor = head(hidden, batch) if isinstance(head, JointSpanHead) else head(hidden)
         return logits
 
     def hidden(self, batch: Mapping[str, Any]) -> Tensor:
@@ -63,9 +74,37 @@ class MultitaskModel(nn.Module):
 
     def export(self, directory: Path, task: str) -> None:
         """Write encoder and head of ``task`` as plain ``transformers`` loads them."""
+        if isinstance(self.tasks[task].kind, JointSpan):
+            _export_joint(self, directory, task)
+            return
         exported = _hugging_face_class(self.tasks[task]).from_multitask(self, task)
         with hushed():
             exported.save_pretrained(directory)
+
+
+_JOINT_FILE = "joint_span_head.safetensors"
+
+
+def _export_joint(model: MultitaskModel, directory: Path, task: str) -> None:
+    """The encoder alone as transformers knows it, the head in a file of ours beside it."""
+    with hushed():
+        model.encoder.save_pretrained(directory)
+    state = {name: x.detach().cpu() for name, x in model.heads[task].state_dict().items()}
+    save_file(state, directory / _JOINT_FILE)
+    text = "%s: plain transformers has no class for the joint span head: it loads the encoder; %s"
+    _log.warning(f"{text} is for road_ray alone (data.span_head=joint)", directory, _JOINT_FILE)
+
+
+def _load_joint(directory: str, task: Task) -> MultitaskModel:
+    model, path = load_multitask(directory, [task]), Path(directory) / _JOINT_FILE
+    try:
+        model.heads[task.name].load_state_dict(load_file(path))
+    except (OSError, RuntimeError, SafetensorError) as error:
+        raise CheckpointError(
+            f"{directory}: holds no head for task {task.name}: {error}\n"
+            "  fix: fine-tune it with data.span_head=joint, or evaluate without that key"
+        ) from error
+    return model
 
 
 @dataclass(frozen=True)
@@ -116,6 +155,8 @@ def load_multitask(directory: str, tasks: Sequence[Task]) -> MultitaskModel:
 
 def load_trained(directory: str, task: Task) -> MultitaskModel:
     """Encoder *and* head of a fine-tuned model directory, for evaluation or to train on."""
+    if isinstance(task.kind, JointSpan):
+        return _load_joint(directory, task)
     model = load_multitask(directory, [task])
     exporter = _hugging_face_class(task)
     try:

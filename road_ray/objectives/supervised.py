@@ -14,28 +14,37 @@ from torch import Tensor
 from torch.nn import functional
 
 from road_ray.data.batches import Batch, allowed_positions
-from road_ray.data.features import FURTHER, UNKNOWN
-from road_ray.data.specs import Regress, Span, Task
+from road_ray.data.features import FURTHER, IMPOSSIBLE, UNKNOWN
+from road_ray.data.specs import JointSpan, Regress, Span, Task
 from road_ray.models.multitask import MultitaskModel
 from road_ray.models.terms import Term
 from road_ray.objectives.base import Objective
+
+_ANSWERABILITY_WEIGHT = 0.5
 
 
 def gold_total(task: Task, logits: Tensor, batch: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
     """Sum of the losses and how many examples (tokens of a tagging) are counted: both ``[]``.
 
     Tags are counted by the word. For spans it is the mean of the start's and the end's
-    cross-entropy over allowed positions (science: section 1.2).
+    cross-entropy over allowed positions (science: section 1.2); joint ones add half the
+    cross-entropy of "no answer" (google-research/electra, configure_finetuning.py).
     """
     logits = logits.float()
     if isinstance(task.kind, Span):
         # Infinite, so that a gold position which is not allowed stops the run.
-        masked = logits.masked_fill(~allowed_positions(batch)[:, None, :], float("-inf"))
+        masked = logits[:, :2].masked_fill(~allowed_positions(batch)[:, None, :], float("-inf"))
         gold = torch.stack([batch["start_positions"], batch["end_positions"]], 1)
         total = functional.cross_entropy(
             masked.flatten(0, 1), gold.flatten(), reduction="sum", ignore_index=UNKNOWN
         )
-        return total / 2, (gold[:, 0] != UNKNOWN).sum()
+        known = gold[:, 0] != UNKNOWN
+        if isinstance(task.kind, JointSpan):
+            answerless = functional.binary_cross_entropy_with_logits(
+                logits[:, 2, 0], batch[IMPOSSIBLE].float(), reduction="none"
+            )
+            return total / 2 + _ANSWERABILITY_WEIGHT * (answerless * known).sum(), known.sum()
+        return total / 2, known.sum()
     if isinstance(task.kind, Regress):
         known = batch["labels"] != UNKNOWN
         error = (logits.squeeze(-1) - batch["labels"]) ** 2
@@ -90,7 +99,7 @@ class Supervised(Objective):
             logits = self.model.heads[task](hidden)
             total, count = gold_total(self.model.tasks[task], logits, gold)
             terms[f"{batch['dataset']}_{task}"] = Term(total, count)
-        return self.model.heads[batch["task"]](hidden), terms
+        return self.model.read(hidden, batch), terms
 
     def export(self, directory: Path) -> None:
         self.model.export(directory, self.export_task)

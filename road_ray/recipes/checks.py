@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 
 from road_ray.data.encode import overlap
-from road_ray.data.sources import Split
+from road_ray.data.sources import SourceConfig, Split
 from road_ray.errors import ConfigError
 
 _log = logging.getLogger(__name__)
@@ -42,6 +42,15 @@ def require_init(init: str) -> str:
             + (f"did you mean {place.parent / near[0]}?" if near else f"look into {place.parent}")
         )
     return init
+
+
+def require_plain_head(source: SourceConfig) -> None:
+    """Raises ``ConfigError`` where models must be readable by plain transformers, as teachers."""
+    if source.span_head == "joint":
+        raise ConfigError(
+            "data.span_head = joint: teachers are asked through transformers, which has no class "
+            "for that head\n  allowed: independent (ROaD's)\n  fix: leave it out"
+        )
 
 
 def check_length(split: Split, positions: int) -> None:

@@ -25,7 +25,7 @@ from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.matched import Matched
 from road_ray.recipes.asking import Asking, kept_with_checkpoints
-from road_ray.recipes.checks import require_init
+from road_ray.recipes.checks import require_init, require_plain_head
 from road_ray.recipes.finetune import FinetuneConfig, fit, prepare
 from road_ray.recipes.folding import answering, needs_pool, num_folds
 from road_ray.recipes.generations import born_again
@@ -92,6 +92,7 @@ def _of_pool(config: DistillConfig, named: list[str]) -> DistillConfig:
 
 
 def _run(config: DistillConfig, ensemble: ActorEnsemble | None) -> Run:
+    require_plain_head(config.data)
     directories = teacher_directories(config.distillation)
     check(config, directories)
     with opened(config) as run_dir, ExitStack() as stack:

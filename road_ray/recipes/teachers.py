@@ -10,6 +10,7 @@ from pydantic import Field
 
 from road_ray.distributed.launch import connected, side_by_side
 from road_ray.evaluation.metrics import summary
+from road_ray.recipes.checks import require_plain_head
 from road_ray.recipes.finetune import FinetuneConfig, finetune
 from road_ray.recipes.run import Run, finished, opened
 from road_ray.recipes.together import judge_together
@@ -41,6 +42,7 @@ def teachers(config: TeachersConfig) -> Run:
 
 
 def _run(config: TeachersConfig) -> Run:
+    require_plain_head(config.data)
     single = [
         _single(config, number, fold)
         for fold in range(config.num_folds)

@@ -14,6 +14,7 @@ from road_ray.data.sources import SourceConfig, load_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble import LocalEnsemble, annotate
 from road_ray.distillation.weighting import resolve
+from road_ray.errors import ConfigError
 from road_ray.models.multitask import load_trained
 from road_ray.objectives.distilled import Distilled
 
@@ -76,3 +77,23 @@ def test_a_teacher_gives_the_logits_of_the_model_and_a_student_learns_from_it(tr
     terms = Distilled(student, kd_weight=0.5, temperature=4.0)(batch)
     assert terms[f"{name}_soft"].total.item() == pytest.approx(0, abs=1e-4)
     assert terms[name].count == (batch["labels"] != -100).sum()
+
+
+def test_questions_with_the_joint_head_are_learnt_and_judged_again(questions, tmp_path, road):
+    joint = questions | {"data.span_head": "joint"}
+    run = rr.finetune(overrides=joint, run_dir=tmp_path / "run")
+    told = {name: value for name, value in run.metrics.items() if "at_threshold_" in name}
+    assert "eval/newsqa/at_threshold_f1" in told
+    data = {name: value for name, value in joint.items() if name.startswith("data.")}
+    data = {
+        n: v
+        for n, v in data.items()
+        if n.split(".")[1] not in ("dataset", "batch_size", "evaluate_on")
+    }
+    judged = rr.evaluate(
+        overrides=data | {"data.datasets": ["squad_v2", "newsqa"], "init": str(run.directory)},
+        run_dir=tmp_path / "judged",
+    )
+    assert {name: judged.metrics[name] for name in told} == pytest.approx(told)
+    with pytest.raises(ConfigError, match="transformers, which has no class"):
+        rr.teachers(overrides=joint, run_dir=tmp_path / "teachers")

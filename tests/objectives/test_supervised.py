@@ -9,7 +9,7 @@ import torch
 from torch.testing import assert_close
 from transformers import ElectraModel
 
-from road_ray.data.specs import Choose, Classify, Regress, Span, Tag, Task
+from road_ray.data.specs import Choose, Classify, JointSpan, Regress, Span, Tag, Task
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.supervised import Supervised, gold_total
 
@@ -99,3 +99,16 @@ def test_the_export_is_that_of_the_first_task_unless_another_is_named(model, tmp
     Supervised(model, export_task="mrc").export(tmp_path / "b")
     assert "SequenceClassification" in (tmp_path / "a" / "config.json").read_text()
     assert "QuestionAnswering" in (tmp_path / "b" / "config.json").read_text()
+
+
+def test_joint_spans_add_half_the_cross_entropy_of_no_answer():
+    logits = torch.zeros(2, 3, 6)
+    logits[:, 2] = math.log(3)  # p(no answer) = 3 / 4
+    gold = {
+        "start_positions": torch.tensor([3, -100]),
+        "end_positions": torch.tensor([4, -100]),
+        "impossible": torch.tensor([0.0, 1.0]),
+    }
+    total, count = gold_total(Task("mrc_joint", JointSpan()), logits, span_batch(**gold))
+    assert_close(total, torch.tensor(math.log(3) + 0.5 * math.log(4)))
+    assert count == 1

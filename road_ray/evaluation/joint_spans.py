@@ -1,0 +1,69 @@
+"""Answers of ELECTRA's joint head: beams of starts with their ends, and a classifier's silence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from road_ray.data.features import Features, SpanExample
+from road_ray.evaluation.spans import SpanPrediction, listed
+from road_ray.evaluation.windows import Flags, Span, check_covered, span_columns
+
+Beams = Sequence[NDArray[np.float32]]
+_ENDS = 20
+
+
+def best_joint_spans(
+    features: Features,
+    examples: Sequence[SpanExample],
+    beams: Beams,
+    *,
+    n_best: int = 20,
+    max_answer_tokens: int = 30,
+) -> list[SpanPrediction]:
+    """One prediction an example from what the head says of each row, ``[2 + K, length]``.
+
+    A span's score is log p(start) + log p(end | start); of each start the 20 best ends are looked
+    at. ``null_odds`` is the smallest logit of "no answer" over the windows. Where no span is
+    allowed, ``text`` is empty and ``score`` 0.
+    Source: google-research/electra, finetune/qa/qa_metrics.py.
+    """
+    offsets, max_context = span_columns(features)
+    null = np.full(len(examples), np.inf)
+    spans: list[list[Span]] = [[] for _ in examples]
+    bounds = features.bounds.tolist()
+    for row, index in enumerate(features.example.tolist()):
+        tokens = slice(bounds[row], bounds[row + 1])
+        context = offsets[tokens, 0] >= 0
+        said = np.asarray(beams[row], dtype=np.float64)
+        null[index] = min(null[index], said[1, 0])
+        opening = context & max_context[tokens]
+        spans[index] += _of_window(row, said, opening, context, max_answer_tokens)
+    check_covered(null, examples)
+    found = []
+    for example, lowest, candidates in zip(examples, null.tolist(), spans, strict=True):
+        best = sorted(candidates)[:n_best]
+        firsts = {span: float(beams[span.row][0, span.start]) for span in best}
+        parts = {span: (first, -span.cost - first) for span, first in firsts.items()}
+        options = listed(example, best, features, parts)
+        text, score = (options[0].text, -best[0].cost) if options else ("", 0.0)
+        found.append(SpanPrediction(example.id, text, score, lowest, options))
+    return found
+
+
+def _of_window(
+    row: int, said: NDArray[np.float64], opening: Flags, closing: Flags, longest: int
+) -> list[Span]:
+    """The spans of one window's beams that are allowed."""
+    spans = []
+    for ends in said[2:]:
+        finite = np.flatnonzero(np.isfinite(ends))
+        if not len(finite) or not opening[finite[0]]:
+            continue
+        start = int(finite[0])  # ends before their start are infinite, the start itself is not
+        for end in finite[np.argsort(-ends[finite], kind="stable")[:_ENDS]].tolist():
+            if closing[end] and end - start < longest:
+                spans.append(Span(-float(said[0, start] + ends[end]), row, start, end))
+    return spans
