@@ -110,7 +110,7 @@ def _tune(
         nested=nested,
     )
     judge = scheduler(config)
-    if config.scheduler in ("asha", "median"):
+    if config.scheduler != "none":
         replay(judge, _told(directory), config.metric[0])
     scratch = directory.resolve() / ".tune"
     shutil.rmtree(scratch, ignore_errors=True)

@@ -31,12 +31,13 @@ class _Earlier:
 def scheduler(config: SearchConfig) -> TrialScheduler:
     """The configured scheduler; its time is `percent`, whatever Tune counts."""
     judged: dict[str, Any] = {"metric": config.metric[0], "mode": config.mode[0]}
-    if config.scheduler == "asha":
+    if config.scheduler in ("asha", "hyperband"):
         return AsyncHyperBandScheduler(
             time_attr=PERCENT,
             max_t=100,
             grace_period=config.grace_percent,
             reduction_factor=config.reduction,
+            brackets=1 if config.scheduler == "asha" else _brackets(config),
             stop_last_trials=False,  # a trial at its end is complete
             **judged,
         )
@@ -48,6 +49,15 @@ def scheduler(config: SearchConfig) -> TrialScheduler:
             **judged,
         )
     return FIFOScheduler()
+
+
+def _brackets(config: SearchConfig) -> int:
+    """One for every rung to begin at, and one that stops nobody: HyperBand's hedge against figures
+    that mislead early on. None waits for others, so that no trial is paused and begun again.
+
+    Source: Li et al. 2020 (ASHA), section 3.3: asynchronous HyperBand loops through brackets.
+    """
+    return int(math.log(100 / config.grace_percent) / math.log(config.reduction) + 1e-9) + 1
 
 
 def replay(target: TrialScheduler, told: Mapping[int, Sequence[Report]], metric: str) -> None:

@@ -16,7 +16,7 @@ from pydantic import Field, field_validator, model_validator
 from road_ray.config import Config
 
 Sampler = Literal["tpe", "gp", "nsga2", "random", "grid"]
-Scheduler = Literal["asha", "median", "none"]
+Scheduler = Literal["asha", "hyperband", "median", "none"]
 Mode = Literal["max", "min"]
 _Whole = int  # the name `int` is a key of Range
 
@@ -78,8 +78,9 @@ class SearchConfig(Config):
     budget_teacher_seconds: float | None = Field(None, gt=0)  # seconds of trials times teachers
     sampler: Sampler = "tpe"
     scheduler: Scheduler = "asha"
-    # ASHA compares at this share of a trial's steps, and at `reduction` times as many again; median
-    # waits so long before it acts.
+    # ASHA compares at this share of a trial's steps, and at `reduction` times as many again;
+    # hyperband lets some trials pass the first of these, and some all; median waits so long before
+    # it acts.
     grace_percent: float = Field(100 / 9, gt=0, lt=100)
     reduction: float = Field(3.0, gt=1)
     seed: int = Field(0, ge=0)  # of the sampler

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ def load_sweep(named: str | Path, overrides: Sequence[str] | Mapping[str, Any] =
     path = locate(named)
     written = yaml_lines.read(path)
     verb = written.values.get("verb")
-    overrides = addressed(overrides, verb)
+    overrides = _as_text(addressed(overrides, verb), written.values)
     config = load(SweepConfig, path=path, overrides=overrides)
     if not config.name:
         config = config.model_copy(update={"name": path.stem})
@@ -57,6 +58,28 @@ def addressed(
         return {full(str(key)): value for key, value in overrides.items()}
     texts = [overrides] if isinstance(overrides, str) else overrides
     return [full(key) + equals + value for key, equals, value in (t.partition("=") for t in texts)]
+
+
+def _as_text(
+    overrides: list[str] | dict[str, Any], written: Mapping[str, Any]
+) -> list[str] | dict[str, Any]:
+    """Values of the verbs' own keys quoted where text is wanted: ``init=1e5`` names a directory."""
+    if isinstance(overrides, dict):
+        return overrides
+    second = written.get("then")
+    stages = {"overrides.": written, "then.overrides.": second if second else {}}
+
+    def quoted(text: str) -> str:
+        key, equals, value = text.partition("=")
+        for prefix, stage in stages.items():
+            if key.startswith(prefix) and stage.get("verb") in VERBS:
+                kind = VERBS[stage["verb"]].config
+                field = field_at(kind, tuple(key.removeprefix(prefix).strip().split(".")))
+                if field and field.members in ((str,), (Path,)) and value[:1] not in ("'", '"'):
+                    return key + equals + json.dumps(value)
+        return text
+
+    return [quoted(text) for text in overrides]
 
 
 def _problems(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import Config, override
+from road_ray.recipes.distill import DistillConfig
 from road_ray.sweeps.config import StageConfig, SweepConfig
 from road_ray.verbs import configure
 
@@ -47,10 +48,18 @@ def runs_of(
         own["seed"] = getattr(found, "seed", 0) + number
         if runs:
             own["init"] = runs[-1][1].run_dir  # type: ignore[attr-defined]
+        if isinstance(found, DistillConfig) and _keeps(found):
+            own["distillation.store"] = sweep.directory / "store"
         if sweep.tracking != type(sweep.tracking)():
             own |= _tracking(sweep)
         runs.append((stage.verb, override(found, {**drawn, **own})))
     return runs
+
+
+def _keeps(config: DistillConfig) -> bool:
+    """Whether trials share a store of the sweep: teachers say the same in all of them."""
+    settings = config.distillation
+    return settings.store is None and settings.on_lost == "stop"
 
 
 def _tracking(sweep: SweepConfig) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from road_ray.config import load
@@ -24,6 +25,20 @@ def test_asha_stops_the_worse_at_a_rung_and_nobody_between(mode, better, worse):
     assert judged(judge, "a", Report(10, 12.0, better)) == ["CONTINUE"]
     assert judged(judge, "b", Report(3, 5.0, worse), Report(9, 12.0, worse)) == ["CONTINUE", "STOP"]
     assert judged(judge, "c", Report(999, 99.0, better)) == ["CONTINUE"]
+
+
+def test_hyperband_has_a_bracket_for_every_rung_to_begin_at_and_one_without_any():
+    judge = scheduler(load(SearchConfig, base=BASE, overrides={"scheduler": "hyperband"}))
+    np.random.seed(0)  # Tune draws the bracket of a trial from there
+    ends = [
+        judged(judge, f"t{n}", *(Report(k, at, -float(n)) for k, at in enumerate((12.0, 34.0))))
+        for n in range(40)
+    ]
+    at_first = sum(end[0] == "STOP" for end in ends)
+    at_second = sum(end == ["CONTINUE", "STOP"] for end in ends)
+    never = sum(end == ["CONTINUE", "CONTINUE"] for end in ends)
+    assert at_first > at_second > 0  # more trials are in the bracket that looks early
+    assert never > 2  # the first of each rung, and those of the bracket that stops nobody
 
 
 @pytest.mark.parametrize("name", ["asha", "median"])

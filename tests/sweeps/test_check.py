@@ -52,6 +52,8 @@ def test_the_verbs_own_keys_need_no_prefix(file):
     assert sweep.overrides["init"] == "runs/x"
     assert sweep.overrides["data.root"] == "miniature"
     assert (sweep.trials, sweep.name) == (3, "mine")
+    assert load_sweep(file, ["init=1e5"]).overrides["init"] == "1e5"  # a directory, not a number
+    assert load_sweep(file, ["init='1e5'"]).overrides["init"] == "1e5"
     assert addressed({"init": 1, "seed": 2, "odd": 3}, "finetune") == {
         "overrides.init": 1,
         "seed": 2,

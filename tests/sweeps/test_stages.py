@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from road_ray.sweeps.config import StageConfig, SweepConfig
 from road_ray.sweeps.stages import runs_of
 
@@ -43,3 +47,23 @@ def test_trackers_of_a_sweep_group_its_runs(tmp_path):
     sweep = SweepConfig(**config, name="mine", tracking=tracking)
     [(_, run)] = runs_of(sweep, {"data.batch_size": 8}, tmp_path, 0)
     assert (run.tracking.wandb_group, run.tracking.tensorboard) == ("mine", True)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "store"),
+    [
+        ({}, "sweep/store"),
+        ({"distillation.store": "mine"}, "mine"),
+        ({"distillation.on_lost": "drop"}, None),  # which a store does not go with
+    ],
+)
+def test_trials_share_what_teachers_said(tmp_path, overrides, store):
+    sweep = SweepConfig(
+        verb="distill",
+        overrides=overrides,
+        metric="m",
+        space={"weighting.wrong": {"uniform": [0, 1]}},
+        run_dir=Path("sweep"),
+    )
+    [(_, run)] = runs_of(sweep, {"weighting.wrong": 0.5}, tmp_path, 0)
+    assert run.distillation.store == (Path(store) if store else None)
