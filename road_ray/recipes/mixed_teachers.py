@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import torch
 from pydantic import Field
 
 from road_ray.config import to_dict
@@ -223,7 +222,7 @@ def lessons(
                         splits[name],
                         actors.get(name),
                         pad_id=streams[name].pad_id,
-                        device=torch.device(worker.device),
+                        device=worker.device,
                         tell=partial(tell, dataset=name),
                         leads=worker.leads,
                     )

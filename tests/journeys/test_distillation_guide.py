@@ -11,6 +11,7 @@ import torch
 from road_ray.config import load
 from road_ray.distillation import weighting as rules
 from road_ray.recipes.distill import DistillConfig
+from road_ray.recipes.multitask import MultitaskConfig
 from road_ray.recipes.teachers import TeachersConfig
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "distillation.md").read_text("utf-8")
@@ -26,7 +27,8 @@ def test_every_setting_is_understood():
     found = [one for one in re.findall(pattern, GUIDE) if not one.endswith("loudest")]
     assert len(found) >= 12
     for setting in found:
-        load(DistillConfig, overrides=[setting])
+        mixed = setting.startswith("distillation.teachers.")  # each data set's own
+        load(MultitaskConfig if mixed else DistillConfig, overrides=[setting])
     for setting in re.findall(r"road teachers (num_folds=\d+)", GUIDE):
         load(TeachersConfig, overrides=[setting])
 
