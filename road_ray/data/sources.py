@@ -8,6 +8,7 @@ import difflib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -15,7 +16,7 @@ import numpy as np
 from pydantic import Field
 
 from road_ray.config import Config
-from road_ray.data import catalog, miniature
+from road_ray.data import catalog, feature_cache, miniature
 from road_ray.data.encode import encode
 from road_ray.data.features import Example, Features, SpanExample, TextExample
 from road_ray.data.hub import read_hub
@@ -49,6 +50,8 @@ class SourceConfig(Config):
     # Pairs without an order, whose training rows are read both ways round. Source: google-research/
     # electra, `double_unordered`.
     both_orders: tuple[str, ...] = ("mrpc", "stsb")
+    # Where encoded rows are kept; None: below ROAD_CACHE or ~/.cache/road_ray; or `off`.
+    cache: str | None = None
     sets: dict[str, OwnSet] = Field(
         {}
     )  # one's own data sets by name, beside those of the catalogue
@@ -168,7 +171,8 @@ def load_split(
             "stride_tokens": source.stride_tokens,
             "max_question_tokens": source.max_question_tokens,
         }
-    features = encode(
+    make = partial(
+        encode,
         examples,
         entry,
         task,
@@ -178,7 +182,11 @@ def load_split(
         further=[catalog.TASKS[other] for other in entry.also],
         **limits,
     )
-    return Split(entry, task, examples, features)
+    kept_at = feature_cache.directory_of(source.cache)
+    if kept_at is None or len(examples) < feature_cache.LEAST_EXAMPLES:
+        return Split(entry, task, examples, make())
+    key = feature_cache.key_of(examples, tokenizer, entry=entry, task=task, **make.keywords)
+    return Split(entry, task, examples, feature_cache.cached(kept_at, key, make))
 
 
 def _turned(example: Example, name: str) -> TextExample:

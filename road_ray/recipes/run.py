@@ -39,7 +39,7 @@ _FREE_ON_RESUME = {
     *(f"tracking.{name}" for name in ("wandb_project", "wandb_mode", "wandb_group")),
     "tracking.tensorboard",
     *(f"training.{what}_every_steps" for what in ("log", "evaluate", "save")),
-    *("training.keep_checkpoints", "training.mirror"),
+    *("training.keep_checkpoints", "training.mirror", "data.cache"),
     *(f"distillation.{what}" for what in ("host", "lookahead", "timeout_seconds")),
     *(f"distillation.{what}" for what in ("store", "probe", "allow_other_teachers")),
     *(f"distillation.{what}_per_teacher" for what in ("cpus", "gpus")),
