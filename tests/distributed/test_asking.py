@@ -165,7 +165,8 @@ def test_a_frozen_teacher_is_replaced_and_costs_the_others_no_time(three):
     assert same(answers, expected)
 
 
-def test_a_replica_answers_for_one_that_is_lost(started, directories):
+@pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_replica_answers_for_one_that_is_lost(started, directories, fault):
     ensemble = started(directories[:1], replicas=2)
     stream = batches(6)
     expected = all_answers(ensemble, stream)
@@ -174,7 +175,7 @@ def test_a_replica_answers_for_one_that_is_lost(started, directories):
     assert len(set(pids)) == 2
     requests = [client.submit(one) for one in stream]
     assert {request.asks[0].replica for request in requests} == {0, 1}
-    os.kill(pids[0], signal.SIGKILL)
+    os.kill(pids[0], fault)
     assert same([client.gather(request) for request in requests], expected)
     assert same(all_answers(client, stream), expected)
     assert within(10, lambda: gone(pids[0]))
