@@ -104,8 +104,10 @@ def test_a_driver_killed_while_the_store_is_written_ends_as_if_nothing_had_been(
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert len(shards(tmp_path / "store")) == 4
     assert len(list((tmp_path / "store").glob("*/.staged-*"))) == 1
+    # Checkpoints are written beside the training: the kill may come before the first is there.
+    there = any((tmp_path / "killed" / "checkpoints").glob("step-*"))
     resumed = student("killed", **{"training.save_every_steps": 4})
-    assert "resumed" in events(resumed)
+    assert ("resumed" in events(resumed)) == there
     assert weights(resumed) == weights(whole)
     assert list((tmp_path / "store").glob("*/.staged-*")) == []
 
