@@ -43,7 +43,7 @@ def cluster():
 def pool(teachers):
     """Three teachers in actors."""
     named = [teachers.directory / f"teacher-{n}" for n in range(3)]
-    with rr.Ensemble(named, task="sst2", num_cpus=0.3) as ensemble:
+    with rr.Ensemble(named, task="sst2", num_cpus=0.3, start_timeout_seconds=280) as ensemble:
         yield ensemble
 
 
@@ -120,6 +120,34 @@ def test_two_workers_learn_as_one_process_does(taught, settings, pool, tmp_path)
     assert ours == [8.0] * 8 or sum(ours) > 50
     for row, other in zip(rows, read_rows(taught.directory / "metrics.jsonl"), strict=False):
         assert row["train/sst2"] == pytest.approx(other["train/sst2"], rel=1e-3)
+
+
+@pytest.fixture(scope="module")
+def stored(settings, teachers, tmp_path_factory):
+    """``stored(name, ...)``: the student of three teachers with a store of its own."""
+
+    def run(name: str, *, workers: int = 0, **changes: object) -> rr.Run:
+        place = tmp_path_factory.mktemp("runs")
+        chosen = {f"distillation.{key}": value for key, value in changes.items()}
+        chosen |= {"distillation.store": str(place / "store")}
+        chosen |= {"distillation.start_timeout_seconds": 280}
+        named = teachers.directory / "teachers.json"
+        return rr.distill(
+            overrides=settings | chosen, teachers=named, workers=workers, run_dir=place / name
+        )
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def kept(stored):
+    """The student of a store that teachers in this process have filled."""
+    return stored("process", host="process")
+
+
+def test_a_store_filled_by_actors_is_that_of_teachers_in_this_process(stored, kept):
+    run = stored("actors", host="actors", cpus_per_teacher=0.3)
+    compare(run, kept, rtol=0, atol=0)
 
 
 def test_a_mixture_of_heads_is_the_same_on_two_workers(questions, tmp_path):
