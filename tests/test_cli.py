@@ -19,16 +19,16 @@ from road_ray.verbs import VERBS
 
 def test_help_is_quick_and_the_package_imports_nothing_heavy():
     code = (
-        "import sys, time; begin = time.perf_counter(); import road_ray, road_ray.cli\n"
+        "import sys, time; begin = time.process_time(); import road_ray, road_ray.cli\n"
         "sys.argv = ['road', '--help']\n"
         "try: road_ray.cli.main()\n"
         "except SystemExit as end: assert not end.code\n"
         "heavy = {'torch', 'ray', 'transformers', 'numpy', 'datasets'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
-        "print(time.perf_counter() - begin)"
+        "print(time.process_time() - begin)"
     )
     seconds = []
-    for _ in range(3):  # the best of three: other work on the machine is not ours to judge
+    for _ in range(3):  # of its own: other work on the machine is not ours to judge
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         seconds.append(float(done.stdout.splitlines()[-1]))
