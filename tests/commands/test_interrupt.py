@@ -15,19 +15,14 @@ from road_ray.errors import InterruptedRunError
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_says_what_was_kept(number):
-    # A shell that starts the tests in the background has them ignore Ctrl-C.
-    ctrl_c = signal.signal(signal.SIGINT, signal.default_int_handler)
     before = signal.getsignal(signal.SIGTERM)
 
     def work(config):
         os.kill(os.getpid(), number)
         time.sleep(10)
 
-    try:
-        with pytest.raises(InterruptedRunError, match="kept: what runs/x holds"):
-            uninterrupted(work, None, Path("runs/x"))
-    finally:
-        signal.signal(signal.SIGINT, ctrl_c)
+    with pytest.raises(InterruptedRunError, match="kept: what runs/x holds"):
+        uninterrupted(work, None, Path("runs/x"))
     assert signal.getsignal(signal.SIGTERM) == before
 
 
