@@ -12,11 +12,14 @@ export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 demo: .venv/.installed
 	$(BIN)/road demo
 
+# Two files of tests at a time: much of a test on Ray is waiting for processes to start.
+BESIDE := -n 2 --dist loadfile
+
 test: .venv/.installed-dev
-	$(BIN)/python -m pytest --cov=road_ray --cov-report=term:skip-covered
+	$(BIN)/python -m pytest $(BESIDE) --cov=road_ray --cov-report=term:skip-covered
 
 fast: .venv/.installed-dev
-	$(BIN)/python -m pytest -m "not ray and not slow and not chaos"
+	$(BIN)/python -m pytest $(BESIDE) -m "not ray and not slow and not chaos"
 
 # The faults that take long; what they measure goes into docs/reliability.md.
 chaos: .venv/.installed-dev

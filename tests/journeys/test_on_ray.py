@@ -150,6 +150,11 @@ def test_a_store_filled_by_actors_is_that_of_teachers_in_this_process(stored, ke
     compare(run, kept, rtol=0, atol=0)
 
 
+def test_two_workers_fill_and_read_one_store(stored, kept):
+    run = stored("workers", host="actors", cpus_per_teacher=0.3, workers=2)
+    compare(run, kept, **NOISE)
+
+
 def test_a_mixture_of_heads_is_the_same_on_two_workers(questions, tmp_path):
     dropped = ("data.dataset", "data.evaluate_on")
     mix = {key: value for key, value in questions.items() if key not in dropped}
@@ -163,3 +168,17 @@ def test_a_mixture_of_heads_is_the_same_on_two_workers(questions, tmp_path):
         {n for n in row if n in ("train/sst2", "train/squad_v2", "train/mnli")} for row in names
     ]
     assert any(len(drawn) > 1 for drawn in heads), "no step mixed heads"
+
+
+def test_a_mixture_may_have_its_teachers_in_actors(questions, teachers, tmp_path):
+    dropped = ("data.dataset", "data.evaluate_on")
+    mix = {key: value for key, value in questions.items() if key not in dropped}
+    mix |= {"data.datasets": ["sst2", "squad_v2"], "data.batch_size": 4, "mixing.passes": 2}
+    mix |= {"training.steps": 4, "optimizer.peak_lr": 3e-3, "data.max_judged_rows": 8}
+    mix |= {"distillation.teachers.sst2": str(teachers.directory / "teachers.json")}
+    mix |= {"distillation.cpus_per_teacher": 0.3, "distillation.start_timeout_seconds": 280}
+    one = rr.multitask(overrides=mix | {"distillation.host": "process"}, run_dir=tmp_path / "one")
+    two = rr.multitask(
+        overrides=mix | {"distillation.host": "actors"}, run_dir=tmp_path / "two", workers=2
+    )
+    compare(two, one, **FLOAT16)
