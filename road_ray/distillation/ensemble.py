@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -29,6 +29,9 @@ from road_ray.models.quiet import hushed
 # A padding position is no answer. Finite, exact in fp16, and nothing after a softmax.
 PAD_LOGIT = -10000.0
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+
+Precision = Literal["fp32", "bf16"]
+"""What teachers multiply in; their weights stay as they are."""
 
 
 class Ensemble(Protocol):
@@ -58,8 +61,10 @@ class Teacher:
         *,
         label_map: Mapping[str, str] | None = None,
         device: str | torch.device = "cpu",
+        precision: Precision = "fp32",
     ) -> None:
         self.directory = locate(directory)
+        self._bf16 = precision == "bf16"
         self.task = task
         order = check_teacher(self.directory, task, label_map=label_map)
         self._model = _load(self.directory, task).to(device).eval().requires_grad_(False)
@@ -81,7 +86,8 @@ class Teacher:
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
         if self._segments:
             inputs["token_type_ids"] = token_type_ids
-        with torch.inference_mode():
+        halved = torch.autocast(device.type, dtype=torch.bfloat16, enabled=self._bf16)
+        with torch.inference_mode(), halved:
             given = {name: x.to(device).long() for name, x in inputs.items() if x is not None}
             output = self._model(**given)
         # Cloned outside: a tensor of inference mode cannot be saved for a backward pass.
@@ -118,9 +124,15 @@ class LocalEnsemble:
         *,
         label_map: Mapping[str, str] | None = None,
         device: str | torch.device = "cpu",
+        precision: Precision = "fp32",
     ) -> LocalEnsemble:
         """One teacher a directory."""
-        return cls([Teacher(d, task, label_map=label_map, device=device) for d in directories])
+        return cls(
+            [
+                Teacher(place, task, label_map=label_map, device=device, precision=precision)
+                for place in directories
+            ]
+        )
 
     @property
     def size(self) -> int:

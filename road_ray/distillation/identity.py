@@ -24,6 +24,8 @@ _FOREIGN_SUFFIXES = {".py", ".pkl", ".pickle", ".bin", ".ckpt", ".h5", ".msgpack
 _NEVER_LOADED = {"training_args.bin"}  # the Trainer leaves it; no from_pretrained reads it
 _SAFE_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
 _IDLE_FIELDS = ("_name_or_path", "transformers_version", "torch_dtype", "dtype", "architectures")
+# Of a teacher's manifest: what decides its answers.
+DECISIVE = ("weights_sha256", "config_sha256", "tokenizer_sha256", "labels", "order", "precision")
 HEADS: dict[type, str] = {  # how the names of Hugging Face's classes end
     Span: "ForQuestionAnswering",
     Classify: "ForSequenceClassification",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from road_ray.data.specs import Task
 from road_ray.distillation.identity import (
+    DECISIVE,
     check_teacher,
     fingerprint_config,
     fingerprint_tokenizer,
@@ -16,16 +17,21 @@ from road_ray.distillation.identity import (
     teacher_tokenizer,
 )
 
-_WHO = ("weights_sha256", "config_sha256", "tokenizer_sha256", "labels", "order")
+if TYPE_CHECKING:
+    from road_ray.distillation.ensemble import Precision
+
 _TOLD = ("metrics", "datasets", "seed", "init")  # of road_ray.json: how good, and from where
 
 
 def teacher_manifest(
-    directories: Sequence[str | Path], task: Task, label_map: Mapping[str, str] | None = None
+    directories: Sequence[str | Path],
+    task: Task,
+    label_map: Mapping[str, str] | None = None,
+    precision: Precision = "fp32",
 ) -> dict[str, Any]:
     """What a run record says of its teachers, ready for JSON: hashes of weights, configuration and
-    tokenizer, labels, order, figures and where they come from (``road_ray.json``, if they are
-    ours).
+    tokenizer, labels, order, precision, figures and where they come from (``road_ray.json``, if
+    they are ours).
     """
     from transformers import AutoConfig
 
@@ -42,6 +48,7 @@ def teacher_manifest(
                 "tokenizer_sha256": None if tokenizer is None else fingerprint_tokenizer(tokenizer),
                 "labels": [labels[index] for index in sorted(labels)],
                 "order": None if order is None else list(order),
+                "precision": precision,
                 **_told(Path(directory)),
             }
         )
@@ -54,7 +61,7 @@ def identity_only(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """
     if "datasets" in manifest:
         return {name: identity_only(one) for name, one in manifest["datasets"].items()}
-    teachers = [{name: one.get(name) for name in _WHO} for one in manifest["teachers"]]
+    teachers = [{name: one.get(name) for name in DECISIVE} for one in manifest["teachers"]]
     return {"task": manifest["task"], "teachers": teachers}
 
 

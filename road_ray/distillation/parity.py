@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from road_ray.data.specs import Task
-from road_ray.distillation.ensemble import Teacher, inputs_of
+from road_ray.distillation.ensemble import Precision, Teacher, inputs_of
 from road_ray.errors import CheckpointError
 
-# Four roundings of fp16 (2^-11 each) of the largest logit: one of the store, the rest for another
-# device's order of summation.
-_ALLOWED_FRACTION = 2.0**-9
+# Of the largest logit. Four roundings of fp16 (2^-11 each): one of the store, the rest for another
+# device's order of summation; in bf16 a sum in another order rounds every layer's states anew.
+_ALLOWED_FRACTION: Mapping[Precision, float] = {"fp32": 2.0**-9, "bf16": 2.0**-5}
 
 
 Answers = tuple[Tensor, NDArray[np.bool_]]
@@ -48,6 +48,7 @@ def check_parity(
     *,
     label_map: Mapping[str, str] | None = None,
     device: str | torch.device = "cpu",
+    precision: Precision = "fp32",
 ) -> list[Drift]:
     """The drift of each path and teacher; ``paths`` maps the name of a way to its answers.
 
@@ -56,14 +57,17 @@ def check_parity(
     drifts = []
     for index, directory in enumerate(directories):
         inputs = inputs_of(batch)
-        reference = Teacher(directory, task, label_map=label_map, device=device)
+        reference = Teacher(
+            directory, task, label_map=label_map, device=device, precision=precision
+        )
         expected = reference.logits(**inputs).cpu()
         del reference  # one teacher at a time: the next may need its memory
         for path, (answers, counted) in paths.items():
             rows = torch.from_numpy(counted[index])
             if not rows.any():
                 continue
-            drift = _drift(index, path, expected[rows], answers[index].cpu()[rows])
+            fraction = _ALLOWED_FRACTION[precision]
+            drift = _drift(index, path, expected[rows], answers[index].cpu()[rows], fraction)
             if not drift.difference <= drift.allowed:  # true for NaN as well
                 raise _refused(directory, drift)
             drifts.append(drift)
@@ -75,21 +79,21 @@ def all_of(answers: Tensor) -> Answers:
     return answers, np.ones(answers.shape[:2], np.bool_)
 
 
-def _drift(index: int, path: str, expected: Tensor, seen: Tensor) -> Drift:
+def _drift(index: int, path: str, expected: Tensor, seen: Tensor, fraction: float) -> Drift:
     if expected.shape != seen.shape:
         return Drift(index, path, float("inf"), 0.0)
     real = expected > -1000.0  # padding of spans, the same everywhere, would hide all else
     scale = expected[real].abs().amax().item() if real.any() else 0.0
     gap = (expected - seen).abs()
     difference = gap.amax().item() if gap.numel() else 0.0
-    return Drift(index, path, difference, _ALLOWED_FRACTION * max(1.0, scale))
+    return Drift(index, path, difference, fraction * max(1.0, scale))
 
 
 def _refused(directory: str | Path, drift: Drift) -> CheckpointError:
     return CheckpointError(
         f"teacher {drift.teacher} ({directory}): asked through {drift.path} its logits differ "
         f"from those of its weights by up to {drift.difference:.3g}\n"
-        f"  allowed: {drift.allowed:.3g}, which is what rounding to fp16 explains\n"
+        f"  allowed: {drift.allowed:.3g}, which is what rounding explains\n"
         "  fix: give all machines the same weights and versions; if it is the store, remove this "
         "teacher's directory from it (road data store ls)\n"
         "  kept: everything; no step was made"

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from road_ray.data.features import Longs
 from road_ray.data.ragged import starts_of
 from road_ray.data.specs import Kind, Task
+from road_ray.distillation.identity import DECISIVE
 from road_ray.distillation.store_rows import Keys, Rows, Values, counts_of, value_type
 from road_ray.distillation.store_shards import (
     Shard,
@@ -240,8 +241,8 @@ def directory_name(teacher: Mapping[str, Any], task: Task) -> str:
 
 
 def _identity(teacher: Mapping[str, Any], task: Task) -> dict[str, Any]:
-    names = ("weights_sha256", "config_sha256", "tokenizer_sha256", "labels", "order")
-    return {"task": task.name, "kind": str(task.kind)} | {name: teacher[name] for name in names}
+    decides = {name: teacher[name] for name in DECISIVE}
+    return {"task": task.name, "kind": str(task.kind)} | decides
 
 
 def _manifest_name(_: str) -> str:

@@ -48,6 +48,7 @@ class Ensemble:
         host: Literal["actors", "process"] = "actors",
         student_tokenizer: Any = None,
         label_map: Mapping[str, str] | None = None,
+        precision: local.Precision = "fp32",
         **options: Any,
     ) -> None:
         if host not in ("actors", "process"):
@@ -58,6 +59,7 @@ class Ensemble:
             )
         self.task = catalog.task(task)
         check_teachers(directories, self.task, student_tokenizer, label_map)
+        options["precision"] = precision
         self._cluster = ExitStack()
         self.directories, self.store, self.host = list(directories), store, host
         self.members: local.LocalEnsemble | ActorEnsemble | StoredEnsemble
@@ -137,7 +139,7 @@ class Ensemble:
                 )
             return members, self._start(chosen, label_map, options)
 
-        manifest = teacher_manifest(places, self.task, label_map)
+        manifest = teacher_manifest(places, self.task, label_map, options["precision"])
         return StoredEnsemble.open(store, manifest, self.task, live)
 
     def _start(

@@ -13,6 +13,7 @@ from typing import Any
 import ray
 
 from road_ray.data.specs import Task
+from road_ray.distillation.ensemble import Precision
 from road_ray.distillation.identity import fingerprint_weights, locate
 from road_ray.distributed.asking import ActorEnsemble
 from road_ray.distributed.placement import check_placement, core_share
@@ -38,6 +39,7 @@ class Specification:
     beside: int = 0
     others: int = 0  # teachers of other pools of the same run, each as large as one of these
     label_map: Mapping[str, str] | None = None
+    precision: Precision = "fp32"
     max_rows: int = 256  # of a batch joined from requests of several students
     wait_seconds: float = 0.002  # that a request waits for those of other students
     timeout_seconds: float = 120.0  # for one answer
@@ -148,6 +150,7 @@ def started(specification: Specification) -> ActorEnsemble:
         "num_threads": max(1, int(asked["CPU"])),
         "device": "cuda" if asked["GPU"] else "cpu",
         "label_map": None if specification.label_map is None else dict(specification.label_map),
+        "precision": specification.precision,
         "max_rows": specification.max_rows,
         "wait_seconds": specification.wait_seconds,
     }

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from road_ray.data.specs import Kind, Regress, Span, Tag, Task
-from road_ray.distillation.ensemble import Teacher
+from road_ray.distillation.ensemble import Precision, Teacher
 from road_ray.distributed.joining import Answers, Batcher, Inputs
 from road_ray.errors import CheckpointError
 
@@ -32,9 +32,11 @@ class TeacherActor:
         label_map: Mapping[str, str] | None = None,
         max_rows: int = 256,
         wait_seconds: float = 0.002,
+        precision: Precision = "fp32",
     ) -> None:
         self._teachers = [
-            Teacher(place, task, label_map=label_map, device=device) for place in directories
+            Teacher(place, task, label_map=label_map, device=device, precision=precision)
+            for place in directories
         ]
         self._batcher = Batcher(
             self._answer,

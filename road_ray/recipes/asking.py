@@ -59,7 +59,7 @@ class Asking:
         """
         if self.settings.store is None:
             ensemble: Ensemble = actors or LocalEnsemble.load(
-                self.directories, self.task, device=device
+                self.directories, self.task, device=device, precision=self.settings.precision
             )
             if actors is not None:
                 actors.on_event = tell
@@ -80,7 +80,9 @@ class Asking:
                 started = pool(self.settings, self.task, chosen, beside=0, others=self.others)
                 started.on_event = tell
                 return members, started
-            return members, LocalEnsemble.load(chosen, self.task, device=device)
+            return members, LocalEnsemble.load(
+                chosen, self.task, device=device, precision=self.settings.precision
+            )
 
         with ExitStack() as stack, self._opened(live, features, tell, rows) as stored:
             if leads and self.settings.probe:
@@ -122,7 +124,14 @@ class Asking:
     def _prove(
         self, batch: Batch, paths: Mapping[str, Answers], device: torch.device, tell: Tell
     ) -> None:
-        drifts = check_parity(batch, self.directories, self.task, paths, device=device)
+        drifts = check_parity(
+            batch,
+            self.directories,
+            self.task,
+            paths,
+            device=device,
+            precision=self.settings.precision,
+        )
         worst = {drift.path: 0.0 for drift in drifts}
         for drift in drifts:
             worst[drift.path] = max(worst[drift.path], drift.difference)

@@ -118,7 +118,7 @@ def _run(config: DistillConfig, ensemble: ActorEnsemble | None) -> Run:
 
 def _asking(config: DistillConfig, directories: list[str]) -> Asking:
     _, task = entry_of(config.data.dataset, config.data)
-    manifest = teacher_manifest(directories, task)
+    manifest = teacher_manifest(directories, task, precision=config.distillation.precision)
     return Asking(config.distillation, task, directories, manifest, config.address, config.workers)
 
 

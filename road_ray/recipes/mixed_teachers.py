@@ -87,7 +87,7 @@ def askings(config: MultitaskConfig) -> dict[str, Asking]:
             settings,
             task,
             named,
-            teacher_manifest(named, task),
+            teacher_manifest(named, task, precision=settings.precision),
             config.address,
             config.workers,
             others=settings.replicas * (total - len(named)),

@@ -11,6 +11,7 @@ from pydantic import Field, field_validator
 
 from road_ray.config import Config, to_dict
 from road_ray.data.specs import Task
+from road_ray.distillation.ensemble import Precision
 from road_ray.distillation.identity import locate
 from road_ray.distillation.manifest import identity_only
 from road_ray.distillation.schedule import Shape, schedule
@@ -57,6 +58,8 @@ class TeachingConfig(Config):
     # weighted mean.
     average_loss: bool = False
     host: Literal["actors", "process"] = "actors"  # Ray actors, one a teacher, or this process
+    # What teachers multiply in. bf16: faster on GPUs and on CPUs that have it; logits keep 8 bits.
+    precision: Precision = "fp32"
     lookahead: int = Field(2, ge=0)  # batches asked for ahead of the student
     cpus_per_teacher: float | None = Field(None, gt=0)  # None: one, or less to leave students room
     gpus_per_teacher: float = Field(0.0, ge=0)
@@ -143,7 +146,7 @@ def pool(
             "distillation.on_lost is drop and distillation.store is given\n"
             "  allowed: one of them; a store keeps what all teachers say, or nothing"
         )
-    same = ("replicas", "teachers_per_actor", "resources", "on_lost")
+    same = ("replicas", "teachers_per_actor", "resources", "on_lost", "precision")
     wanted = specify(
         directories,
         task,

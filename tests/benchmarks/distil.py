@@ -25,7 +25,7 @@ import torch
 
 from road_ray.data import catalog
 from road_ray.data.specs import Span, Task
-from road_ray.distillation.ensemble import Ensemble, LocalEnsemble, annotate
+from road_ray.distillation.ensemble import Ensemble, LocalEnsemble, Precision, annotate
 from road_ray.distillation.manifest import teacher_manifest
 from road_ray.distillation.store_ensemble import StoredEnsemble
 from road_ray.distillation.weighting import resolve
@@ -60,6 +60,7 @@ class Lesson:
     steps: int = 6  # of a round, that count
     student_cores: tuple[int, ...] = ()  # none: wherever the system puts it
     teacher_cores: tuple[int, ...] = ()
+    teacher_precision: Precision = "fp32"
 
 
 def rounds(connection: Connection, lesson: Lesson) -> Iterator[None]:
@@ -113,7 +114,13 @@ def actors(lesson: Lesson, count: int = TEACHERS) -> Iterator[Any]:
         stack.enter_context(connected(num_cpus=TEACHERS + 1))
         given = {"num_gpus": 1 / (TEACHERS + 1)} if torch.cuda.is_available() else {}
         yield stack.enter_context(
-            start(directories, catalog.task(lesson.task), num_cpus=1, **given)
+            start(
+                directories,
+                catalog.task(lesson.task),
+                num_cpus=1,
+                precision=lesson.teacher_precision,
+                **given,
+            )
         )
 
 

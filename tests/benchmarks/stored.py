@@ -71,6 +71,7 @@ def measured(
 
 def _manifest() -> dict[str, Any]:
     parts = {"config_sha256": "", "tokenizer_sha256": "", "labels": [], "order": None}
+    parts["precision"] = "fp32"
     each = [{"directory": str(n), "weights_sha256": str(n) * 64, **parts} for n in range(_TEACHERS)]
     return {"teachers": each}
 

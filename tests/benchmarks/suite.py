@@ -209,16 +209,23 @@ def distil(plan: Plan) -> list[Row]:
             teacher_cores=tuple(cores[half:]),
         )
         lanes = {name: Contestant(main, lesson, plan.start) for name, main in peers.items()}
-        lanes["actors"] = Contestant(distilling.in_actors, lesson, plan.start)
+        for precision in ("fp32", "bf16"):
+            quick = replace(lesson, teacher_precision=precision)
+            lanes[precision] = Contestant(distilling.in_actors, quick, plan.start)
         timings = race(lanes, repeats=plan.repeats, warmup=1)
-        rows += [_lesson_row(task, peer, timings, shape) for peer in peers]
+        rows += [_lesson_row(task, "fp32", peer, timings, shape) for peer in peers]
+        rows.append(_lesson_row(task, "bf16", "no teachers", timings, shape))
     return rows
 
 
-def _lesson_row(task: str, peer: str, timings: dict[str, Timing], shape: Shape) -> Row:
-    """``limit_share`` is the share of the speed that the student has without teachers."""
-    ours, theirs = timings["actors"], timings[peer]
-    row = _row("distil", f"{peer}, {task}", ours, theirs, shape, 1.0, "fp32")
+def _lesson_row(
+    task: str, precision: str, peer: str, timings: dict[str, Timing], shape: Shape
+) -> Row:
+    """``precision`` is that of the teachers in actors; ``limit_share`` the share of the speed that
+    the student has without teachers.
+    """
+    ours, theirs = timings[precision], timings[peer]
+    row = _row("distil", f"{peer}, {task}", ours, theirs, shape, 1.0, precision)
     return row | {"limit_share": timings["no teachers"].median / ours.median}
 
 

@@ -62,6 +62,17 @@ class Echo:
         return torch.full((2, 1, 3), float(handle))
 
 
+def test_bf16_multiplies_in_eight_bits_and_answers_in_thirty_two(teacher, tmp_path):
+    ids = torch.randint(5, 24, (4, 8), generator=torch.Generator().manual_seed(0))
+    exact, rounded = (
+        Teacher(teacher(tmp_path), NLI, precision=precision).logits(ids)
+        for precision in ("fp32", "bf16")
+    )
+    assert rounded.dtype == torch.float32
+    assert_close(rounded, exact, rtol=0.05, atol=0.05)
+    assert not torch.equal(rounded, exact)
+
+
 def test_a_teacher_answers_as_the_plain_model_does(tmp_path, teacher):
     from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification
 

@@ -28,6 +28,7 @@ WHO = {
     "tokenizer_sha256": "c",
     "labels": ["x"],
     "order": None,
+    "precision": "fp32",
 }
 
 

@@ -65,11 +65,12 @@ def test_a_pool_is_named_by_its_weights_and_means_not_by_its_path_or_patience(tm
     assert specify([two], NLI, timeout_seconds=5, on_lost="drop").digest() == name
     changed = [
         specify([other], NLI),
+        specify([one], NLI, precision="bf16"),
         specify([one], NLI, replicas=2),
         specify([one], NLI, num_gpus=0.5),
         specify([one], NLI, label_map={"a": "b"}),
     ]
-    assert len({name, *(spec.digest() for spec in changed)}) == 5
+    assert len({name, *(spec.digest() for spec in changed)}) == 6
 
 
 @pytest.fixture(scope="module")
