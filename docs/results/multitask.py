@@ -13,9 +13,11 @@ from road_ray.evaluation.metrics import paired_test, summary
 
 ARMS = ("none", "mtdnn", "passes-1", "passes-2", "passes-4", "passes-8")
 FIGURES = (
+    ("sst2", "eval/sst2/accuracy", "SST-2 accuracy"),
+    ("mnli", "eval/mnli/accuracy", "MNLI accuracy"),
+    ("mnli", "eval/snli/accuracy", "SNLI accuracy"),
     ("squad_v2", "eval/squad_v2/best_f1", "SQuAD 2.0 F1 (best)"),
     ("squad_v2", "eval/newsqa/f1", "NewsQA F1"),
-    ("mnli", "eval/mnli/accuracy", "MNLI accuracy"),
 )
 
 
