@@ -64,7 +64,8 @@ def _chart(chart: Chart, axes: Any) -> None:
     _axis(axes.yaxis, axes.set_yscale, axes.set_ylabel, chart.y)
     axes.set_xlim(across.low, across.high)
     axes.set_ylim(up.low, up.high)
-    axes.set_title(_plain(chart.title))
+    if chart.title != chart.x.label:
+        axes.set_title(_plain(chart.title))
     colors = _colormap()
     _cells(chart.cells, axes, colors)
     for line in chart.lines:
@@ -99,7 +100,12 @@ def _axis(
     ticked: Any, set_scale: Callable[..., Any], label: Callable[..., Any], axis: Axis
 ) -> None:
     if axis.log:
+        from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
         set_scale("log")
+        ticked.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ticked.set_major_formatter(StrMethodFormatter("{x:g}"))
+        ticked.set_minor_formatter(NullFormatter())
     if axis.names:
         ticked.set_ticks(range(len(axis.names)), [_plain(name) for name in axis.names])
     label(_plain(axis.label))
@@ -138,10 +144,12 @@ def _plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def _colormap() -> Any:
+def _colormap() -> Callable[[float], Any]:
+    """Colours for shades from 0 to 1; the palest of the scale could not be seen on white."""
     import matplotlib
 
-    return matplotlib.colormaps[_SCALE]
+    colors = matplotlib.colormaps[_SCALE]
+    return lambda shade: colors(0.2 + 0.8 * shade)
 
 
 _DRAW: dict[type, Callable[[Any, Any], None]] = {Chart: _chart, Bars: _bars, Parallel: _parallel}
