@@ -19,7 +19,8 @@ for _name, _value in {
 
 def main() -> None:
     from road_ray.reporting.tables import aligned
-    from tests.benchmarks.suite import SUITE, Plan
+    from tests.benchmarks.plan import Plan
+    from tests.benchmarks.suite import SUITE
 
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SUITE))
@@ -34,8 +35,8 @@ def main() -> None:
     chosen = parser.parse_args()
     if unknown := sorted(set(chosen.names) - set(SUITE)):
         parser.error(f"no benchmark named {', '.join(unknown)}; there are {', '.join(SUITE)}")
-    repeats = {"repeats": chosen.repeats, "quick_repeats": chosen.repeats} if chosen.repeats else {}
-    plan, rows = Plan(clock=chosen.clock, **repeats), []
+    kinds = ("repeats", "quick_repeats", "few_repeats") if chosen.repeats else ()
+    plan, rows = Plan(clock=chosen.clock, **dict.fromkeys(kinds, chosen.repeats)), []
     for name in chosen.names or SUITE:
         began = time.monotonic()
         print(f"{name}: {SUITE[name].__doc__.splitlines()[0]}", flush=True)

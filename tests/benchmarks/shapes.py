@@ -82,14 +82,14 @@ def flops(shape: Shape) -> float:
     total = 0.0
     for tokens in shape.lengths():
         chosen = max(1, round(CHOOSE_FRACTION * tokens))
-        total += _encoder_flops(small, tokens) + _encoder_flops(shape.encoder, tokens)
+        total += encoder_flops(small, tokens) + encoder_flops(shape.encoder, tokens)
         width, embedding = shape.encoder.hidden_size, shape.encoder.embedding_size
         total += 2 * tokens * (width * width + width)
         total += 2 * chosen * embedding * (small.hidden_size + shape.vocab_size)
     return 3 * total
 
 
-def _encoder_flops(size: EncoderConfig, tokens: int) -> float:
+def encoder_flops(size: EncoderConfig, tokens: int) -> float:
     width = size.hidden_size
     linear = 4 * width * width + 2 * width * size.intermediate_size
     layer = 2 * tokens * linear + 4 * tokens * tokens * width

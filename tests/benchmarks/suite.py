@@ -7,7 +7,7 @@ import statistics
 import tempfile
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,15 +16,15 @@ from typing import Any
 import torch
 
 from road_ray.distributed.launch import launch
-from road_ray.models.encoder import EncoderConfig
 from road_ray.training.worker import Worker
 from tests.benchmarks import contestants
 from tests.benchmarks import distil as distilling
 from tests.benchmarks.contestants import PRODUCT_FLOPS, Setting
 from tests.benchmarks.distil import Lesson
+from tests.benchmarks.finetune import finetune
+from tests.benchmarks.plan import Plan, Row
 from tests.benchmarks.race import (
     Contestant,
-    InProcess,
     Main,
     Timing,
     peak_memory_mb,
@@ -33,34 +33,7 @@ from tests.benchmarks.race import (
 )
 from tests.benchmarks.shapes import Shape, flops
 
-Row = dict[str, Any]
-_TINY = EncoderConfig(layers=4)
 TRANSPORT_SECONDS = 0.002
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How the benchmarks are run; the defaults are what ``make bench`` does."""
-
-    small: Shape = field(default_factory=Shape)
-    tiny: Shape = field(
-        default_factory=lambda: Shape(encoder=_TINY, vocab_size=8000, batch_size=16, length=64)
-    )
-    lessons: dict[str, Shape] = field(
-        default_factory=lambda: {
-            "sentiment": Shape(batch_size=32, length=64),
-            "mrc": Shape(batch_size=8, length=384),
-        }
-    )
-    letter: Shape = field(
-        default_factory=lambda: Shape(encoder=_TINY, vocab_size=8000, batch_size=32, length=128)
-    )
-    repeats: int = 7
-    quick_repeats: int = 25  # where a step takes a fraction of a second
-    widths: tuple[int, ...] = (32, 64, 128, 256)
-    clock: str = "wall"
-    start: Callable[[Main, Any, str], Any] = field(default_factory=InProcess)
-    say: Callable[[str], None] = print
 
 
 def pretrain(plan: Plan) -> list[Row]:
@@ -308,4 +281,5 @@ SUITE: dict[str, Callable[[Plan], list[Row]]] = {
     "ray_train": ray_train,
     "distil": distil,
     "transport": transport,
+    "finetune": finetune,
 }

@@ -9,9 +9,11 @@ import pytest
 
 from road_ray.models.encoder import EncoderConfig
 from tests.benchmarks import suite
+from tests.benchmarks.finetuning import Study
+from tests.benchmarks.plan import Plan
 from tests.benchmarks.race import InProcess, InThread
 from tests.benchmarks.shapes import Shape, batches, flops
-from tests.benchmarks.suite import SUITE, Plan
+from tests.benchmarks.suite import SUITE
 
 FIELDS = {
     "name", "peer", "unit", "ours", "theirs", "ratio", "repeats", "peak_memory_mb", "limit_share",
@@ -22,12 +24,17 @@ TOY = Shape(
     batch_size=8,
     length=16,
 )
+QUESTIONS = TOY.encoder.model_copy(update={"max_length_tokens": 512})
 PLAN = Plan(
     small=TOY,
     tiny=TOY,
     letter=TOY,
     lessons={"sentiment": TOY, "mrc": TOY},
+    studies=(Study("sst2", 20, 4, TOY.encoder), Study("squad_v2", 6, 4, QUESTIONS)),
+    building=(Study("squad_v2", 20, 4), Study("sst2", 20, 4)),
+    answering=Study("squad_v2", 10, 4),
     repeats=2,
+    few_repeats=2,
     quick_repeats=2,
     widths=(8, 16),
     start=InThread(),
@@ -41,6 +48,12 @@ def check(name, rows):
         assert row["repeats"] == 2
         assert row["ratio"] == pytest.approx(row["ours"] / row["theirs"])
         assert min(row["ours"], row["theirs"], row["peak_memory_mb"], row["limit_share"]) > 0
+
+
+@pytest.fixture(autouse=True)
+def miniature_world(monkeypatch, world):
+    """The data of the benchmarks that read some, for all of a session the same."""
+    monkeypatch.setenv("ROAD_DATA", str(world))
 
 
 @pytest.mark.parametrize("name", sorted(SUITE.keys() - {"ray_train", "distil", "transport"}))

@@ -1,0 +1,95 @@
+"""Fine-tuning against Hugging Face: examples a second, building features, finding answers."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import replace
+
+from tests.benchmarks import contestants, finetuning
+from tests.benchmarks.contestants import PRODUCT_FLOPS, Setting
+from tests.benchmarks.finetuning import Study
+from tests.benchmarks.plan import Plan, Row
+from tests.benchmarks.race import Contestant, Timing, peak_memory_mb, race
+
+AIM_WINDOWS_A_SECOND = 12_000 / 5.0
+
+
+def finetune(plan: Plan) -> list[Row]:
+    """SST-2 and SQuAD 2.0 against Hugging Face's Trainer and run_qa; answers of 12k windows."""
+    rows = [row for study in plan.studies for row in _trained(study, plan)]
+    return [*rows, *(_built(study, plan) for study in plan.building), _answered(plan)]
+
+
+def _trained(study: Study, plan: Plan) -> list[Row]:
+    """``limit_share``: products of the encoder over real tokens, over the fp32 rate of products."""
+    study = replace(study, clock=plan.clock)
+    product = Setting(plan.tiny, clock=plan.clock)
+    lanes = {"product": Contestant(contestants.product, product, plan.start)}
+    for precision in ("fp32", "bf16"):
+        told = replace(study, precision=precision)
+        lanes[f"ours {precision}"] = Contestant(finetuning.ours, told, plan.start)
+        lanes[f"Trainer {precision}"] = Contestant(finetuning.hugging_face, told, plan.start)
+    timings = race(lanes, repeats=plan.few_repeats, warmup=1)
+    rate = PRODUCT_FLOPS / timings["product"].median
+    share = finetuning.operations(study) / rate
+    return [
+        _row(study, mine, theirs, timings[f"ours {mine}"], timings[f"Trainer {theirs}"], share)
+        for mine, theirs in (("bf16", "bf16"), ("fp32", "fp32"), ("bf16", "fp32"))
+    ]
+
+
+def _row(
+    study: Study, mine: str, theirs: str, ours: Timing, trainer: Timing, limit_seconds: float
+) -> Row:
+    return {
+        "name": "finetune",
+        "precision": mine,
+        "peer": f"Trainer ({theirs}), {study.dataset}",
+        "unit": "examples/s",
+        "ours": study.examples / ours.median,
+        "theirs": study.examples / trainer.median,
+        "ratio": trainer.median / ours.median,
+        "repeats": len(ours.seconds),
+        "peak_memory_mb": ours.peak_memory_mb,
+        "their_peak_memory_mb": trainer.peak_memory_mb,
+        "limit_share": limit_seconds / ours.median,
+    }
+
+
+def _built(study: Study, plan: Plan) -> Row:
+    """``limit_share``: of our time, what the tokenizer alone needs for every distinct text."""
+    found = finetuning.built(replace(study, clock=plan.clock), plan.few_repeats)
+    ours, theirs, least = map(statistics.median, (found.ours, found.mapped, found.tokenised))
+    return {
+        "name": "finetune",
+        "precision": "-",
+        "peer": f"datasets.map, features of {study.dataset}",
+        "unit": "examples/s",
+        "ours": found.examples / ours,
+        "theirs": found.examples / theirs,
+        "ratio": theirs / ours,
+        "repeats": len(found.ours),
+        "peak_memory_mb": peak_memory_mb(),
+        "their_peak_memory_mb": 0.0,
+        "limit_share": least / ours,
+    }
+
+
+def _answered(plan: Plan) -> Row:
+    windows, seconds = finetuning.answering(
+        replace(plan.answering, clock=plan.clock), plan.few_repeats
+    )
+    ours = statistics.median(seconds)
+    return {
+        "name": "finetune",
+        "precision": "-",
+        "peer": f"the aim, answers of {windows} windows of {plan.answering.dataset}",
+        "unit": "windows/s",
+        "ours": windows / ours,
+        "theirs": AIM_WINDOWS_A_SECOND,
+        "ratio": windows / ours / AIM_WINDOWS_A_SECOND,
+        "repeats": len(seconds),
+        "peak_memory_mb": peak_memory_mb(),
+        "their_peak_memory_mb": 0.0,
+        "limit_share": 1.0,
+    }

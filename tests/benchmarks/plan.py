@@ -1,0 +1,44 @@
+"""How the benchmarks are run, and what each gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from road_ray.models.encoder import EncoderConfig
+from tests.benchmarks.finetuning import Study
+from tests.benchmarks.race import InProcess, Main
+from tests.benchmarks.shapes import Shape
+
+Row = dict[str, Any]
+_TINY = EncoderConfig(layers=4)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the benchmarks are run; the defaults are what ``make bench`` does."""
+
+    small: Shape = field(default_factory=Shape)
+    tiny: Shape = field(
+        default_factory=lambda: Shape(encoder=_TINY, vocab_size=8000, batch_size=16, length=64)
+    )
+    lessons: dict[str, Shape] = field(
+        default_factory=lambda: {
+            "sentiment": Shape(batch_size=32, length=64),
+            "mrc": Shape(batch_size=8, length=384),
+        }
+    )
+    letter: Shape = field(
+        default_factory=lambda: Shape(encoder=_TINY, vocab_size=8000, batch_size=32, length=128)
+    )
+    studies: tuple[Study, ...] = (Study("sst2", 512, 32), Study("squad_v2", 96, 8))
+    building: tuple[Study, ...] = (Study("squad_v2", 4000, 8), Study("sst2", 20_000, 32))
+    answering: Study = field(default_factory=lambda: Study("squad_v2", 20_000, 8))
+    repeats: int = 7
+    few_repeats: int = 3  # where a round takes half a minute
+    quick_repeats: int = 25  # where a step takes a fraction of a second
+    widths: tuple[int, ...] = (32, 64, 128, 256)
+    clock: str = "wall"
+    start: Callable[[Main, Any, str], Any] = field(default_factory=InProcess)
+    say: Callable[[str], None] = print
