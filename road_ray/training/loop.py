@@ -23,6 +23,7 @@ from road_ray.training import probe
 from road_ray.training.checkpoint import Checkpoints
 from road_ray.training.health import Watch, gradient_norms
 from road_ray.training.journal import Journal
+from road_ray.training.looks import Looks
 from road_ray.training.mirror import Mirror, check_address
 from road_ray.training.optimizer import ElectraAdamW, OptimizerConfig, build_optimizer, clip, rate
 from road_ray.training.saving import Saver, named_tensors
@@ -51,6 +52,11 @@ class TrainingConfig(Config):
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     log_every_steps: int = Field(50, ge=1)
     evaluate_every_steps: int | None = Field(None, ge=1)  # None: at the end only
+    # End after so many evaluations in a row without a better one, with the weights of the best;
+    # None: train to the last step and keep its weights.
+    patience: int | None = Field(None, ge=1)
+    # The figure that patience goes by, say eval/mrpc/f1; None: the mean of those that papers print.
+    watch: str | None = None
     save_every_steps: int = Field(1000, ge=1)
     keep_checkpoints: int = Field(2, ge=1)
     # Where committed checkpoints are copied to, and come from when the run directory has none:
@@ -96,9 +102,9 @@ def train(
     warmup = round(training.optimizer.warmup_fraction * total) if warmup is None else warmup
     wrapped = worker.wrap(objective, sparse=objective.sparse)
     source, tally, row = steps(start), Tally(), dict[str, float]()
-    watch = Watch(training.journal, total)
+    watch, looks = Watch(training.journal, total), Looks(objective, training, worker)
     with StopRequest() as stop, Saver(objective, optimizer, training, worker) as saver:
-        for step in range(start, total):
+        for step in looks.steps(start, total):
             began = time.perf_counter()
             passes = next(source)
             waited = time.perf_counter() - began
@@ -126,13 +132,13 @@ def train(
                 norms |= {"train/grad_norm": float(norm), "train/lr": _rate_of(optimizer)}
                 training.journal.write(done, row := tally.collect(worker) | norms)
                 watch.look(done, row)
-            if _due(done, config.evaluate_every_steps) and not last:
-                _evaluate(objective, done, training, worker)
+            last = looks.after_step(done, last=last)
             stopped, save_now = stop.after_step(done, worker)
             if last or stopped or save_now or _due(done, config.save_every_steps):
                 saver.save(done, wait=last or stopped or save_now)
             if stopped and not last:
                 raise _stopped(done, training)
+    looks.finish()
     return row
 
 
@@ -167,16 +173,6 @@ def _multiplies_bf16() -> bool:
     ask = getattr(torch.cpu, "get_capabilities", None)  # the oldest torch allowed lacks it
     found = ask() if ask is not None else {}
     return bool(found.get("avx512_bf16") or found.get("amx_bf16"))
-
-
-def _evaluate(objective: Objective, step: int, training: Training, worker: Worker) -> None:
-    if training.evaluate is None:
-        return
-    if worker.leads:
-        objective.eval()
-        training.journal.write(step, training.evaluate())
-        objective.train()
-    worker.barrier()
 
 
 def _resume(

@@ -1,0 +1,130 @@
+"""Looks at how a model does while it trains; with patience they end the training, and the weights
+of the best look are those that it leaves.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+import torch
+
+from road_ray.errors import ConfigError
+from road_ray.training.journal import read_rows
+from road_ray.training.saving import named_tensors
+from road_ray.training.tensors import tensors_from_file, tensors_to_file
+from road_ray.training.worker import Worker
+
+if TYPE_CHECKING:
+    from road_ray.objectives.base import Objective
+    from road_ray.training.loop import Training
+
+_log = logging.getLogger(__name__)
+
+# What papers print of each kind of task; the thresholds of SQuAD 2.0 are counted by ``f1``.
+_WATCHED = ("f1", "exact", "accuracy", "matthews", "pearson", "spearman")
+
+
+def quality(figures: Mapping[str, float], watch: str | None) -> float:
+    """The figure that is watched, or the mean of those that papers print; larger is better."""
+    if watch is not None and watch not in figures:
+        raise ConfigError(
+            f"training.watch = {watch}: no figure of that name\n"
+            f"  allowed: {', '.join(sorted(name for name in figures if name.startswith('eval/')))}"
+        )
+    if watch is not None:
+        return figures[watch]
+    judged = {name: value for name, value in figures.items() if name.startswith("eval/")}
+    printed = [value for name, value in judged.items() if name.rsplit("/", 1)[-1] in _WATCHED]
+    return fmean(printed or judged.values())
+
+
+class Looks:
+    """The evaluations of one training. What they found is read back from the journal, so that a
+    resumed run is as patient as one that was never stopped.
+    """
+
+    def __init__(self, objective: Objective, training: Training, worker: Worker) -> None:
+        self._objective, self._training, self._worker = objective, training, worker
+        self._every = training.config.evaluate_every_steps if training.evaluate else None
+        self._patience = training.config.patience
+        if self._patience is not None and self._every is None:
+            raise ConfigError(
+                f"training.patience = {self._patience}: nothing is evaluated while training\n"
+                "  fix: training.evaluate_every_steps=..., or leave patience out"
+            )
+        self._best_path = training.checkpoints.root / "best.safetensors"
+        self._found: dict[int, float] = {}
+        path = training.journal.run_dir / "metrics.jsonl"
+        if self._patience is not None and training.journal.enabled and path.is_file():
+            for row in read_rows(path):
+                figures = {k: v for k, v in row.items() if k.startswith("eval/") and v is not None}
+                if figures:
+                    self._found.setdefault(row["step"], quality(figures, training.config.watch))
+        self.over = self._is_over()
+
+    def steps(self, start: int, total: int) -> Iterator[int]:
+        """``start``, ``start + 1``, ... below ``total``, or until patience is at its end."""
+        for step in range(start, total):
+            if self.over:
+                return
+            yield step
+
+    def after_step(self, done: int, *, last: bool) -> bool:
+        """Look if it is time to; whether the training ends here."""
+        due = self._every is not None and done % self._every == 0
+        if (due and not last) or (last and self._patience is not None):
+            if self._worker.leads:
+                self._look(done)
+            self._worker.barrier()
+            self.over = self._is_over()
+            if self.over and not last and self._worker.leads:
+                text = "no better figure in %d evaluations: ended after step %d, best at step %d"
+                _log.info(text, self._patience, done, self._best)
+                self._training.journal.event("stopped_early", step=done, best_step=self._best)
+        return last or self.over
+
+    def _look(self, done: int) -> None:
+        training, objective = self._training, self._objective
+        assert training.evaluate is not None
+        objective.eval()
+        figures = dict(training.evaluate())
+        objective.train()
+        if self._patience is not None:
+            # Weighed before the row is written: a kill between the two costs a look, not the best.
+            self._found[done] = quality(figures, training.config.watch)
+            if self._best == done:
+                self._keep()
+        training.journal.write(done, figures)
+
+    @property
+    def _best(self) -> int:
+        """The step of the best look, the first of equals."""
+        return max(self._found, key=lambda step: (self._found[step], -step))
+
+    def _is_over(self) -> bool:
+        """The same on all workers: the one that leads knows."""
+        worse = 0.0
+        if self._patience is not None and self._worker.leads and self._found:
+            worse = float(sum(step > self._best for step in self._found) >= self._patience)
+        if self._patience is None or self._worker.size == 1:
+            return bool(worse)
+        return bool(self._worker.total(torch.tensor(worse, device=self._worker.device)))
+
+    def _keep(self) -> None:
+        self._training.checkpoints.prepare()
+        staged = self._best_path.with_suffix(".partial")
+        tensors_to_file(staged, named_tensors(self._objective))
+        os.replace(staged, self._best_path)
+
+    def finish(self) -> None:
+        """Put the weights of the best look into the model, on the worker that judges it."""
+        if self._patience is None or not self._worker.leads or not self._found:
+            return
+        if not self._best_path.is_file():  # the run went on elsewhere, from a mirror
+            _log.warning("%s is not there: the last weights are judged", self._best_path)
+            return
+        self._objective.load_state_dict(tensors_from_file(self._best_path), strict=False)

@@ -1,0 +1,98 @@
+"""Patience: when a training ends before its last step, with which weights, and after a resume."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+import torch
+
+from road_ray.errors import ConfigError, InterruptedRunError
+from road_ray.training.journal import read_rows
+from road_ray.training.looks import quality
+from road_ray.training.loop import train
+from road_ray.training.tensors import tensors_from_file
+from road_ray.training.worker import Worker
+
+SCORES = (50.0, 70.0, 70.0, 60.0, 90.0, 95.0)  # of the looks after steps 2, 4, 6, ...
+
+
+def run(tiny, directory, *, kill_at=None, **options):
+    """A training whose looks find ``SCORES``; its objective and the weights at every look."""
+    objective, seen = tiny.supervised(), {}
+    stream = tiny.stream(tiny.rows())
+
+    def evaluate():
+        step = taken[0]
+        weights = {k: v.clone() for k, v in objective.state_dict().items()}
+        seen[step] = weights
+        return {"eval/d/accuracy": SCORES[step // 2 - 1], "eval/d/total": 1e6}
+
+    taken = [0]
+
+    def steps(start):
+        for number in range(start, 1000):
+            taken[0] = number + 1
+            if number == kill_at:
+                os.kill(os.getpid(), signal.SIGTERM)
+            yield [stream[number]]
+
+    chosen = {"evaluate_every_steps": 2, "steps": 12} | options
+    train(objective, steps, tiny.training(directory, evaluate=evaluate, **chosen), Worker.alone())
+    return objective, seen
+
+
+def same(ours, theirs):
+    return all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_it_ends_after_so_many_looks_without_a_better_one(tiny, tmp_path):
+    objective, seen = run(tiny, tmp_path, patience=2)
+    assert list(seen) == [2, 4, 6, 8]  # 70 is not better than 70
+    assert same(objective.state_dict(), seen[4])
+    assert not same(objective.state_dict(), seen[8])
+    (event,) = [e for e in read_rows(tmp_path / "events.jsonl") if e["kind"] == "stopped_early"]
+    assert (event["step"], event["best_step"]) == (8, 4)
+    assert (tmp_path / "checkpoints" / "step-00000008").is_dir()
+
+
+def test_with_more_patience_the_last_step_is_looked_at_too(tiny, tmp_path):
+    objective, seen = run(tiny, tmp_path, patience=3)
+    assert list(seen) == [2, 4, 6, 8, 10, 12]
+    assert same(objective.state_dict(), seen[12])
+
+
+def test_without_patience_the_last_weights_stay(tiny, tmp_path):
+    objective, seen = run(tiny, tmp_path, steps=7)
+    assert list(seen) == [2, 4, 6]
+    assert not same(objective.state_dict(), seen[4])
+    assert not (tmp_path / "checkpoints" / "best.safetensors").exists()
+
+
+@pytest.mark.parametrize("kill_at", [2, 4, 6])
+def test_a_resumed_run_is_as_patient(tiny, tmp_path, kill_at):
+    objective, _ = run(tiny, tmp_path / "straight", patience=2)
+    with pytest.raises(InterruptedRunError):
+        run(tiny, tmp_path / "stopped", patience=2, kill_at=kill_at)
+    resumed, _ = run(tiny, tmp_path / "stopped", patience=2)
+    assert same(resumed.state_dict(), objective.state_dict())
+    # Ended already: nothing is trained any more, and the best weights are there again.
+    again, seen = run(tiny, tmp_path / "stopped", patience=2)
+    assert not seen
+    assert same(
+        again.state_dict(), tensors_from_file(tmp_path / "straight/checkpoints/best.safetensors")
+    )
+
+
+def test_quality_is_the_mean_of_what_papers_print_or_what_is_watched():
+    figures = {"eval/mrpc/accuracy": 80.0, "eval/mrpc/f1": 90.0, "eval/mrpc/total": 408.0}
+    assert quality(figures, None) == 85.0
+    assert quality(figures, "eval/mrpc/f1") == 90.0
+    with pytest.raises(ConfigError, match=r"eval/mrpc/f2: no figure of that name\n.*eval/mrpc/f1"):
+        quality(figures, "eval/mrpc/f2")
+
+
+def test_patience_needs_looks(tiny, tmp_path):
+    with pytest.raises(ConfigError, match=r"patience = 2: nothing is evaluated"):
+        run(tiny, tmp_path, patience=2, evaluate_every_steps=None)
