@@ -6,6 +6,7 @@ longest row, and every worker takes its share of the rows of the same global bat
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Protocol
@@ -62,6 +63,40 @@ def epoch_order(
     return batches
 
 
+def budget_order(
+    lengths: Longs, most_tokens: int, batch_size: int, *, seed: int, epoch: int
+) -> list[NDArray[np.int64]]:
+    """Row numbers of each batch of one epoch, every row once: neighbours in length, as many as
+    ``most_tokens`` hold with their padding, at most ``batch_size``. All epochs have equally many.
+
+    Source: fairseq, data_utils.batch_by_size.
+    """
+    rng = np.random.default_rng((seed, 0, epoch))
+    rows = rng.permutation(len(lengths))
+    rows = rows[np.argsort(lengths[rows], kind="stable")]
+    cuts = budget_cuts(np.sort(lengths), most_tokens, batch_size)
+    batches = np.split(rows, cuts)
+    return [batches[index] for index in rng.permutation(len(batches))]
+
+
+def budget_cuts(ordered: Longs, most_tokens: int, batch_size: int) -> list[int]:
+    """Where batches of rows of rising length begin, but for the first."""
+    widths = [padded_width(int(length)) for length in ordered]
+    starts = [0]
+    while (start := starts[-1]) < len(widths):
+        room = range(start, min(start + batch_size, len(widths)))
+        # Rows only get longer, so the tokens of a batch grow with every row.
+        fits = bisect_right(room, most_tokens, key=lambda end: (end - start + 1) * widths[end])
+        starts.append(start + max(1, fits))
+    cuts = starts[1:-1]
+    if cuts:  # the longest rows may be left alone: they get some of the batch before them
+        before = cuts[-2] if len(cuts) > 1 else 0
+        rest, room_there = len(widths) - cuts[-1], max(1, most_tokens // widths[-1])
+        even = min((len(widths) - before) // 2, room_there)
+        cuts[-1] -= max(0, even - rest)
+    return cuts
+
+
 def pad(rows: Rows, numbers: NDArray[np.int64], *, pad_id: int, width: int | None = None) -> Batch:
     """The given rows, padded to the longest or to ``width``.
 
@@ -97,7 +132,8 @@ def padded_width(longest: int) -> int:
 class BatchStream:
     """All batches of one data set for ever: ``stream[k]`` is this worker's share of batch ``k``.
 
-    ``batch_size`` is global, in examples. With ``noise`` a batch carries uniform numbers
+    ``batch_size`` is global, in examples; with ``most_tokens`` a batch has no more tokens than that
+    either, padding counted. With ``noise`` a batch carries uniform numbers
     ``[noise_channels, B, L]`` drawn for the global batch, so that masking is the same on one worker
     and on many, and after a resume.
     """
@@ -115,6 +151,7 @@ class BatchStream:
         noise_channels: int = NOISE_CHANNELS,
         name: str = "",
         task: str = "",
+        most_tokens: int | None = None,
     ) -> None:
         if len(rows) == 0:
             raise DataError(f"data set {name or 'without name'}: 0 usable rows")
@@ -122,19 +159,35 @@ class BatchStream:
         self.rank, self.size, self.name, self.task = rank, size, name, task
         self.noise_channels = noise_channels if noise else 0
         self._lengths = rows.lengths
-        self.batches_per_epoch = max(1, -(-len(rows) // batch_size))
-        smallest = len(rows) // self.batches_per_epoch
+        choices = rows.choices if isinstance(rows, Features) else 1
+        self._most_tokens = None if most_tokens is None else most_tokens // choices
+        self._check_budget(most_tokens, choices)
+        self._order = lru_cache(maxsize=2)(self._epoch)
+        sizes = [len(numbers) for numbers in self._order(0)]
+        self.batches_per_epoch, smallest = len(sizes), min(sizes)
         if smallest < size:
             raise ConfigError(
                 f"batch_size = {batch_size}: the smallest batch of {name or 'the data set'} "
                 f"({len(rows)} rows) has {smallest}, fewer than the {size} workers\n"
                 "  allowed: at least one example a worker\n"
-                "  fix: raise batch_size, or lower workers"
+                "  fix: raise batch_size (or max_batch_tokens), or lower workers"
             )
-        self._order = lru_cache(maxsize=2)(self._epoch)
+
+    def _check_budget(self, asked: int | None, choices: int) -> None:
+        needed = padded_width(int(self._lengths.max())) * choices * self.size
+        if asked is not None and asked < needed:
+            raise ConfigError(
+                f"data.max_batch_tokens = {asked}: the longest rows of "
+                f"{self.name or 'the data set'} take {needed}, one for each of {self.size} workers"
+                f"\n  allowed: at least {needed}\n  fix: raise it, or lower max_length_tokens"
+            )
 
     def _epoch(self, epoch: int) -> list[NDArray[np.int64]]:
-        return epoch_order(self._lengths, self.batch_size, seed=self.seed, epoch=epoch)
+        if self._most_tokens is None:
+            return epoch_order(self._lengths, self.batch_size, seed=self.seed, epoch=epoch)
+        return budget_order(
+            self._lengths, self._most_tokens, self.batch_size, seed=self.seed, epoch=epoch
+        )
 
     def row_numbers(self, number: int) -> NDArray[np.int64]:
         """Rows of global batch ``number``, over all workers."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from road_ray.models.multitask import MultitaskModel, load_trained
 from road_ray.objectives.base import Objective
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.checks import check_length, require_init, warn_of_overlap
-from road_ray.recipes.lineage import sign, trained_head
+from road_ray.recipes.lineage import head_for, sign
 from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
 from road_ray.training.loop import Training, TrainingConfig, identity_of, train
 from road_ray.training.optimizer import OptimizerConfig
@@ -47,6 +47,9 @@ class FinetuneDataConfig(SourceConfig):
     # threshold.
     evaluate_on: tuple[str, ...] | None = None
     batch_size: int = Field(32, ge=1)  # global, in examples
+    # Of a batch with its padding: rows of like length, as many as fit, at most batch_size. None:
+    # every batch has batch_size rows.
+    max_batch_tokens: int | None = Field(None, ge=8)
     epochs: float = Field(3.0, gt=0)  # unused when training.steps is given
     # Train without one of so many folds of the data; `teachers` sets both (see num_folds there).
     num_folds: int = Field(1, ge=1)
@@ -149,6 +152,7 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
         size=worker.size,
         name=entry.name,
         task=task.name,
+        most_tokens=config.data.max_batch_tokens,
     )
     updates = stream.batches_per_epoch * config.data.epochs / config.training.passes
     total = config.training.steps or max(1, math.ceil(updates))
@@ -158,9 +162,7 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
 
 def _model(config: FinetuneConfig, directory: str, tasks: Sequence[Task]) -> MultitaskModel:
     """The model to train: of ``init``, with the head that it has for this task or a new one."""
-    # A mixture with a head for each data set keeps it under the name of the data set.
-    by_dataset = replace(tasks[0], name=config.data.dataset)
-    trained = trained_head(Path(directory), tasks[0]) or trained_head(Path(directory), by_dataset)
+    trained = head_for(Path(directory), tasks[0], config.data.dataset)
     if config.keep_head and trained is not None and not config.from_scratch and len(tasks) == 1:
         return load_trained(str(trained), tasks[0])
     encoder = load_encoder(directory)

@@ -71,6 +71,7 @@ def stream(split: Split, config: MultitaskConfig, worker: Worker, tokenizer: Any
         size=worker.size,
         name=split.dataset.name,
         task=split.features.task,
+        most_tokens=config.data.max_batch_tokens,
     )
 
 

@@ -46,6 +46,9 @@ class MultitaskDataConfig(SourceConfig):
     batch_size: int = Field(
         128, ge=1
     )  # of one pass, global, in examples: 512 / 4 (ROaD part 1, section 3.5)
+    # Of a pass with its padding: rows of like length, as many as fit, at most batch_size. None:
+    # every pass has batch_size rows.
+    max_batch_tokens: int | None = Field(None, ge=8)
 
 
 class MixingConfig(Config):

@@ -11,6 +11,8 @@ import torch
 from road_ray.data.batches import (
     BatchStream,
     allowed_positions,
+    budget_cuts,
+    budget_order,
     epoch_order,
     pad,
     padded_width,
@@ -199,3 +201,42 @@ def test_where_a_model_knows_no_segments_answers_lie_anywhere_but_in_padding():
     none = {"attention_mask": attention, "token_type_ids": torch.zeros(1, 4)}
     assert allowed_positions(none).tolist() == allowed
     assert allowed_positions({"input_ids": torch.zeros(1, 2)}).all()
+
+
+@pytest.mark.parametrize(("count", "most"), [(37, 64), (37, 128), (200, 100), (1, 32)])
+def test_a_budget_holds_every_row_once_and_no_more_tokens_than_it_says(count, most):
+    lengths = features(count).lengths
+    sizes = set()
+    for epoch in (0, 1):
+        order = budget_order(lengths, most, 6, seed=0, epoch=epoch)
+        assert sorted(np.concatenate(order)) == list(range(count))
+        for numbers in order:
+            assert len(numbers) * padded_width(int(lengths[numbers].max())) <= most
+            assert len(numbers) <= 6
+        sizes.add(len(order))
+    assert len(sizes) == 1
+
+
+def test_budgets_are_cut_as_by_hand():
+    # Padded to 8, 8, 8, 16, 16, 24: three of 8 fill 24 tokens; 16s and the 24 stand alone.
+    assert budget_cuts(np.array([3, 5, 8, 9, 16, 17]), 24, 99) == [3, 4, 5]
+    assert budget_cuts(np.array([3, 5, 8, 9, 16, 17]), 24, 2) == [2, 3, 4, 5]
+    # Four of 8 and one more: the last batch is given some, or one worker of two had no row.
+    assert budget_cuts(np.array([1, 2, 3, 4, 5]), 32, 99) == [3]
+
+
+def test_a_stream_with_a_budget_wastes_less_and_keeps_to_it():
+    budget = stream(features(400), batch_size=64, most_tokens=256, noise=False)
+    for number in range(2 * budget.batches_per_epoch):
+        assert budget[number]["input_ids"].numel() <= 256
+    two = [
+        stream(features(400), batch_size=64, most_tokens=256, noise=False, rank=rank, size=2)
+        for rank in (0, 1)
+    ]
+    halves = torch.cat([each[5]["rows"] for each in two])
+    assert sorted(halves.tolist()) == sorted(budget[5]["rows"].tolist())
+
+
+def test_a_budget_below_the_longest_row_is_refused():
+    with pytest.raises(ConfigError, match=r"max_batch_tokens = 24: the longest rows of d take 32"):
+        stream(most_tokens=24)
