@@ -113,6 +113,14 @@ SENTENCES = (
         splits=Splits(test="test.tsv"),
         hub=_glue("qnli"),
     ),
+    # The same as MT-DNN has it: which of two sentences answers the question.
+    Dataset(
+        "qnli_ranking",
+        task="ranking",
+        layout="ranked_pairs",
+        folder="glue/QNLI",
+        columns=Columns(("question", "sentence"), label="label", id="index"),
+    ),
     Dataset(
         "rte",
         task="rte",

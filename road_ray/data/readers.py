@@ -12,6 +12,7 @@ from road_ray.data.features import Example
 from road_ray.data.mrqa import read_mrqa
 from road_ray.data.qasrl import read_qasrl
 from road_ray.data.quac import read_quac
+from road_ray.data.ranked import ranked
 from road_ray.data.specs import Dataset
 from road_ray.data.squad_json import read_squad
 from road_ray.data.text_rows import read_glue_tsv, read_table
@@ -31,6 +32,12 @@ def _table(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
     return read_table(path, dataset.columns_of(split), labelled=split != "test")
 
 
+def _ranked(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
+    labelled = split != "test"
+    pairs = read_glue_tsv(path, dataset.columns_of(split), labelled=labelled)
+    return ranked(pairs, "entailment", str(path), labelled=labelled)
+
+
 def _conll(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
     return read_conll(path, dataset.columns_of(split), labelled=split != "test")
 
@@ -44,6 +51,7 @@ def _choices(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
 LAYOUTS: dict[str, Layout] = {
     "glue_tsv": _glue_tsv,
     "table": _table,
+    "ranked_pairs": _ranked,
     "conll": _conll,
     "squad_json": lambda path, dataset, split: read_squad(path),
     "adv_glue": lambda path, dataset, split: read_adv_glue(path, dataset),

@@ -23,7 +23,7 @@ from road_ray.data.hub import read_hub
 from road_ray.data.own import OwnSet
 from road_ray.data.quac import with_history
 from road_ray.data.readers import read_split
-from road_ray.data.specs import Dataset, JointSpan, Span, Task
+from road_ray.data.specs import Classify, Dataset, JointSpan, Reason, Span, Task
 from road_ray.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -45,6 +45,9 @@ class SourceConfig(Config):
     # How answers are chosen: start and end each on its own (ROaD), or the end given the start and a
     # classifier for "no answer" (ELECTRA), which plain transformers cannot load.
     span_head: Literal["independent", "joint"] = "independent"
+    # How pairs are classified: from the first token, or by MT-DNN's stochastic answer network,
+    # which plain transformers cannot load either.
+    pair_head: Literal["first_token", "answer_network"] = "first_token"
     # Dialogs: how many of the exchanges before a question are read with it.
     history_turns: int = Field(0, ge=0)
     # Pairs without an order, whose training rows are read both ways round. Source: google-research/
@@ -92,6 +95,11 @@ def entry_of(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
     dataset, task = _entry(name, source)
     if source.span_head == "joint" and isinstance(task.kind, Span):
         task = Task(f"{task.name}_joint", JointSpan())  # another head is another task
+        dataset = replace(dataset, task=task.name)
+    pairs = isinstance(task.kind, Classify) and len(dataset.columns.text) == 2
+    if source.pair_head == "answer_network" and pairs:
+        assert isinstance(task.kind, Classify)
+        task = Task(f"{task.name}_answer_network", Reason(task.kind.labels))
         dataset = replace(dataset, task=task.name)
     return dataset, task
 

@@ -22,6 +22,11 @@ class Classify:
 
 
 @dataclass(frozen=True)
+class Reason(Classify):
+    """One label for a pair, after several readings of it (MT-DNN's stochastic answer network)."""
+
+
+@dataclass(frozen=True)
 class Regress:
     """One number for a sentence or a pair, between ``low`` and ``high``."""
 

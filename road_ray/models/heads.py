@@ -15,7 +15,8 @@ from transformers.models.electra.modeling_electra import (
     ElectraSequenceSummary,
 )
 
-from road_ray.data.specs import Choose, Classify, JointSpan, Kind, Regress, Span, Tag
+from road_ray.data.specs import Choose, Classify, JointSpan, Kind, Reason, Regress, Span, Tag
+from road_ray.models.answer_network import AnswerNetwork
 from road_ray.models.encoder import initialize, initialize_output
 from road_ray.models.joint_span import JointSpanHead
 
@@ -84,7 +85,7 @@ class ChoiceHead(nn.Module):
         return logits.view(-1, self.choices)
 
 
-Head = SentenceHead | SpanHead | JointSpanHead | TagHead | ChoiceHead
+Head = SentenceHead | AnswerNetwork | SpanHead | JointSpanHead | TagHead | ChoiceHead
 
 
 def build_head(kind: Kind, config: ElectraConfig) -> Head:
@@ -98,5 +99,7 @@ def build_head(kind: Kind, config: ElectraConfig) -> Head:
             return TagHead(config, kind.width)
         case Choose():
             return ChoiceHead(config, kind.choices)
+        case Reason():
+            return AnswerNetwork(config, kind.width)
         case Classify() | Regress():
             return SentenceHead(config, kind.width)

@@ -22,8 +22,9 @@ from transformers import (
     PreTrainedModel,
 )
 
-from road_ray.data.specs import Choose, Classify, JointSpan, Regress, Span, Tag, Task
+from road_ray.data.specs import Choose, Classify, JointSpan, Reason, Regress, Span, Tag, Task
 from road_ray.errors import CheckpointError
+from road_ray.models.answer_network import AnswerNetwork
 from road_ray.models.encoder import load_encoder
 from road_ray.models.heads import build_head
 from road_ray.models.joint_span import JointSpanHead
@@ -56,7 +57,8 @@ class MultitaskModel(nn.Module):
     def read(self, hidden: Tensor, batch: Mapping[str, Any]) -> Tensor:
         """The same logits from what the encoder made of every token."""
         head = self.heads[batch["task"]]
-        logits: Tensor = head(hidden, batch) if isinstance(head, JointSpanHead) else head(hidden)
+        reads_batch = isinstance(head, JointSpanHead | AnswerNetwork)
+        logits: Tensor = head(hidden, batch) if reads_batch else head(hidden)
         return logits
 
     def hidden(self, batch: Mapping[str, Any]) -> Tensor:
@@ -74,35 +76,46 @@ class MultitaskModel(nn.Module):
 
     def export(self, directory: Path, task: str) -> None:
         """Write encoder and head of ``task`` as plain ``transformers`` loads them."""
-        if isinstance(self.tasks[task].kind, JointSpan):
-            _export_joint(self, directory, task)
+        if type(self.tasks[task].kind) in _OWN_HEADS:
+            _export_own(self, directory, task)
             return
         exported = _hugging_face_class(self.tasks[task]).from_multitask(self, task)
         with hushed():
             exported.save_pretrained(directory)
 
 
-_JOINT_FILE = "joint_span_head.safetensors"
+# Heads that plain transformers has no class for: their names, and the keys that ask for them.
+_OWN_HEADS: dict[type, tuple[str, str]] = {
+    JointSpan: ("joint span head", "data.span_head=joint"),
+    Reason: ("answer network", "data.pair_head=answer_network"),
+}
 
 
-def _export_joint(model: MultitaskModel, directory: Path, task: str) -> None:
+def _own_file(name: str) -> str:
+    return f"{name.replace(' ', '_')}.safetensors"
+
+
+def _export_own(model: MultitaskModel, directory: Path, task: str) -> None:
     """The encoder alone as transformers knows it, the head in a file of ours beside it."""
+    name, key = _OWN_HEADS[type(model.tasks[task].kind)]
     with hushed():
         model.encoder.save_pretrained(directory)
-    state = {name: x.detach().cpu() for name, x in model.heads[task].state_dict().items()}
-    save_file(state, directory / _JOINT_FILE)
-    text = "%s: plain transformers has no class for the joint span head: it loads the encoder; %s"
-    _log.warning(f"{text} is for road_ray alone (data.span_head=joint)", directory, _JOINT_FILE)
+    state = {part: x.detach().cpu() for part, x in model.heads[task].state_dict().items()}
+    file = directory / _own_file(name)
+    save_file(state, file)
+    text = "%s: plain transformers has no class for the %s: it loads the encoder; %s"
+    _log.warning(f"{text} is for road_ray alone (%s)", directory, name, file.name, key)
 
 
-def _load_joint(directory: str, task: Task) -> MultitaskModel:
-    model, path = load_multitask(directory, [task]), Path(directory) / _JOINT_FILE
+def _load_own(directory: str, task: Task) -> MultitaskModel:
+    name, key = _OWN_HEADS[type(task.kind)]
+    model, path = load_multitask(directory, [task]), Path(directory) / _own_file(name)
     try:
         model.heads[task.name].load_state_dict(load_file(path))
     except (OSError, RuntimeError, SafetensorError) as error:
         raise CheckpointError(
             f"{directory}: holds no head for task {task.name}: {error}\n"
-            "  fix: fine-tune it with data.span_head=joint, or evaluate without that key"
+            f"  fix: fine-tune it with {key}, or evaluate without that key"
         ) from error
     return model
 
@@ -155,8 +168,8 @@ def load_multitask(directory: str, tasks: Sequence[Task]) -> MultitaskModel:
 
 def load_trained(directory: str, task: Task) -> MultitaskModel:
     """Encoder *and* head of a fine-tuned model directory, for evaluation or to train on."""
-    if isinstance(task.kind, JointSpan):
-        return _load_joint(directory, task)
+    if type(task.kind) in _OWN_HEADS:
+        return _load_own(directory, task)
     model = load_multitask(directory, [task])
     exporter = _hugging_face_class(task)
     try:

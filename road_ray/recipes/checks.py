@@ -46,11 +46,13 @@ def require_init(init: str) -> str:
 
 def require_plain_head(source: SourceConfig) -> None:
     """Raises ``ConfigError`` where models must be readable by plain transformers, as teachers."""
-    if source.span_head == "joint":
-        raise ConfigError(
-            "data.span_head = joint: teachers are asked through transformers, which has no class "
-            "for that head\n  allowed: independent (ROaD's)\n  fix: leave it out"
-        )
+    own = {"span_head": ("joint", "independent"), "pair_head": ("answer_network", "first_token")}
+    for key, (odd, plain) in own.items():
+        if getattr(source, key) == odd:
+            raise ConfigError(
+                f"data.{key} = {odd}: teachers are asked through transformers, which has no class "
+                f"for that head\n  allowed: {plain}\n  fix: leave it out"
+            )
 
 
 def check_length(split: Split, positions: int) -> None:
