@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from road_ray.config import override, to_dict
-from road_ray.data import catalog
 from road_ray.data.batches import Batch
 from road_ray.data.mixing import accumulated, timed
 from road_ray.data.sources import Split, entry_of, load_split
@@ -210,7 +209,7 @@ def check(config: DistillConfig, directories: list[str]) -> None:
     """Raises ``CheckpointError`` for a teacher whose tokenizer, labels or head do not fit the
     student.
     """
-    task = catalog.task(config.data.dataset)
+    _, task = entry_of(config.data.dataset, config.data)
     tokenizer = load_tokenizer(model_directory(require_init(config.init)))
     for directory in directories:
         check_teacher(directory, task, tokenizer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from road_ray.models.encoder import check_vocabulary, model_directory
 from road_ray.models.multitask import MultitaskModel, load_trained
 from road_ray.recipes.checks import check_length, require_init
 from road_ray.recipes.folding import listed
-from road_ray.recipes.lineage import stored_threshold, trained_length
+from road_ray.recipes.lineage import head_for, stored_threshold, trained_length
 from road_ray.recipes.run import Run, RunConfig, finished, opened
 from road_ray.recipes.together import judge_together
 from road_ray.training.journal import write_json_atomic
@@ -81,19 +82,30 @@ def _run(config: EvaluateConfig) -> Run:
     _check_pairs(config.data)
     with opened(config) as run_dir:
         tokenizer = load_tokenizer(directory)
-        model = load_trained(directory, task)
-        check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), directory)
-        threshold = None if config.tune_threshold else stored_threshold(Path(directory))
+        places = _heads(directory, task, config.data.datasets)
+        models = {place: load_trained(place, task) for place in dict.fromkeys(places.values())}
+        first = places[config.data.datasets[0]]
+        for model in models.values():
+            check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), directory)
+        threshold = None if config.tune_threshold else stored_threshold(Path(first))
         length = config.data.max_length_tokens or trained_length(Path(directory))
         source = config.data.model_copy(update={"max_length_tokens": length})
         figures: dict[str, float] = {}
-        for name in config.data.datasets:
+        for name, place in places.items():
             split = load_split(name, source.split, source, tokenizer, judged=True)
-            scored, threshold = _judge(config, model, split, tokenizer, threshold)
+            scored, threshold = _judge(config, models[place], split, tokenizer, threshold)
             figures |= scored
         figures |= _consistency(config)
         write_json_atomic(run_dir / "metrics.json", figures)
     return Run(run_dir, figures)
+
+
+def _heads(directory: str, task: Task, names: Sequence[str]) -> dict[str, str]:
+    """By data set the directory of its head. A mixture may have one for each; a set that it has
+    not seen is judged by that of the first.
+    """
+    first = head_for(Path(directory), task, names[0]) or directory
+    return {name: str(head_for(Path(directory), task, name) or first) for name in names}
 
 
 def _check_pairs(data: EvaluateDataConfig) -> None:

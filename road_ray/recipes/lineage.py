@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,12 @@ def trained_head(directory: Path, task: Task) -> Path | None:
     if (directory / "heads" / task.name / "config.json").is_file():
         return directory / "heads" / task.name
     return directory if _told(directory).get("task") == task.name else None
+
+
+def head_for(directory: Path, task: Task, dataset: str) -> Path | None:
+    """The same, or its head for the data set: a mixture with ``mixing.heads=dataset`` has those."""
+    of_its_own = replace(task, name=dataset)
+    return trained_head(directory, task) or trained_head(directory, of_its_own)
 
 
 def stored_threshold(directory: Path) -> float | None:

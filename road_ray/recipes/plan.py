@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import Config, override, to_dict
-from road_ray.data import catalog
 from road_ray.data.sources import load_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.store import expected_bytes
@@ -103,9 +102,8 @@ def store_bytes(config: Config) -> int:
     if not isinstance(config, DistillConfig) or config.distillation.store is None:
         return 0
     tokenizer = load_tokenizer(model_directory(require_init(config.init)))
-    features = load_split(config.data.dataset, "train", config.data, tokenizer, seed=0).features
-    kind = catalog.task(config.data.dataset).kind
-    need = expected_bytes(kind, features.lengths, config.distillation.num_teachers)
+    split = load_split(config.data.dataset, "train", config.data, tokenizer, seed=0)
+    need = expected_bytes(split.task.kind, split.features.lengths, config.distillation.num_teachers)
     check_disk(config.distillation.store, need)
     return need
 

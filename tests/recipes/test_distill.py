@@ -41,6 +41,17 @@ def test_the_journal_tells_who_was_right_and_how_long_was_waited(students):
     assert "eval/sst2/accuracy" in run.metrics
 
 
+def test_a_data_set_of_ones_own_is_distilled_too(sentiment, teachers, world, tmp_path):
+    own = {"layout": "glue_tsv", "text": ["sentence"], "task": "sentiment"}
+    own["label_map"] = {"0": "negative", "1": "positive"}
+    own |= {name: str(world / "glue" / "SST-2" / f"{name}.tsv") for name in ("train", "dev")}
+    chosen = sentiment | {"data.sets": {"reviews": own}, "data.dataset": "reviews"}
+    chosen |= {"training.steps": 2, "distillation.host": "process"}
+    chosen["distillation.teachers"] = [str(teachers.directory / "teachers.json")]
+    run = rr.distill(overrides=chosen, run_dir=tmp_path)
+    assert "eval/reviews/accuracy" in run.metrics
+
+
 def test_the_card_names_the_teachers(students, teachers):
     card = (students("carded").hf_dir / "README.md").read_text()
     assert "distilled from several teachers on sst2" in card

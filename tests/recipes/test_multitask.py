@@ -98,3 +98,6 @@ def test_every_data_set_may_have_its_own_head_and_weight(mix, questions, tmp_pat
     for name in ("exact", "f1", "best_f1"):  # the head of its data set was kept
         key = f"eval/squad_v2/{name}"
         assert again.metrics[key] == pytest.approx(run.metrics[key], abs=1e-6)
+    judged = {"data.root": mix["data.root"], "init": str(run.directory), "data.datasets": ["rte"]}
+    told = rr.evaluate(overrides=judged, run_dir=tmp_path / "judged").metrics
+    assert told["eval/rte/accuracy"] == run.metrics["eval/rte/accuracy"]
