@@ -139,15 +139,15 @@ def listed(
     parts: Mapping[Span, tuple[float, float]],
 ) -> tuple[Candidate, ...]:
     """Ranked spans as texts, each text once; ``parts`` are the scores of start and end."""
-    offsets, _ = span_columns(features)
-    distinct: dict[str, Span] = {}
-    for span in spans:
-        base = int(features.bounds[span.row])
-        begin = int(offsets[base + span.start, 0])
-        stop = int(offsets[base + span.end, 1])
-        distinct.setdefault(example.context[begin:stop], span)
-    if not distinct:
+    if not spans:
         return ()
+    offsets, _ = span_columns(features)
+    _, rows, starts, ends = zip(*spans, strict=True)
+    base = features.bounds[np.array(rows)]
+    begins, stops = offsets[base + starts, 0].tolist(), offsets[base + ends, 1].tolist()
+    distinct: dict[str, Span] = {}
+    for span, begin, stop in zip(spans, begins, stops, strict=True):
+        distinct.setdefault(example.context[begin:stop], span)
     scores = -np.array([span.cost for span in distinct.values()])
     shares = np.exp(scores - scores[0])
     shares /= shares.sum()

@@ -13,6 +13,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from road_ray.data.features import SpanExample
@@ -119,6 +120,8 @@ def _require_numbers(probabilities: Mapping[str, float]) -> None:
             raise DataError(f"no-answer probabilities: {id_} is {value}\n  allowed: any number")
 
 
+# An answer is scored untuned, at a threshold and to find the best one.
+@lru_cache(maxsize=1 << 16)
 def _raw_scores(golds: tuple[str, ...], predicted: str) -> tuple[float, float]:
     """Exact match and F1, each the best over the golds that do not normalise to nothing."""
     accepted = [text for text in map(normalize, golds) if text] or [""]
