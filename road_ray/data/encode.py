@@ -145,10 +145,15 @@ def encode_choices(
     )
 
 
+def shared(train: Sequence[Example], dev: Sequence[Example]) -> list[tuple[Example, Example]]:
+    """Dev examples that have exactly the texts of a training example, each with that one."""
+    seen = {_texts(example): example for example in train}
+    return [(example, seen[_texts(example)]) for example in dev if _texts(example) in seen]
+
+
 def overlap(train: Sequence[Example], dev: Sequence[Example]) -> int:
-    """How many dev examples have exactly the texts of a training example."""
-    seen = {_texts(example) for example in train}
-    return sum(_texts(example) in seen for example in dev)
+    """How many of those there are."""
+    return len(shared(train, dev))
 
 
 def _texts(example: Example) -> tuple[str, ...]:
@@ -180,7 +185,8 @@ def _labels(examples: Sequence[TextExample], dataset: Dataset, task: Task) -> ND
     if isinstance(task.kind, Regress):
         low, high = task.kind.low, task.kind.high
         numbers = {e.label: _number(e.label, low, high) for e in examples if e.label is not None}
-        _check_labels(examples, numbers, f"a number from {low} to {high}")
+        allowed = f"a number from {low} to {high}"
+        _check_labels(examples, numbers, allowed, "set `low` and `high`")
         values = [UNKNOWN if e.label is None else numbers[e.label] for e in examples]
         return np.array(values, np.float32)
     assert isinstance(task.kind, Classify)
@@ -190,18 +196,21 @@ def _labels(examples: Sequence[TextExample], dataset: Dataset, task: Task) -> ND
     known |= {said: known[name] for said, name in dataset.label_map.items()}
     classes = {e.label: known.get(e.label) for e in examples if e.label is not None}
     written = [f"{said!r} = {name}" for said, name in dataset.label_map.items()]
-    _check_labels(examples, classes, ", ".join(written or names))
+    map_it = "map what the file says by `label_map`"
+    _check_labels(examples, classes, ", ".join(written or names), map_it)
     found = [UNKNOWN if e.label is None else classes[e.label] for e in examples]
     return np.array(found, np.int64)
 
 
-def _check_labels(examples: Sequence[TextExample], values: dict[str, Any], allowed: str) -> None:
+def _check_labels(
+    examples: Sequence[TextExample], values: dict[str, Any], allowed: str, remedy: str
+) -> None:
     wrong = [e for e in examples if e.label is not None and values[e.label] is None]
     if wrong:
         more = f"; {len(wrong) - 1} more rows have a label that is not allowed" if wrong[1:] else ""
         raise DataError(
             f"{wrong[0].where} label={wrong[0].label!r}, allowed: {allowed}{more}\n"
-            "  fix: mend the rows, or map what the file says by `label_map` in the data set's entry"
+            f"  fix: mend the rows, or {remedy} in the data set's entry"
         )
 
 

@@ -99,7 +99,8 @@ def file_names(dataset: Dataset, split: str) -> tuple[str, ...]:
     if not found:
         has = [name for name in SPLITS if getattr(dataset.splits, name)]
         raise ConfigError(
-            f"data set {dataset.name!r} has no {split} split; it has: {', '.join(has)}"
+            f"data set {dataset.name!r} has no {split} split; it has: {', '.join(has)}\n"
+            f"  fix: name another data set, or give its entry a file for {split}"
         )
     return (found,) if isinstance(found, str) else found
 

@@ -170,5 +170,8 @@ def _kept(path: Path, rows: Iterable[TextExample]) -> list[TextExample]:
     if dropped:
         _log.warning("%s: dropped %d rows without a gold label (%r)", path, dropped, _NO_GOLD)
     if not kept:
-        raise DataError(f"{path}: 0 usable rows of {dropped} (dropped without gold: {dropped})")
+        raise DataError(
+            f"{path}: 0 usable rows of {dropped} (dropped without gold: {dropped})\n"
+            "  fix: fetch or write the file again, or leave this split out of the entry"
+        )
     return kept

@@ -6,7 +6,7 @@ import difflib
 import logging
 from pathlib import Path
 
-from road_ray.data.encode import overlap
+from road_ray.data.encode import shared
 from road_ray.data.sources import SourceConfig, Split
 from road_ray.errors import ConfigError
 
@@ -15,11 +15,14 @@ _log = logging.getLogger(__name__)
 
 def warn_of_overlap(train: Split, dev: Split) -> None:
     """Warns when examples that are judged on were trained on."""
-    shared = overlap(train.examples, dev.examples)
-    if shared:
+    found = shared(train.examples, dev.examples)
+    if found:
+        one, other = found[0]
         _log.warning(
-            "%s: %d of %d dev examples are in the train split of %s too; their scores flatter",
-            dev.dataset.name, shared, len(dev.examples), train.dataset.name,
+            "%s: %d of %d dev examples are in the train split of %s too; their scores flatter\n"
+            "  the first: %s, which is %s",
+            dev.dataset.name, len(found), len(dev.examples), train.dataset.name,
+            one.where, other.where,
         )  # fmt: skip
 
 

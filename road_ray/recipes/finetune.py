@@ -20,7 +20,7 @@ from road_ray.data.sources import SourceConfig, Split, entry_of, load_split, tas
 from road_ray.data.specs import Task
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distributed.launch import launch
-from road_ray.errors import ConfigError
+from road_ray.errors import CheckpointError, ConfigError
 from road_ray.evaluation.predict import evaluate_split
 from road_ray.models.encoder import (
     build_encoder,
@@ -164,7 +164,10 @@ def _model(config: FinetuneConfig, directory: str, tasks: Sequence[Task]) -> Mul
     """The model to train: of ``init``, with the head that it has for this task or a new one."""
     trained = head_for(Path(directory), tasks[0], config.data.dataset)
     if config.keep_head and trained is not None and not config.from_scratch and len(tasks) == 1:
-        return load_trained(str(trained), tasks[0])
+        try:
+            return load_trained(str(trained), tasks[0])
+        except CheckpointError as error:
+            raise CheckpointError(f"{error}, or keep_head=false for a new head") from error
     encoder = load_encoder(directory)
     if config.from_scratch:
         encoder = build_encoder(encoder.config)

@@ -23,6 +23,7 @@ def test_examples_in_both_train_and_dev_are_counted(dev, caplog):
     train = replace(dev, examples=dev.examples[:3])
     warn_of_overlap(train, dev)
     assert f"mnli: 3 of {len(dev.examples)} dev examples are in the train split" in caplog.text
+    assert f"the first: {dev.examples[0].where}, which is {train.examples[0].where}" in caplog.text
     caplog.clear()
     with caplog.at_level(logging.WARNING):
         warn_of_overlap(replace(dev, examples=[]), dev)
