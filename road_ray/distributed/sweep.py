@@ -23,7 +23,7 @@ from road_ray.distributed.sweep_study import open_study, record_of
 
 _MAX_DEATHS = 2  # of a trial's process; it goes on from its checkpoints each time
 # Tune keeps no state that we read again, and writes none of its own logs.
-_SETTINGS = {
+SETTINGS = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # a failed trial has no figure
@@ -86,7 +86,7 @@ def _records(study: Any, directory: Path) -> list[Record]:
 def _tune(
     config: SearchConfig, directory: Path, run: Any, searcher: Any, watch: Watch, nested: bool
 ) -> None:
-    for key, value in (_SETTINGS | _SETTINGS_OF_RAY).items():
+    for key, value in (SETTINGS | _SETTINGS_OF_RAY).items():
         os.environ.setdefault(key, value)
     import ray
     from ray import tune

@@ -17,7 +17,7 @@ import torch
 
 from road_ray.distributed.launch import launch
 from road_ray.training.worker import Worker
-from tests.benchmarks import contestants
+from tests.benchmarks import contestants, swept
 from tests.benchmarks import distil as distilling
 from tests.benchmarks.contestants import PRODUCT_FLOPS, Setting
 from tests.benchmarks.distil import Lesson
@@ -223,6 +223,19 @@ def transport(plan: Plan) -> list[Row]:
     ]
 
 
+def sweep(plan: Plan) -> list[Row]:
+    """What a trial costs beside its recipe, 1 and 2 at a time; trivial trials against Tune's own.
+
+    Of the first rows, ``limit_share`` is the recipe's share of the time; of the others, Tune's.
+    """
+    return swept.rows(
+        trials=plan.trials,
+        trivial_trials=plan.trivial_trials,
+        repeats=plan.few_repeats,
+        say=plan.say,
+    )
+
+
 def matrix_rate(plan: Plan) -> list[Row]:
     """What one thread multiplies in a second, bf16 against fp32: the limit of the others."""
     base = Setting(plan.small, clock=plan.clock)
@@ -282,4 +295,5 @@ SUITE: dict[str, Callable[[Plan], list[Row]]] = {
     "distil": distil,
     "transport": transport,
     "finetune": finetune,
+    "sweep": sweep,
 }

@@ -18,6 +18,7 @@ from tests.benchmarks.suite import SUITE
 FIELDS = {
     "name", "peer", "unit", "ours", "theirs", "ratio", "repeats", "peak_memory_mb", "limit_share",
 }  # fmt: skip
+ON_RAY = {"ray_train", "distil", "transport", "sweep"}
 TOY = Shape(
     EncoderConfig(layers=1, hidden_size=32, heads=2, intermediate_size=64, embedding_size=16),
     vocab_size=200,
@@ -37,6 +38,8 @@ PLAN = Plan(
     few_repeats=2,
     quick_repeats=2,
     widths=(8, 16),
+    trials=3,
+    trivial_trials=4,
     start=InThread(),
 )
 
@@ -56,7 +59,7 @@ def miniature_world(monkeypatch, world):
     monkeypatch.setenv("ROAD_DATA", str(world))
 
 
-@pytest.mark.parametrize("name", sorted(SUITE.keys() - {"ray_train", "distil", "transport"}))
+@pytest.mark.parametrize("name", sorted(SUITE.keys() - ON_RAY))
 def test_a_benchmark_gives_its_rows(name):
     rows = SUITE[name](PLAN)
     assert rows
@@ -75,6 +78,15 @@ def test_teachers_in_actors_are_compared(name):
     check(name, rows)
     if name == "distil":
         assert [row["peer"].split(", ")[1] for row in rows].count("mrc") == len(rows) // 2
+
+
+@pytest.mark.ray
+def test_a_sweep_is_compared_with_the_bare_recipe_and_with_tune():
+    rows = SUITE["sweep"](PLAN)
+    check("sweep", rows)
+    assert [row["peer"].split(",")[0] for row in rows] == ["the aim of 3 s"] * 2 + [
+        "Tune alone"
+    ] * 2
 
 
 def test_a_peer_that_is_not_installed_is_left_out_with_a_word(monkeypatch):

@@ -1,6 +1,8 @@
-"""A driver to be killed: twelve trials, of which one raises, one is no number and one hangs.
+"""A driver to be killed: twelve trials, of which one raises, one is no number and one hangs; or,
+``nested``, two trials of which each trains in a Ray worker of its own.
 
-python -m tests.distributed.sweep_driver SWEEP_DIRECTORY RAY_DIRECTORY
+python -m tests.distributed.sweep_driver SWEEP_DIRECTORY CLUSTER [nested]
+CLUSTER: the address of one that stays, or a directory for one that ends with the driver.
 """
 
 from __future__ import annotations
@@ -15,59 +17,88 @@ from pathlib import Path
 STEPS, RAISES, NAN, HANGS = 8, 3, 5, 7
 
 
-def run(directory, params, tell):
+def steps(directory: Path, pace: float = 0.3) -> Iterator[int]:
     """Eight steps with a checkpoint after each; every step leaves a line in the sweep's log."""
-    from road_ray.distributed.sweep_record import Outcome, Report
-
-    number, kept = int(directory.name), directory / "step"
+    kept = directory / "step"
     done = int(kept.read_text()) if kept.is_file() else 0
     for step in range(done + 1, STEPS + 1):
-        time.sleep(0.3)
-        if number == HANGS and step == 3:
-            time.sleep(3600)
+        time.sleep(pace)
+        yield step
         staged = directory / "staged"
         staged.write_text(str(step))
         staged.replace(kept)
         with (directory.parents[1] / "log").open("a") as log:
-            log.write(f"{number} {step} {os.getpid()}\n")
-        if number == RAISES and step == 4:
+            log.write(f"{directory.name} {step} {os.getpid()}\n")
+
+
+def run(directory, params, tell):
+    """One trial of the twelve."""
+    from road_ray.distributed.sweep_record import Outcome, Report
+
+    number = int(directory.name)
+    for step in steps(directory):
+        if number == HANGS and step == 3:
+            time.sleep(3600)
+        if number == RAISES and step == 5:
             raise ValueError("trial 3 always fails")
         tell(Report(step, 100.0 * step / (STEPS + 1), params["x"]))
     value = float("nan") if number == NAN else params["x"]
     return Outcome([value], [None], {"m": value})
 
 
+def work(directory, worker):
+    """What the worker of a nested trial does."""
+    return {"m": float(sum(1 for _ in steps(directory, pace=0.5)))}
+
+
+def run_nested(directory, params, tell):
+    """A trial with a worker of its own."""
+    from road_ray.distributed.launch import launch
+    from road_ray.distributed.sweep_record import Outcome
+    from tests.distributed.sweep_driver import work
+
+    metrics = launch(work, directory, workers=1, scratch=directory)
+    return Outcome([metrics["m"]], [None], metrics)
+
+
 @contextmanager
 def cluster(place: str) -> Iterator[None]:
+    """The cluster at an address, or one of our own in a directory."""
     import ray
 
-    ray.init(
-        address="local",
-        _temp_dir=place,
-        num_cpus=2,
-        include_dashboard=False,
-        object_store_memory=100 * 2**20,
-        log_to_driver=False,
-        logging_level="ERROR",
-    )
+    if Path(place).is_dir():
+        ray.init(
+            address="local",
+            _temp_dir=place,
+            num_cpus=2,
+            include_dashboard=False,
+            object_store_memory=100 * 2**20,
+            log_to_driver=False,
+            logging_level="ERROR",
+        )
+    else:
+        ray.init(address=place, log_to_driver=False, logging_level="ERROR")
     try:
         yield
     finally:
         ray.shutdown()
 
 
-def main(directory: str, place: str) -> None:
+def main(directory: str, place: str, kind: str = "") -> None:
     from road_ray.config import load
     from road_ray.distributed.sweep import search
     from road_ray.distributed.sweep_lock import locked
     from road_ray.distributed.sweep_space import SearchConfig
-    from tests.distributed.sweep_driver import run as trial
+    from tests.distributed import sweep_driver
 
-    base = {"metric": "m", "trials": 12, "space": {"x": {"uniform": [0, 1]}}}
-    how = {"trial_timeout_seconds": 25, "at_once": 2, "scheduler": "none"}
+    nested = kind == "nested"
+    base = {"metric": "m", "trials": 2 if nested else 12, "space": {"x": {"uniform": [0, 1]}}}
+    how = {"trial_timeout_seconds": 120 if nested else 25, "at_once": 2, "scheduler": "none"}
     config = load(SearchConfig, base=base | how)
-    with locked(Path(directory)):
-        search(config, "s", Path(directory), trial, connected=lambda: cluster(place))
+    trial = sweep_driver.run_nested if nested else sweep_driver.run
+    at = Path(directory)
+    with locked(at):
+        search(config, "s", at, trial, connected=lambda: cluster(place), nested=nested)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import optuna
 import pytest
 from optuna.trial import TrialState
 
@@ -10,8 +9,9 @@ from road_ray.config import load
 from road_ray.distributed import sweep_record, sweep_study
 from road_ray.distributed.sweep_record import Record, Report
 from road_ray.distributed.sweep_space import SearchConfig
-from road_ray.distributed.sweep_study import JOURNAL, distributions, open_study, tell
-from road_ray.errors import ConfigError, ResourceError
+from road_ray.distributed.sweep_storage import JOURNAL
+from road_ray.distributed.sweep_study import distributions, open_study, tell
+from road_ray.errors import ConfigError
 
 BASE = {"metric": "m", "trials": 6, "space": {"x": {"uniform": [0, 1]}, "c": {"choice": [1, [2]]}}}
 
@@ -137,24 +137,6 @@ def test_another_space_under_the_same_name_is_refused(half):
         open_study(other, "s", directory)
     with pytest.raises(ConfigError, match="of another space"):
         open_study(search(mode="min"), "s", directory)
-
-
-@pytest.mark.parametrize(
-    "url", ["sqlite:////nowhere/at/all/x.db", "nothing", "mysql+nodriver://me:secret@host/db"]
-)
-def test_a_storage_that_cannot_be_opened_is_told_without_its_password(tmp_path, url):
-    with pytest.raises(ResourceError, match="cannot be opened") as error:
-        open_study(search(storage=url), "s", tmp_path)
-    assert "secret" not in str(error.value)
-
-
-def test_a_database_keeps_two_sweeps_apart(tmp_path):
-    url = f"sqlite:///{tmp_path}/studies.db"
-    config = search(storage=url)
-    one, two = (open_study(config, name, tmp_path / name) for name in ("one", "two"))
-    tell(one, ended(asked(one, config)))
-    assert (len(one.trials), len(two.trials)) == (1, 0)
-    assert set(optuna.get_all_study_names(url)) == {"one", "two"}
 
 
 def test_trials_of_an_earlier_sweep_count_for_the_sampler(half, tmp_path):

@@ -1,0 +1,239 @@
+"""What a sweep costs beside the runs that it makes: the time between trials and up to their first
+step, and what of it is Ray Tune's own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from road_ray.config import load
+from road_ray.data import miniature
+from road_ray.distributed.sweep import SETTINGS, search
+from road_ray.distributed.sweep_lock import locked
+from road_ray.distributed.sweep_record import Outcome, Tell
+from road_ray.distributed.sweep_space import SearchConfig
+from road_ray.sweeps.check import load_sweep
+from road_ray.sweeps.config import SweepConfig
+from road_ray.sweeps.stages import runs_of
+from road_ray.sweeps.trial import Trial
+from road_ray.training.trackers import watched
+from road_ray.verbs import VERBS
+from tests.benchmarks.race import peak_memory_mb
+
+AIM_SECONDS = 3.0  # beside the recipe, a trial, once the cluster is up
+_SPACE = """
+verb: pretrain
+metric: train/mlm
+mode: min
+scheduler: none
+console: quiet
+space: {optimizer.peak_lr: {loguniform: [1.0e-4, 1.0e-2]}}
+overrides:
+  objective.name: mlm
+  data: {vocab_size: 400, max_length_tokens: 32, batch_size: 8}
+  encoder: {layers: 1, hidden_size: 32, heads: 2, intermediate_size: 64, embedding_size: 16}
+  optimizer.warmup_steps: 2
+  training: {steps: 6, log_every_steps: 1}
+"""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Of one run, in seconds of one clock: asked for, at its first step, ended."""
+
+    began: float
+    stepped: float
+    ended: float
+    process: int
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A trial that writes down its moments."""
+
+    trial: Trial
+
+    def __call__(self, directory: Path, params: Mapping[str, Any], tell: Tell) -> Outcome:
+        began, first = time.time(), []
+
+        def seen(report: Any) -> None:
+            first.append(time.time())
+            tell(report)
+
+        outcome = self.trial(directory, params, seen)
+        line = [began, first[0], time.time(), os.getpid()]
+        with (directory.parents[1] / "moments.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        return outcome
+
+
+@contextmanager
+def cluster() -> Iterator[None]:
+    """Two cores, up; its processes find this package."""
+    from road_ray.distributed.launch import connected
+
+    os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])
+    with connected(num_cpus=2):
+        yield
+
+
+def small(place: Path) -> SweepConfig:
+    """A sweep of pre-trainings of six steps on the miniature world."""
+    (place / "small.yaml").write_text(_SPACE, encoding="utf-8")
+    world = miniature.write(place / "world", size=0.05)
+    return load_sweep(
+        place / "small.yaml", [f"data.root={world}", f"data.shards={place / 'shards'}"]
+    )
+
+
+def bare(config: SweepConfig, place: Path) -> Moments:
+    """The recipe alone in this process."""
+    first: list[float] = []
+    began = time.time()
+    ((verb, run),) = runs_of(config, {"optimizer.peak_lr": 1e-3}, place, 0)
+    with watched(lambda *row: first.append(time.time())):
+        VERBS[verb].run(run)
+    return Moments(began, first[0], time.time(), os.getpid())
+
+
+def swept(config: SweepConfig, place: Path, *, trials: int, at_once: int) -> list[Moments]:
+    """The same recipe as trials of a sweep."""
+    chosen = config.model_copy(update={"run_dir": place, "trials": trials, "at_once": at_once})
+    with locked(place):
+        search(chosen, place.name, place, Timed(Trial(chosen)), connected=nullcontext)
+    lines = (place / "moments.jsonl").read_text(encoding="utf-8").splitlines()
+    return [Moments(*json.loads(line)) for line in lines]
+
+
+def gaps(moments: list[Moments]) -> list[float]:
+    """From the end of a trial to the beginning of the next in the same process."""
+    lanes = defaultdict(list)
+    for one in sorted(moments, key=lambda one: one.began):
+        lanes[one.process].append(one)
+    return [later.began - one.ended for lane in lanes.values() for one, later in pairwise(lane)]
+
+
+def overheads(at_once: int, *, trials: int, repeats: int) -> dict[str, float]:
+    """Medians in seconds, the recipe alone and in a sweep in turn: ``recipe``, ``gap`` between
+    trials, ``start`` up to the first step beyond what the recipe alone takes.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        config = small(place)
+        bare(config, place / "warm")
+        alone, within, between = [], [], []
+        for turn in range(repeats):
+            alone += [bare(config, place / f"bare-{turn}-{n}") for n in range(trials)]
+            moments = swept(config, place / f"sweep-{turn}", trials=trials, at_once=at_once)
+            between += gaps(moments)
+            seen: set[int] = set()  # the first of a process imports what the others find there
+            for one in sorted(moments, key=lambda one: one.began):
+                within += [one] if one.process in seen else []
+                seen.add(one.process)
+    started = statistics.median(one.stepped - one.began for one in alone)
+    return {
+        "recipe": statistics.median(one.ended - one.began for one in alone),
+        "gap": statistics.median(between),
+        "start": statistics.median(one.stepped - one.began for one in within) - started,
+    }
+
+
+def trivial(directory: Path, params: Mapping[str, Any], tell: Tell) -> Outcome:
+    """A trial without work."""
+    return Outcome([float(params["x"])], [None], {})
+
+
+def ours_seconds(trials: int, at_once: int) -> float:
+    """Seconds a trivial trial of ours."""
+    base = {"metric": "m", "scheduler": "none", "space": {"x": {"uniform": [0, 1]}}}
+    config = load(SearchConfig, base=base | {"trials": trials, "at_once": at_once})
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name) / "s"
+        with locked(place):
+            began = time.perf_counter()
+            search(config, "s", place, trivial, connected=nullcontext)
+            return (time.perf_counter() - began) / trials
+
+
+def tune_seconds(trials: int, at_once: int) -> float:
+    """Seconds a trivial trial of Ray Tune as it comes, with a random draw; our settings."""
+    for key, value in SETTINGS.items():
+        os.environ.setdefault(key, value)
+    from ray import tune
+
+    def function(config: Mapping[str, Any]) -> None:
+        tune.report({"m": config["x"]})
+
+    with tempfile.TemporaryDirectory() as name:
+        tuner = tune.Tuner(
+            tune.with_resources(function, {"cpu": 1}),
+            param_space={"x": tune.uniform(0, 1)},
+            tune_config=tune.TuneConfig(
+                num_samples=trials, max_concurrent_trials=at_once, reuse_actors=True
+            ),
+            run_config=tune.RunConfig(storage_path=name, verbose=0),
+        )
+        began = time.perf_counter()
+        tuner.fit()
+        return (time.perf_counter() - began) / trials
+
+
+def trivials(at_once: int, *, trials: int, repeats: int) -> tuple[float, float]:
+    """Seconds a trivial trial, ours and Tune's, in turn; medians."""
+    ours, tunes = [], []
+    for _ in range(repeats):
+        tunes.append(tune_seconds(trials, at_once))
+        ours.append(ours_seconds(trials, at_once))
+    return statistics.median(ours), statistics.median(tunes)
+
+
+def rows(
+    *, trials: int, trivial_trials: int, repeats: int, say: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """The rows of bench.json, in trials a second: more is better."""
+    found = []
+    with cluster():
+        for at_once in (1, 2):
+            told = overheads(at_once, trials=trials, repeats=repeats)
+            cost = max(told["gap"] + told["start"], 1e-3)
+            say(
+                f"  {at_once} at a time: the recipe {told['recipe']:.2f} s; beside it "
+                f"{cost:.2f} s: {told['gap']:.2f} s from end to next start, {told['start']:.2f} s "
+                "more up to the first step"
+            )
+            peer = f"the aim of {AIM_SECONDS:g} s, {at_once} at a time"
+            share = told["recipe"] / (told["recipe"] + cost)
+            found.append(_row(peer, cost, AIM_SECONDS, share, repeats))
+        for at_once in (1, 2):
+            ours, tunes = trivials(at_once, trials=trivial_trials, repeats=repeats)
+            peer = f"Tune alone, {trivial_trials} trivial trials, {at_once} at a time"
+            found.append(_row(peer, ours, tunes, tunes / ours, repeats))
+    return found
+
+
+def _row(peer: str, ours: float, theirs: float, share: float, repeats: int) -> dict[str, Any]:
+    """Seconds a trial, as a rate: more is better in every row."""
+    return {
+        "name": "sweep",
+        "precision": "fp32",
+        "peer": peer,
+        "unit": "trials/s",
+        "ours": 1 / ours,
+        "theirs": 1 / theirs,
+        "ratio": theirs / ours,
+        "repeats": repeats,
+        "peak_memory_mb": peak_memory_mb(),
+        "their_peak_memory_mb": 0.0,
+        "limit_share": share,
+    }
