@@ -40,6 +40,7 @@ def sweep(
     from road_ray.commands.interrupt import uninterrupted
     from road_ray.reporting.tables import aligned
     from road_ray.sweeps.check import load_sweep
+    from road_ray.sweeps.keeping import model_of
     from road_ray.sweeps.result import row_of
     from road_ray.sweeps.sweep import run
 
@@ -55,4 +56,5 @@ def sweep(
         values = ", ".join(f"{m} {v:.5g}" for m, v in zip(config.metric, trial.values, strict=True))
         drawn = " ".join(f"{key}={value}" for key, value in trial.params.items())
         typer.echo(f"best: trial {trial.number}: {values}  {drawn}")
+        typer.echo(f"  model: {model_of(done.directory, trial, config)}")
     typer.echo(f"sweep: {done.directory}   optuna-dashboard {done.directory / 'study.journal'}")

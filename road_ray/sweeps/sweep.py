@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from road_ray.config import load, to_dict, to_yaml
 from road_ray.distributed.launch import connected, prepared
-from road_ray.distributed.sweep import search
+from road_ray.distributed.sweep import Watch, search
 from road_ray.distributed.sweep_lock import locked
+from road_ray.distributed.sweep_record import Record
 from road_ray.errors import ConfigError, DivergedError
 from road_ray.recipes.checks import require_init
 from road_ray.recipes.distill import DistillConfig
@@ -19,6 +21,7 @@ from road_ray.recipes.multitask import MultitaskConfig
 from road_ray.recipes.teaching import teacher_directories
 from road_ray.sweeps.check import load_sweep
 from road_ray.sweeps.config import SweepConfig
+from road_ray.sweeps.keeping import tidy
 from road_ray.sweeps.result import Sweep, write_result
 from road_ray.sweeps.stages import base
 from road_ray.sweeps.trial import Trial
@@ -62,9 +65,10 @@ def run(config: SweepConfig) -> Sweep:
                 directory,
                 Trial(config),
                 connected=partial(connected, config.address, dashboard=nested),
-                watch=watch,
+                watch=_tidying(watch, config),
                 nested=nested,
             )
+        tidy(directory, trials, config)
         done = Sweep(directory, config, trials)
         write_result(done)
     failed = [trial for trial in trials if trial.state == "failed"]
@@ -74,6 +78,19 @@ def run(config: SweepConfig) -> Sweep:
             f"  {failed[0].reason}\n  kept: {directory}, with each trial's error.txt"
         )
     return done
+
+
+def _tidying(watch: Watch, config: SweepConfig) -> Watch:
+    """The watch, and after each end of a trial what is left of those before goes."""
+    known: dict[int, Record] = {}
+
+    def changed(record: Record) -> None:
+        watch.changed(record)
+        if record.ended:  # its own process may still be at work
+            tidy(config.directory, known.values(), config)
+        known[record.number] = record
+
+    return replace(watch, changed=changed)
 
 
 def look_ahead(config: SweepConfig) -> bool:

@@ -35,7 +35,7 @@ def test_people_see_the_trials_and_the_best(road, done):
     said = road("sweep", file, "--run-dir", directory)
     assert said.code == 0
     assert "best: trial 1: train/mlm 0.25  optimizer.peak_lr=0.002" in said.out
-    assert str(directory) in said.out
+    assert f"model: {directory}/trials/0001/seed-0" in said.out
 
 
 def test_scripts_get_json(road, done):

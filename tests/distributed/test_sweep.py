@@ -20,7 +20,7 @@ from road_ray.distributed import sweep_record
 from road_ray.distributed.sweep_storage import JOURNAL
 from tests.distributed.sweep_driver import HANGS, NAN, RAISES, STEPS
 
-pytestmark = [pytest.mark.ray, pytest.mark.chaos, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.ray, pytest.mark.chaos, pytest.mark.timeout(1800)]
 ROOT = Path(__file__).parents[2]
 GONE_SECONDS = (
     15.0  # after these nothing of a killed driver is left, on a machine that has the time
@@ -32,11 +32,13 @@ class Sweep:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.drivers: list[subprocess.Popen[bytes]] = []
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "tests.distributed.sweep_driver", str(self.directory)]
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
-        return subprocess.Popen([*command, *arguments], cwd=ROOT, env=environment)
+        self.drivers.append(subprocess.Popen([*command, *arguments], cwd=ROOT, env=environment))
+        return self.drivers[-1]
 
     def ended(self) -> set[int]:
         numbers = sweep_record.numbers(self.directory)
@@ -82,7 +84,7 @@ def _alive(pid: int) -> bool:
     return bool(state) and state[0] != "Z"
 
 
-def until(what, driver: subprocess.Popen[bytes] | None, seconds: float = 240.0) -> float:
+def until(what, driver: subprocess.Popen[bytes] | None, seconds: float = 400.0) -> float:
     began = time.monotonic()
     while not what():
         assert driver is None or driver.poll() is None, "the driver ended by itself"
@@ -98,6 +100,15 @@ def kill(driver: subprocess.Popen[bytes], gone) -> None:
     crowd = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
     seconds = until(gone, None, GONE_SECONDS * crowd)
     print(f"nothing left {seconds:.1f} s after the kill, {crowd:.1f} processes a core")
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    made = Sweep(tmp_path / "sweep")
+    yield made
+    for driver in made.drivers:
+        driver.kill()
+        driver.wait()
 
 
 @pytest.fixture
@@ -139,8 +150,8 @@ def held(sweep: Sweep) -> bool:
     return bool(sweep.processes("no place") or leaked())
 
 
-def test_a_driver_killed_three_times_loses_and_repeats_nothing(tmp_path, place, address):
-    sweep, kept = Sweep(tmp_path / "sweep"), {}
+def test_a_driver_killed_three_times_loses_and_repeats_nothing(sweep, place, address):
+    kept = {}
     for finished, where in ((1, address), (4, place), (8, address)):
         driver = sweep.start(where)
         until(lambda least=finished: len(sweep.ended()) >= least and sweep.halfway(), driver)
@@ -177,8 +188,7 @@ def test_a_driver_killed_three_times_loses_and_repeats_nothing(tmp_path, place, 
     _check_study(sweep, states)
 
 
-def test_trials_with_workers_leave_no_placement_group_when_the_driver_is_killed(tmp_path, address):
-    sweep = Sweep(tmp_path / "sweep")
+def test_trials_with_workers_leave_no_placement_group_when_the_driver_is_killed(sweep, address):
     driver = sweep.start(address, "nested")
     until(sweep.halfway, driver)
     assert leaked()

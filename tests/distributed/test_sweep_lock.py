@@ -35,6 +35,21 @@ def test_a_directory_that_cannot_be_made_is_told(tmp_path):
         pass
 
 
+PARENT = """
+import subprocess, sys
+subprocess.Popen([sys.executable, "-c", *sys.argv[1:]]).wait()
+"""
+
+
+def test_a_trial_ends_with_the_process_that_started_it(tmp_path):
+    command = [sys.executable, "-c", PARENT, TRIAL, str(tmp_path), "60"]
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout.readline() == "held\n"
+        parent.kill()
+    wait_for_trials(tmp_path, timeout_seconds=30.0)
+
+
 def test_trials_that_outlive_their_driver_are_waited_for(tmp_path):
     wait_for_trials(tmp_path)
     command = [sys.executable, "-c", TRIAL, str(tmp_path), "60"]
