@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayError
+from ray.exceptions import GetTimeoutError, RayActorError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from road_ray import errors
@@ -204,7 +204,11 @@ def attended(work: Callable[[], Any], board: Board) -> Any:
 
 def _end_silent(board: Board, seconds: float) -> None:
     """Kill workers that hang, each on its machine; Ray then starts the group again."""
-    for rank, beat in board.silent(seconds).items():
+    try:
+        found = board.silent(seconds)
+    except GetTimeoutError:
+        return  # the board is slow, or not up yet on a busy machine: asked again later
+    for rank, beat in found.items():
         _log.warning(
             "worker %d (process %d) is silent for %g s, last seen at step %d; ending it",
             rank,

@@ -31,6 +31,7 @@ def _f(name: str, what: str, expected: str, *tests: str, lacks: str = "") -> Fau
 _LOOP, _SAVED = "training/test_loop.py::", "training/test_checkpoint.py::"
 _FINE, _STUDENT = "recipes/test_finetune.py::", "recipes/test_distill.py::"
 _GROUP, _ACTORS = "distributed/test_launch.py::", "distributed/test_asking.py::"
+_SWEEP = "distributed/test_sweep.py::"
 _TEXT, _SQUAD = "data/test_text_rows.py::", "data/test_squad_json.py::"
 
 _NOT_RUN = "its chaos test is written and has not been run: no quiet machine yet"
@@ -145,9 +146,27 @@ FAULTS = (
         "distributed/test_pool.py::test_teachers_without_a_place_fail_at_once",
         "distributed/test_plan.py::test_what_does_not_fit_is_told_with_asked_and_available",
     ),
-    _f(*("F23", "SIGKILL of a sweep's driver", "no finished trial lost"), lacks="see the sweeps"),
-    _f(*("F24", "a trial crashes, is NaN", "failed with its reason"), lacks="see the sweeps"),
-    _f(*("F25", "a sweep's state is truncated", "rebuilt, or named"), lacks="see the sweeps"),
+    _f(
+        *("F23", "SIGKILL of a sweep's driver", "no finished trial lost or run again, no orphans"),
+        f"{_SWEEP}test_a_driver_killed_three_times_loses_and_repeats_nothing",
+        "distributed/test_sweep_lock.py::test_a_trial_ends_with_the_process_that_started_it",
+        "distributed/test_sweep_storage.py::"
+        "test_two_sweeps_of_one_name_in_one_database_are_refused",
+        "sweeps/test_sweep.py::test_a_second_start_of_the_same_sweep_is_refused",
+    ),
+    _f(
+        *("F24", "a trial crashes, is NaN, hangs", "failed with its reason"),
+        f"{_SWEEP}test_a_driver_killed_three_times_loses_and_repeats_nothing",
+        "distributed/test_sweep_trial.py::test_an_error_is_a_failed_trial_with_its_reason",
+        "distributed/test_sweep_trial.py::test_a_figure_that_is_no_number_never_wins",
+        "distributed/test_sweep_trial.py::test_a_trial_that_hung_is_not_tried_again",
+    ),
+    _f(
+        *("F25", "a sweep's state is truncated", "rebuilt, or named"),
+        f"{_SWEEP}test_a_driver_killed_three_times_loses_and_repeats_nothing",
+        "distributed/test_sweep_study.py::test_a_damaged_study_is_made_again_from_the_trials",
+        "distributed/test_sweep_study.py::test_a_damaged_record_is_made_again_from_the_study",
+    ),
     _f(
         *("F26", "disk full, file size limit", "path, need and free; the old checkpoint loads"),
         f"{_SAVED}test_a_full_disk_keeps_the_old_checkpoint",

@@ -188,17 +188,16 @@ def test_a_driver_killed_three_times_loses_and_repeats_nothing(sweep, place, add
     _check_study(sweep, states)
 
 
-def test_trials_with_workers_leave_no_placement_group_when_the_driver_is_killed(sweep, address):
+def test_a_trial_with_workers_leaves_no_placement_group_when_the_driver_is_killed(sweep, address):
     driver = sweep.start(address, "nested")
     until(sweep.halfway, driver)
     assert leaked()
     kill(driver, lambda: not held(sweep))
-    cut = {number: len(steps) for number, steps in sweep.log().items()}
-    assert any(0 < done < STEPS for done in cut.values())
+    assert 0 < len(sweep.log()[0]) < STEPS
     assert sweep.start(address, "nested").wait(timeout=400) == 0
     until(lambda: not held(sweep), None, 60.0)
-    assert [sweep_record.read(sweep.directory, n).state for n in range(2)] == ["complete"] * 2
-    assert sweep.log() == {number: list(range(1, STEPS + 1)) for number in range(2)}
+    assert sweep_record.read(sweep.directory, 0).state == "complete"
+    assert sweep.log() == {0: list(range(1, STEPS + 1))}
 
 
 def _check_study(sweep: Sweep, states: dict[int, str]) -> None:
