@@ -141,12 +141,24 @@ def test_a_trial_lights_up_everywhere(opened, pages):
     assert "trial: 3" in page.inner_text("#hint")
 
 
-def test_a_thousand_trials_are_there_in_time(opened, thousand_trials, tmp_path):
+def test_a_thousand_trials_are_there_in_time(browser, opened, thousand_trials, tmp_path):
     path = write(sweep_page(thousand_trials), tmp_path / "report.html")
     assert path.stat().st_size < 8e6
     page = opened(path, 1280)
-    ready = page.evaluate("performance.getEntriesByType('navigation')[0].domInteractive")
-    assert ready < 10_000  # 0.5 s on a quiet machine; promised are 2
     page.fill(".filter", "key_0<0.5")
     kept = sum(trial.params["section.key_0"] < 0.5 for trial in thousand_trials.trials)
     assert page.inner_text(".found") == f"{kept} of 1000 rows"
+    assert _seconds_to_load(browser, path) < 2.0
+
+
+def _seconds_to_load(browser, path: Path) -> float:
+    """What the page's own thread computes until all is there, however busy the machine is."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    asked = page.context.new_cdp_session(page)
+    asked.send("Performance.enable", {"timeDomain": "threadTicks"})
+    page.goto(path.as_uri())
+    figures = asked.send("Performance.getMetrics")["metrics"]
+    (seconds,) = [one["value"] for one in figures if one["name"] == "TaskDuration"]
+    print(f"the page of a thousand trials: {seconds:.2f} s of computing, {path.stat().st_size:,} B")
+    assert seconds > 0
+    return seconds
