@@ -73,19 +73,15 @@ def connected(
     address = prepared(address)
     import ray
 
+    from road_ray.distributed.own_cluster import start
+
     if ray.is_initialized():
         yield
         return
     joined = None
     try:
         if address is None:
-            ray.init(
-                address="local",
-                num_cpus=num_cpus,
-                include_dashboard=dashboard,
-                log_to_driver=True,
-                logging_level=logging.ERROR,
-            )
+            start(num_cpus, dashboard=dashboard)
         else:
             joined = ray.init(address=address, logging_level=logging.ERROR).dashboard_url
     except (ConnectionError, ValueError, TimeoutError) as error:
