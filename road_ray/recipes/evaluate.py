@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from pydantic import Field
 from road_ray.data.sources import SourceConfig, Split, entry_of, load_split
 from road_ray.data.specs import Task
 from road_ray.data.tokenizer import load_tokenizer
+from road_ray.distillation.identity import fingerprint_weights, locate
 from road_ray.errors import ConfigError
 from road_ray.evaluation.glue import predictions_of
 from road_ray.evaluation.predict import evaluate_split
@@ -24,6 +27,10 @@ from road_ray.recipes.run import Run, RunConfig, finished, opened
 from road_ray.recipes.together import judge_together
 from road_ray.training.journal import write_json_atomic
 from road_ray.training.worker import Worker
+
+_JUDGED = "weights.json"  # whose figures these are
+
+_log = logging.getLogger(__name__)
 
 
 class EvaluateDataConfig(SourceConfig):
@@ -50,19 +57,36 @@ class EvaluateConfig(RunConfig):
 
 def evaluate(config: EvaluateConfig) -> Run:
     """Figures ``eval/<data set>/<metric>``; predictions in the official layouts below
-    ``predictions/``.
+    ``predictions/``. A model that was trained again since is judged again.
     """
-    return finished(config) or _run(config)
+    models = _models(config)
+    weights = {str(directory): fingerprint_weights(directory) for directory in models}
+    path = config.run_dir / _JUDGED
+    if path.is_file() and json.loads(path.read_text(encoding="utf-8")) != weights:
+        (config.run_dir / "metrics.json").unlink(missing_ok=True)
+        _log.info("%s: the weights at init = %s are others now", config.run_dir, config.init)
+    done = finished(config)
+    if done is None:
+        done = _together(config, models) if config.init.endswith(".json") else _run(config)
+        write_json_atomic(path, weights)
+    return done
 
 
-def _together(config: EvaluateConfig) -> Run:
+def _models(config: EvaluateConfig) -> list[Path]:
+    """The directories of all that is judged."""
+    if config.init.endswith(".json"):
+        named, _ = listed(Path(config.init).expanduser(), "init")
+        return [locate(model_directory(name)) for name in named]
+    return [locate(model_directory(require_init(config.init)))]
+
+
+def _together(config: EvaluateConfig, directories: Sequence[Path]) -> Run:
     """Several models as one. The threshold of a mean is stored nowhere: it is tuned on the first
     data set.
     """
     _task_of(config.data)
-    directories, _ = listed(Path(config.init).expanduser(), "init")
     with opened(config) as run_dir:
-        length = config.data.max_length_tokens or trained_length(Path(directories[0]))
+        length = config.data.max_length_tokens or trained_length(directories[0])
         figures = judge_together(
             directories,
             config.data.model_copy(update={"max_length_tokens": length}),
@@ -75,8 +99,6 @@ def _together(config: EvaluateConfig) -> Run:
 
 
 def _run(config: EvaluateConfig) -> Run:
-    if config.init.endswith(".json"):
-        return _together(config)
     directory = model_directory(require_init(config.init))
     task = _task_of(config.data)
     _check_pairs(config.data)

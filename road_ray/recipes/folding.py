@@ -21,12 +21,16 @@ if TYPE_CHECKING:
 
 def listed(path: Path, key: str = "distillation.teachers") -> tuple[list[str], int]:
     """The directories in a ``teachers.json``, fold after fold, and the number of folds (1: none).
+    Relative ones are below the file's own, or else below the working directory.
 
     Raises ``ConfigError`` for a file that is no such list.
     """
     try:
         listing = json.loads(path.read_text(encoding="utf-8"))
-        teachers = [(int(one.get("fold", 0)), str(one["directory"])) for one in listing["teachers"]]
+        teachers = [
+            (int(one.get("fold", 0)), _beside(path, str(one["directory"])))
+            for one in listing["teachers"]
+        ]
         num_folds = int(listing.get("num_folds", 1))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
@@ -41,6 +45,11 @@ def listed(path: Path, key: str = "distillation.teachers") -> tuple[list[str], i
             f"{len(teachers)} in all\n  allowed: equally many of each fold"
         )
     return [directory for _, directory in teachers], num_folds
+
+
+def _beside(path: Path, named: str) -> str:
+    near = path.parent / named
+    return str(near) if near.is_dir() else named
 
 
 def named_in(teachers: Sequence[str], key: str = "distillation.teachers") -> tuple[list[str], int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -36,7 +37,11 @@ def born_again(config: DistillConfig, distill: Distill, ensemble: Any = None) ->
                 single = generation(config, number, runs[-1] if runs else None)
                 runs.append(distill(single, None if runs else ensemble))
         listing = [
-            {"directory": str(run.hf_dir), "seed": config.seed + n, "metrics": dict(run.metrics)}
+            {
+                "directory": os.path.relpath(run.hf_dir, directory),
+                "seed": config.seed + n,
+                "metrics": dict(run.metrics),
+            }
             for n, run in enumerate(runs)
         ]
         write_json_atomic(directory / "teachers.json", {"teachers": listing})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -83,9 +84,15 @@ def _run(config: TeachersConfig) -> Run:
 def _listing(
     config: TeachersConfig, single: Sequence[FinetuneConfig], runs: Sequence[Run]
 ) -> dict[str, Any]:
-    """What ``distill`` reads: directory, seed and figures of each, and the fold it did not see."""
+    """What ``distill`` reads: of each the directory (below the list's own, so that all may move),
+    seed and figures, and the fold it did not see.
+    """
     listing: list[dict[str, Any]] = [
-        {"directory": str(run.hf_dir), "seed": one.seed, "metrics": dict(run.metrics)}
+        {
+            "directory": os.path.relpath(run.hf_dir, config.run_dir),
+            "seed": one.seed,
+            "metrics": dict(run.metrics),
+        }
         for run, one in zip(runs, single, strict=True)
     ]
     if config.num_folds == 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
@@ -108,3 +109,18 @@ def test_a_list_that_is_not_there_is_told_by_its_key(attempt):
     said = attempt("nowhere.json", "sst2")
     assert said.code == 2
     assert "init = nowhere.json" in said.err
+
+
+def test_a_model_that_was_trained_again_is_judged_again(attempt, teachers, tmp_path):
+    model = tmp_path / "model"
+    figures = []
+    for number in (0, 0, 1):
+        shutil.copytree(teachers.directory / f"teacher-{number}" / "hf", model, dirs_exist_ok=True)
+        figures.append(json.loads(attempt(model, "sst2").out)["metrics"])
+        teacher = json.loads(
+            (teachers.directory / f"teacher-{number}" / "metrics.json").read_text()
+        )
+        assert figures[-1]["eval/sst2/accuracy"] == teacher["eval/sst2/accuracy"]
+    assert figures[0] == figures[1]
+    weights = json.loads((tmp_path / "run" / "weights.json").read_text())
+    assert list(weights) == [str(model)]

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
+
+from road_ray.recipes.folding import listed
 
 
 def test_three_seeds_are_listed_with_directory_and_figures(teachers):
     listing = json.loads((teachers.directory / "teachers.json").read_text())["teachers"]
     assert [one["seed"] for one in listing] == [0, 1, 2]
-    files = [Path(one["directory"]) / "model.safetensors" for one in listing]
+    files = [teachers.directory / one["directory"] / "model.safetensors" for one in listing]
     assert len({path.read_bytes() for path in files}) == 3
     figures = [one["metrics"]["eval/sst2/accuracy"] for one in listing]
     assert teachers.metrics["eval/sst2/accuracy"] == pytest.approx(sum(figures) / 3)
     assert "eval/sst2/accuracy_deviation" in teachers.metrics
+
+
+def test_teachers_may_move_with_their_list(teachers, tmp_path):
+    moved = shutil.copytree(teachers.directory, tmp_path / "moved")
+    named, folds = listed(moved / "teachers.json")
+    assert folds == 1
+    assert [Path(name) for name in named] == [moved / f"teacher-{n}" / "hf" for n in range(3)]
 
 
 def test_the_same_command_returns_at_once_and_one_teacher_more_is_another_run(
