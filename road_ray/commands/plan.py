@@ -86,6 +86,7 @@ def told(found: Mapping[str, Any]) -> str:
     lines = (
         f"steps       {runs}{found['steps']:,}: {found['rows']:,} rows, {found['tokens']:,} tokens",
         f"model       {found['parameters']:,} parameters",
+        *_operations(found["flops"]),
         f"memory      {used}; {_size(memory['available'])} a worker",
         f"disk        {_size(disk['checkpoint'])} a checkpoint, {_size(disk['at_most'])} at most; "
         f"{_size(disk['free'])} free{store}",
@@ -98,6 +99,16 @@ def told(found: Mapping[str, Any]) -> str:
     )
     note = "workers alike, a ring at 10 GB/s with nothing hidden: an estimate on paper"
     return "\n".join([*lines, "", aligned(rows), f"({note})"])
+
+
+def _operations(flops: Mapping[str, float]) -> list[str]:
+    """Of a pre-training; no line for other verbs."""
+    if not flops:
+        return []
+    return [
+        f"operations  {flops['train_paper']:.4g} by the rules of the ELECTRA paper, "
+        f"{flops['train_6nd']:.4g} as 6 N D; {flops['infer_paper']:.4g} for a row later on"
+    ]
 
 
 def _size(count: float) -> str:

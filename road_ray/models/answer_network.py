@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import ElectraConfig
+from transformers import PreTrainedConfig
 
 from road_ray.models.encoder import initialize, initialize_output
 
@@ -27,7 +27,7 @@ class AnswerNetwork(nn.Module):
     its only one. Source: Liu et al. 2018 (SAN); Liu et al. 2019 (MT-DNN), section 3.
     """
 
-    def __init__(self, config: ElectraConfig, width: int) -> None:
+    def __init__(self, config: PreTrainedConfig, width: int) -> None:
         super().__init__()
         size = config.hidden_size
         self.dropout = nn.Dropout(_DROPPED)

@@ -103,6 +103,8 @@ def new_detector(size: EncoderConfig, vocab_size: int) -> PreTrainedModel:
     """An encoder with a head that scores every token, with random weights."""
     family = FAMILIES[size.family]
     model: Any = family.detector(hugging_face_config(size, vocab_size, **family.detector_options))
+    if isinstance(getattr(model, "dropout", None), nn.Dropout):
+        model.dropout.p = 0.0  # of a classifier of tokens; ELECTRA's detection has none
     initialize(model, size.initializer_std)
     initialize_output(detector_output(model))
     return model
@@ -152,18 +154,20 @@ def model_directory(init: str) -> str:
     return init
 
 
-def load_encoder(directory: str, family: str = "electra") -> PreTrainedModel:
-    """The encoder stored in a Hugging Face directory, heads left aside.
+def load_encoder(directory: str, family: str | None = None) -> PreTrainedModel:
+    """The encoder stored in a Hugging Face directory, heads left aside; of any family, or of one.
 
     Raises ``CheckpointError`` when any encoder weight is missing or of another shape: a model with
     some random layers trains without complaint and is worth nothing.
     """
-    kind = FAMILIES[family]
+    allowed = tuple(FAMILIES) if family is None else (family,)
+    named = " or ".join(allowed)
     try:
         with hushed():
             found = AutoConfig.from_pretrained(directory).model_type
-            if found != family:
+            if found not in allowed:
                 raise ValueError(f"its config.json says {found!r}")
+            kind = FAMILIES[found]
             loader: Any = kind.encoder
             encoder, report = loader.from_pretrained(
                 directory,
@@ -174,14 +178,14 @@ def load_encoder(directory: str, family: str = "electra") -> PreTrainedModel:
             )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise CheckpointError(
-            f"{directory}: cannot be loaded as an encoder of the family {family}: {error}"
+            f"{directory}: cannot be loaded as an encoder of the family {named}: {error}"
         ) from error
     lacking = sorted(report["missing_keys"])
     if lacking:
         raise CheckpointError(
             f"{directory}: {len(lacking)} encoder weights are missing, "
             f"the first: {', '.join(lacking[:3])}\n  allowed: only heads may be missing\n"
-            f"  fix: name a directory that holds an encoder of the family {family}"
+            f"  fix: name a directory that holds an encoder of the family {named}"
         )
     return encoder
 

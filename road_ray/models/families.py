@@ -1,4 +1,4 @@
-"""The kinds of encoders: which Hugging Face classes make one."""
+"""The kinds of encoders: which Hugging Face classes make one, and how it names its parts."""
 
 from __future__ import annotations
 
@@ -38,6 +38,15 @@ class Family:
     # it, and a token classifier of one label on disk.
     detector_options: dict[str, Any]
     encoder_options: dict[str, Any]
+    # Where a head that reads the first token keeps the layer before its last: part of the encoder
+    # in BERT and ALBERT; ELECTRA's heads have their own.
+    pooler: str | None = None
+
+    def stored(self, name: str) -> str:
+        """The name that a weight of a head has in a Hugging Face model with that head."""
+        if self.pooler is None or not name.startswith("pooler."):
+            return name
+        return f"{self.pooler}.{name.removeprefix('pooler.')}"
 
 
 _ONE_LABEL = {"num_labels": 1}
@@ -48,13 +57,15 @@ FAMILIES: dict[str, Family] = {
     ),
     "bert": Family(
         *(BertConfig, BertModel, BertForMaskedLM, BertForTokenClassification),
-        _ONE_LABEL | {"classifier_dropout": 0.0},
+        _ONE_LABEL,
         _NO_POOLER,
+        "bert.pooler.dense",
     ),
     "albert": Family(
         *(AlbertConfig, AlbertModel, AlbertForMaskedLM, AlbertForTokenClassification),
-        _ONE_LABEL | {"classifier_dropout_prob": 0.0},
+        _ONE_LABEL,
         _NO_POOLER,
+        "albert.pooler",
     ),
 }
 
@@ -64,3 +75,11 @@ def detector_output(model: PreTrainedModel) -> nn.Linear:
     head: Any = getattr(model, "discriminator_predictions", None)
     output: nn.Linear = head.dense_prediction if head is not None else model.classifier
     return output
+
+
+def head_dropout(config: PreTrainedConfig) -> float:
+    """What a head for classes, tags or choices drops, by the configuration of its family."""
+    if config.model_type == "albert":
+        return float(config.classifier_dropout_prob)
+    chosen = config.classifier_dropout
+    return float(config.hidden_dropout_prob if chosen is None else chosen)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from copy import deepcopy
 
 from torch import Tensor, nn
-from transformers import ElectraConfig
+from transformers import PreTrainedConfig
 from transformers.models.electra.modeling_electra import (
     ElectraClassificationHead,
     ElectraSequenceSummary,
@@ -18,13 +18,14 @@ from transformers.models.electra.modeling_electra import (
 from road_ray.data.specs import Choose, Classify, JointSpan, Kind, Reason, Regress, Span, Tag
 from road_ray.models.answer_network import AnswerNetwork
 from road_ray.models.encoder import initialize, initialize_output
+from road_ray.models.families import FAMILIES, head_dropout
 from road_ray.models.joint_span import JointSpanHead
 
 
 class SentenceHead(nn.Module):
     """One vector of ``width`` logits from the first token: ``[B, L, D] -> [B, width]``."""
 
-    def __init__(self, config: ElectraConfig, width: int) -> None:
+    def __init__(self, config: PreTrainedConfig, width: int) -> None:
         super().__init__()
         sized = deepcopy(config)
         sized.num_labels = width
@@ -37,6 +38,24 @@ class SentenceHead(nn.Module):
         return logits
 
 
+class PooledHead(nn.Module):
+    """The same as BERT and ALBERT have it, whose last layer but one is a tanh: ``[B, L, D] ->
+    [B, width]``.
+    """
+
+    def __init__(self, config: PreTrainedConfig, width: int) -> None:
+        super().__init__()
+        self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dropout = nn.Dropout(head_dropout(config))
+        self.classifier = nn.Linear(config.hidden_size, width)
+        initialize(self.pooler, config.initializer_range)
+        initialize_output(self.classifier)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        logits: Tensor = self.classifier(self.dropout(self.pooler(hidden[:, 0]).tanh()))
+        return logits
+
+
 class SpanHead(nn.Module):
     """Start and end logits, independent of each other: ``[B, L, D] -> [B, 2, L]``.
 
@@ -44,7 +63,7 @@ class SpanHead(nn.Module):
     Source: ROaD part 1, section 2.
     """
 
-    def __init__(self, config: ElectraConfig) -> None:
+    def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
         self.qa_outputs = nn.Linear(config.hidden_size, 2)
         initialize_output(self.qa_outputs)
@@ -57,10 +76,9 @@ class SpanHead(nn.Module):
 class TagHead(nn.Module):
     """Logits of every token: ``[B, L, D] -> [B, L, width]``. Source: Devlin et al. 2019, s. 5.3."""
 
-    def __init__(self, config: ElectraConfig, width: int) -> None:
+    def __init__(self, config: PreTrainedConfig, width: int) -> None:
         super().__init__()
-        chosen = config.classifier_dropout
-        self.dropout = nn.Dropout(config.hidden_dropout_prob if chosen is None else chosen)
+        self.dropout = nn.Dropout(head_dropout(config))
         self.classifier = nn.Linear(config.hidden_size, width)
         initialize_output(self.classifier)
 
@@ -72,7 +90,7 @@ class TagHead(nn.Module):
 class ChoiceHead(nn.Module):
     """One logit a choice from its first token: ``[B * N, L, D] -> [B, N]``."""
 
-    def __init__(self, config: ElectraConfig, choices: int) -> None:
+    def __init__(self, config: PreTrainedConfig, choices: int) -> None:
         super().__init__()
         self.choices = choices
         self.sequence_summary = ElectraSequenceSummary(config)
@@ -85,11 +103,32 @@ class ChoiceHead(nn.Module):
         return logits.view(-1, self.choices)
 
 
-Head = SentenceHead | AnswerNetwork | SpanHead | JointSpanHead | TagHead | ChoiceHead
+class PooledChoiceHead(PooledHead):
+    """The same as BERT and ALBERT have it: ``[B * N, L, D] -> [B, N]``."""
+
+    def __init__(self, config: PreTrainedConfig, choices: int) -> None:
+        super().__init__(config, 1)
+        self.choices = choices
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        return super().forward(hidden).view(-1, self.choices)
 
 
-def build_head(kind: Kind, config: ElectraConfig) -> Head:
-    """A new head of that kind for an encoder of that size."""
+Head = (
+    SentenceHead
+    | AnswerNetwork
+    | SpanHead
+    | JointSpanHead
+    | TagHead
+    | ChoiceHead
+    | PooledHead
+    | PooledChoiceHead
+)
+
+
+def build_head(kind: Kind, config: PreTrainedConfig) -> Head:
+    """A new head of that kind for an encoder of that family and size."""
+    pooled = FAMILIES[config.model_type].pooler is not None
     match kind:
         case JointSpan():
             return JointSpanHead(config)
@@ -98,8 +137,8 @@ def build_head(kind: Kind, config: ElectraConfig) -> Head:
         case Tag():
             return TagHead(config, kind.width)
         case Choose():
-            return ChoiceHead(config, kind.choices)
+            return (PooledChoiceHead if pooled else ChoiceHead)(config, kind.choices)
         case Reason():
             return AnswerNetwork(config, kind.width)
         case Classify() | Regress():
-            return SentenceHead(config, kind.width)
+            return (PooledHead if pooled else SentenceHead)(config, kind.width)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import ElectraConfig
+from transformers import PreTrainedConfig
 
 from road_ray.data.batches import allowed_positions
 from road_ray.models.encoder import initialize, initialize_output
@@ -30,7 +30,7 @@ class JointSpanHead(nn.Module):
     Source: google-research/electra, finetune/qa/qa_tasks.py.
     """
 
-    def __init__(self, config: ElectraConfig) -> None:
+    def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
         self.start = nn.Linear(config.hidden_size, 1)
         self.end_dense = nn.Linear(2 * config.hidden_size, _WIDTH)

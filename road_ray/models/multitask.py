@@ -14,11 +14,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import (
     AutoConfig,
-    ElectraForMultipleChoice,
-    ElectraForQuestionAnswering,
-    ElectraForSequenceClassification,
-    ElectraForTokenClassification,
-    ElectraModel,
+    AutoModelForMultipleChoice,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
     PreTrainedModel,
 )
 
@@ -26,6 +25,7 @@ from road_ray.data.specs import Choose, Classify, JointSpan, Reason, Regress, Sp
 from road_ray.errors import CheckpointError
 from road_ray.models.answer_network import AnswerNetwork
 from road_ray.models.encoder import load_encoder
+from road_ray.models.families import FAMILIES
 from road_ray.models.heads import build_head
 from road_ray.models.joint_span import JointSpanHead
 from road_ray.models.quick import quicken
@@ -42,7 +42,7 @@ class MultitaskModel(nn.Module):
     tags, ``[B, N]`` for choices (whose inputs are ``[B, N, L]``).
     """
 
-    def __init__(self, encoder: ElectraModel, tasks: Sequence[Task]) -> None:
+    def __init__(self, encoder: PreTrainedModel, tasks: Sequence[Task]) -> None:
         super().__init__()
         quicken(encoder)
         self.encoder = encoder
@@ -124,22 +124,25 @@ def _load_own(directory: str, task: Task) -> MultitaskModel:
 class _Exporter:
     """Builds the Hugging Face model of one head kind around trained modules."""
 
-    kind: type[PreTrainedModel]
+    kind: Any  # the Auto class of such models: the encoder says of which family
     labels: tuple[str, ...]
     problem: str | None = None
 
     def from_multitask(self, model: MultitaskModel, task: str) -> PreTrainedModel:
         # All said here because an encoder that comes from another task brings that one's labels.
         told = {
-            "architectures": [self.kind.__name__],
             "id2label": dict(enumerate(self.labels)),
             "label2id": {label: index for index, label in enumerate(self.labels)},
             "problem_type": self.problem,
         }
-        exported = self.kind(AutoConfig.for_model(**(model.encoder.config.to_dict() | told)))
-        # Head modules are named as Hugging Face names them, so their state fits as it is.
-        state = {f"electra.{name}": tensor for name, tensor in model.encoder.state_dict().items()}
-        state |= model.heads[task].state_dict()
+        config = AutoConfig.for_model(**(model.encoder.config.to_dict() | told))
+        exported: PreTrainedModel = self.kind.from_config(config)
+        family = FAMILIES[config.model_type]
+        state = {
+            f"{exported.base_model_prefix}.{name}": tensor
+            for name, tensor in model.encoder.state_dict().items()
+        }
+        state |= {family.stored(name): x for name, x in model.heads[task].state_dict().items()}
         exported.load_state_dict(state)
         return exported
 
@@ -147,18 +150,18 @@ class _Exporter:
 def _hugging_face_class(task: Task) -> _Exporter:
     match task.kind:
         case Span():
-            return _Exporter(ElectraForQuestionAnswering, ("start", "end"))
+            return _Exporter(AutoModelForQuestionAnswering, ("start", "end"))
         case Classify(labels):
             return _Exporter(
-                ElectraForSequenceClassification, labels, "single_label_classification"
+                AutoModelForSequenceClassification, labels, "single_label_classification"
             )
         case Regress():
-            return _Exporter(ElectraForSequenceClassification, ("score",), "regression")
+            return _Exporter(AutoModelForSequenceClassification, ("score",), "regression")
         case Tag(labels):
-            return _Exporter(ElectraForTokenClassification, labels)
+            return _Exporter(AutoModelForTokenClassification, labels)
         case Choose(choices):
             names = tuple(f"choice {number}" for number in range(choices))
-            return _Exporter(ElectraForMultipleChoice, names)
+            return _Exporter(AutoModelForMultipleChoice, names)
 
 
 def load_multitask(directory: str, tasks: Sequence[Task]) -> MultitaskModel:
@@ -196,9 +199,9 @@ def load_trained(directory: str, task: Task) -> MultitaskModel:
             f"task {task.name} wants {task.kind.width}\n  fix: name a model of task {task.name}"
         )
     _check_order(directory, trained.config.id2label, task)
-    model.heads[task.name].load_state_dict(
-        {k: v for k, v in trained.state_dict().items() if not k.startswith("electra.")}
-    )
+    head, state = model.heads[task.name], trained.state_dict()
+    stored = FAMILIES[trained.config.model_type].stored
+    head.load_state_dict({name: state[stored(name)] for name in head.state_dict()})
     return model
 
 

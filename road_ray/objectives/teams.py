@@ -49,17 +49,18 @@ class Teams(Corrupting):
         generator = language_model(generator, "teams")
         super().__init__(generator, model, **corruption)
         tie(model)
-        share_layers(generator, model, shared_layers)
-        self.model = model
-        self.discriminator_weight = discriminator_weight
-        self.selection_weight = selection_weight
-        self.noise_channels += candidates - 1
+        decoder(model).bias.requires_grad_(False)  # unused here; DDP would wait for its gradient
         layers = getattr(getattr(self.encoder, "encoder", None), "layer", None)
         if layers is None:
             raise ConfigError(
                 "objective.name = teams: this encoder has no stack of layers of their own\n"
                 "  allowed: encoder.family electra or bert"
             )
+        share_layers(generator, model, shared_layers)
+        self.model = model
+        self.discriminator_weight = discriminator_weight
+        self.selection_weight = selection_weight
+        self.noise_channels += candidates - 1
         std, width = float(model.config.initializer_range), int(model.config.hidden_size)
         self.detection_layer = deepcopy(layers[-1])
         initialize(self.detection_layer, std)

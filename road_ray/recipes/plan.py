@@ -28,7 +28,9 @@ from road_ray.distributed.plan import (
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import model_directory
 from road_ray.recipes.checks import require_init
+from road_ray.recipes.cost import cost as flops
 from road_ray.recipes.distill import DistillConfig
+from road_ray.recipes.pretrain import PretrainConfig
 from road_ray.training.probe import Measured, probing
 
 PLANNED = ("pretrain", "multitask", "finetune", "teachers", "distill")
@@ -70,6 +72,7 @@ def plan(
         "tokens": round(steps * measured.tokens_per_step),
         "batch_size": batch,
         "parameters": measured.parameters,
+        "flops": _flops(config),
         "memory_bytes": {
             "parameters": measured.parameter_bytes,
             "gradients": measured.gradient_bytes,
@@ -91,6 +94,18 @@ def plan(
         **cost(hours, workers, gpus, prices or Prices()),
         "currency": (prices or Prices()).currency,
         "by_workers": by_workers(measured.seconds_per_step, measured.gradient_bytes, batch),
+    }
+
+
+def _flops(config: Config) -> dict[str, float]:
+    """Of a pre-training and of one row through its encoder; empty for other verbs."""
+    if not isinstance(config, PretrainConfig):
+        return {}
+    found = flops(config)
+    return {
+        "train_paper": found.train_paper,
+        "train_6nd": found.train_6nd,
+        "infer_paper": found.infer_paper,
     }
 
 

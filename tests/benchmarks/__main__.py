@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 for _name, _value in {
@@ -31,12 +32,15 @@ def main() -> None:
         default="wall",
         help="cpu: time of the training thread alone, for a machine that others use too",
     )
+    parser.add_argument("--text-megabytes", type=float, help="of the corpus that is built")
     parser.add_argument("--out", type=Path, default=Path("bench.json"))
     chosen = parser.parse_args()
     if unknown := sorted(set(chosen.names) - set(SUITE)):
         parser.error(f"no benchmark named {', '.join(unknown)}; there are {', '.join(SUITE)}")
     kinds = ("repeats", "quick_repeats", "few_repeats") if chosen.repeats else ()
     plan, rows = Plan(clock=chosen.clock, **dict.fromkeys(kinds, chosen.repeats)), []
+    if chosen.text_megabytes:
+        plan = replace(plan, text=replace(plan.text, megabytes=chosen.text_megabytes))
     for name in chosen.names or SUITE:
         began = time.monotonic()
         print(f"{name}: {SUITE[name].__doc__.splitlines()[0]}", flush=True)

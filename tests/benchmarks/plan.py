@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from road_ray.models.encoder import EncoderConfig
+from tests.benchmarks.corpora import Text
 from tests.benchmarks.finetuning import Study
 from tests.benchmarks.race import InProcess, Main
 from tests.benchmarks.shapes import Shape
@@ -35,6 +37,7 @@ class Plan:
     studies: tuple[Study, ...] = (Study("sst2", 512, 32), Study("squad_v2", 96, 8))
     building: tuple[Study, ...] = (Study("squad_v2", 4000, 8), Study("sst2", 20_000, 32))
     answering: Study = field(default_factory=lambda: Study("squad_v2", 20_000, 8))
+    text: Text = field(default_factory=lambda: Text(processes=min(len(os.sched_getaffinity(0)), 4)))
     repeats: int = 7
     few_repeats: int = 3  # where a round takes half a minute
     quick_repeats: int = 25  # where a step takes a fraction of a second

@@ -69,10 +69,11 @@ def run(main: Main, setting: Any, address: str) -> None:
 
 
 def peak_memory_mb() -> float:
-    """Of this process, or of its device."""
+    """Of this process and the largest that it started, or of its device."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated() / 2**20
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    found = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return sum(resource.getrusage(who).ru_maxrss for who in found) / 1024
 
 
 class InProcess:

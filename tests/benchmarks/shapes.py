@@ -35,7 +35,7 @@ class Shape:
         return sum(self.lengths())
 
 
-def batches(shape: Shape, count: int = 4) -> list[dict[str, Any]]:
+def batches(shape: Shape, count: int = 4, *, noise_channels: int = 3) -> list[dict[str, Any]]:
     """Random words between [CLS] and [SEP], padded, on the device of training."""
     chance = torch.Generator().manual_seed(0)
     lengths = torch.tensor(shape.lengths())
@@ -50,7 +50,7 @@ def batches(shape: Shape, count: int = 4) -> list[dict[str, Any]]:
             "input_ids": tokens,
             "attention_mask": attention,
             "token_type_ids": torch.zeros_like(tokens),
-            "noise": torch.rand(3, *size, generator=chance),
+            "noise": torch.rand(noise_channels, *size, generator=chance),
         }
         made.append({name: tensor.to(device()) for name, tensor in batch.items()})
     return made

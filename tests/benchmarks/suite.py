@@ -16,12 +16,15 @@ from typing import Any
 import torch
 
 from road_ray.distributed.launch import launch
+from road_ray.objectives.registry import OBJECTIVES
 from road_ray.training.worker import Worker
-from tests.benchmarks import contestants, swept
+from tests.benchmarks import contestants, corpora, swept
 from tests.benchmarks import distil as distilling
+from tests.benchmarks import objectives as learning
 from tests.benchmarks.contestants import PRODUCT_FLOPS, Setting
 from tests.benchmarks.distil import Lesson
 from tests.benchmarks.finetune import finetune
+from tests.benchmarks.objectives import Learning
 from tests.benchmarks.plan import Plan, Row
 from tests.benchmarks.race import (
     Contestant,
@@ -262,6 +265,74 @@ def matrix_rate(plan: Plan) -> list[Row]:
     ]
 
 
+def corpus(plan: Plan) -> list[Row]:
+    """Text to shards against ``tokenizers`` alone and a sentence-by-sentence builder; memory."""
+    peers = {
+        "tokenizers alone": corpora.tokenizers_alone,
+        "sentence by sentence": corpora.sentence_by_sentence,
+    }
+    mains = {"ours": corpora.ours, **peers}
+    lanes = {name: Contestant(main, plan.text, plan.start) for name, main in mains.items()}
+    timings = race(lanes, repeats=plan.repeats, warmup=1)
+    ours = timings["ours"]
+    told = {
+        "name": "corpus",
+        "precision": "",
+        "repeats": len(ours.seconds),
+        "peak_memory_mb": ours.peak_memory_mb,
+        "limit_share": timings["tokenizers alone"].median / ours.median,
+    }
+    rows = [
+        told
+        | {
+            "peer": peer,
+            "unit": "MB/s",
+            "ours": plan.text.megabytes / ours.median,
+            "theirs": plan.text.megabytes / timings[peer].median,
+            "ratio": timings[peer].median / ours.median,
+            "their_peak_memory_mb": timings[peer].peak_memory_mb,
+        }
+        for peer in peers
+    ]
+    return [*rows, told | _memory(plan, ours.peak_memory_mb)]
+
+
+def _memory(plan: Plan, small: float) -> Row:
+    """What four times the text takes, beside the text of the other rows."""
+    text = replace(plan.text, megabytes=4 * plan.text.megabytes)
+    lane = {"large": Contestant(corpora.ours, text, plan.start)}
+    large = race(lane, repeats=1, warmup=0)["large"].peak_memory_mb
+    grown = (large - small) / (text.megabytes - plan.text.megabytes)
+    plan.say(f"corpus: {grown:.3f} MB of memory for each further MB of text; the aim is below 1")
+    return {
+        "peer": f"memory of {text.megabytes:g} against {plan.text.megabytes:g} MB of text",
+        "unit": "MB",
+        "ours": large,
+        "theirs": small,
+        "ratio": large / small,
+        "peak_memory_mb": large,
+        "their_peak_memory_mb": small,
+    }
+
+
+def objectives(plan: Plan) -> list[Row]:
+    """A step of every objective beside ELECTRA's: ``limit_share`` is its share of ELECTRA's rate of
+    operations.
+    """
+    lanes = {
+        name: Contestant(learning.step, Learning(name, plan.tiny, plan.clock), plan.start)
+        for name in OBJECTIVES
+    }
+    timings = race(lanes, repeats=plan.quick_repeats)
+    once = {name: learning.flops(name, plan.tiny) for name in OBJECTIVES}
+    electra = timings["electra"]
+    rows = []
+    for name, timing in timings.items():
+        row = _row("objectives", f"electra ({name})", timing, electra, plan.tiny, 1.0, "fp32")
+        rows.append(row | {"limit_share": row["ratio"] * once[name] / once["electra"]})
+    return rows
+
+
 def _row(
     name: str,
     peer: str,
@@ -296,4 +367,6 @@ SUITE: dict[str, Callable[[Plan], list[Row]]] = {
     "transport": transport,
     "finetune": finetune,
     "sweep": sweep,
+    "corpus": corpus,
+    "objectives": objectives,
 }

@@ -9,6 +9,7 @@ import pytest
 
 from road_ray.models.encoder import EncoderConfig
 from tests.benchmarks import suite
+from tests.benchmarks.corpora import Text
 from tests.benchmarks.finetuning import Study
 from tests.benchmarks.plan import Plan
 from tests.benchmarks.race import InProcess, InThread
@@ -30,6 +31,7 @@ PLAN = Plan(
     small=TOY,
     tiny=TOY,
     letter=TOY,
+    text=Text(megabytes=0.01, processes=1, vocab_size=300),
     lessons={"sentiment": TOY, "mrc": TOY},
     studies=(Study("sst2", 20, 4, TOY.encoder), Study("squad_v2", 6, 4, QUESTIONS)),
     building=(Study("squad_v2", 20, 4), Study("sst2", 20, 4)),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from road_ray.commands.plan import _operations
+
 
 def test_a_plan_is_told_and_a_dry_run_is_a_plan(road, sentiment, flags, tmp_path):
     line = [*flags(sentiment), "--run-dir", tmp_path / "run"]
@@ -23,3 +25,11 @@ def test_what_has_no_training_has_no_plan(road):
     said = road("plan", "evaluate")
     assert said.code == 2
     assert "allowed: pretrain" in said.err
+
+
+def test_operations_are_told_of_a_pre_training_alone():
+    flops = {"train_paper": 1.294e18, "train_6nd": 1.1e18, "infer_paper": 3.68e9}
+    (line,) = _operations(flops)
+    assert line.split()[1] == "1.294e+18"
+    assert "1.1e+18 as 6 N D; 3.68e+09 for a row" in line
+    assert _operations({}) == []

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
-from transformers import BertConfig, BertModel, ElectraForPreTraining
+from transformers import ElectraForPreTraining, RobertaConfig, RobertaModel
 
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.encoder import (
@@ -21,6 +21,7 @@ from road_ray.models.encoder import (
     load_encoder,
     load_language_model,
     model_directory,
+    new_detector,
     new_language_model,
     scaled,
 )
@@ -152,14 +153,14 @@ def test_weights_of_another_shape_are_refused(saved, tmp_path):
 
 
 def test_another_kind_of_model_is_refused(tmp_path):
-    config = BertConfig(
+    config = RobertaConfig(
         vocab_size=50,
         hidden_size=16,
         num_hidden_layers=1,
         num_attention_heads=2,
         intermediate_size=16,
     )
-    BertModel(config).save_pretrained(tmp_path)
+    RobertaModel(config).save_pretrained(tmp_path)
     with pytest.raises(CheckpointError):
         load_encoder(str(tmp_path))
 
@@ -204,17 +205,25 @@ def test_a_tokenizer_larger_than_the_table_is_refused():
         check_vocabulary(100, 101, "here")
 
 
-def test_encoders_of_other_families_are_loaded_when_asked_for(tmp_path):
+def test_encoders_of_every_family_are_loaded_unless_another_is_asked_for(tmp_path):
     for family in ("bert", "albert"):
         size = TINY.model_copy(update={"family": family, "embedding_size": 32})
         model = new_language_model(size, 100).eval()
         model.save_pretrained(tmp_path / family)
-        encoder = load_encoder(str(tmp_path / family), family).eval()
+        encoder = load_encoder(str(tmp_path / family)).eval()
         tokens = torch.randint(0, 100, (2, 9))
         ours, theirs = (m(input_ids=tokens).last_hidden_state for m in (encoder, model.base_model))
         torch.testing.assert_close(ours, theirs)
         with pytest.raises(CheckpointError, match=f"its config.json says '{family}'"):
-            load_encoder(str(tmp_path / family))
+            load_encoder(str(tmp_path / family), "electra")
+
+
+def test_a_detector_drops_nothing_and_leaves_the_dropout_of_later_heads_alone(tmp_path):
+    for family, named in (("bert", "classifier_dropout"), ("albert", "classifier_dropout_prob")):
+        size = TINY.model_copy(update={"family": family, "embedding_size": 32})
+        detector = new_detector(size, 100)
+        assert detector.dropout.p == 0.0
+        assert getattr(detector.config, named) != 0.0
 
 
 def test_bert_has_one_width():

@@ -18,7 +18,14 @@ from transformers import (
 
 from road_ray.data.specs import Choose, Classify, Regress, Span, Tag, Task
 from road_ray.errors import CheckpointError
-from road_ray.models.encoder import build_encoder
+from road_ray.models.encoder import (
+    EncoderConfig,
+    build_encoder,
+    hugging_face_config,
+    new_detector,
+    new_language_model,
+)
+from road_ray.models.families import FAMILIES
 from road_ray.models.multitask import MultitaskModel, load_multitask, load_trained
 
 NLI = Task("nli", Classify(("contradiction", "entailment", "neutral")))
@@ -115,6 +122,54 @@ def test_span_models_load_with_plain_transformers(model, batch, tmp_path):
     outputs = loaded(**batch)
     expected = model(batch | {"task": "mrc"})
     assert_close(torch.stack([outputs.start_logits, outputs.end_logits], 1), expected)
+
+
+_PLAIN = {
+    "nli": AutoModelForSequenceClassification,
+    "similarity": AutoModelForSequenceClassification,
+    "mrc": AutoModelForQuestionAnswering,
+    "ner": AutoModelForTokenClassification,
+    "completion": AutoModelForMultipleChoice,
+}
+
+
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name != "electra"])
+@pytest.mark.parametrize("task", [NLI, SIMILARITY, MRC, NER, SWAG], ids=lambda task: task.name)
+def test_every_family_leaves_as_plain_transformers_know_it_and_comes_back(
+    batch, tmp_path, family, task
+):
+    size = EncoderConfig(
+        family=family, layers=2, hidden_size=32, heads=2, intermediate_size=32, embedding_size=32,
+        max_length_tokens=16, initializer_std=0.2,
+    )  # fmt: skip
+    pretrained = (new_detector if task is NLI else new_language_model)(size, 60)
+    pretrained.save_pretrained(tmp_path / "pretrained")
+    model = load_multitask(str(tmp_path / "pretrained"), [task]).eval()
+    if task is SWAG:
+        batch = {name: torch.stack([x, x.flip(0), x, x], 1) for name, x in batch.items()}
+    ours = model(batch | {"task": task.name})
+    model.export(tmp_path / "out", task.name)
+    loaded, report = _PLAIN[task.name].from_pretrained(tmp_path / "out", output_loading_info=True)
+    assert not any(report[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    said = loaded.eval()(**batch)
+    theirs = torch.stack([said.start_logits, said.end_logits], 1) if task is MRC else said.logits
+    assert_close(theirs, ours)
+    again = load_trained(str(tmp_path / "out"), task).eval()
+    assert_close(again(batch | {"task": task.name}), ours)
+    with pytest.raises(CheckpointError, match="holds no head for task"):
+        load_trained(str(tmp_path / "pretrained"), task)
+
+
+def test_heads_train_as_those_of_plain_transformers(batch):
+    """Dropout included: the same places draw the same numbers."""
+    for family in ("bert", "albert"):
+        size = EncoderConfig(
+            family=family, layers=1, hidden_size=32, heads=2, embedding_size=32, dropout=0.0,
+            attention_dropout=0.0, max_length_tokens=16,
+        )  # fmt: skip
+        model = MultitaskModel(build_encoder(hugging_face_config(size, 60)), [NLI, NER])
+        expected = {"bert": 0.0, "albert": 0.1}[family]
+        assert [head.dropout.p for head in model.heads.values()] == [expected] * 2
 
 
 def test_the_export_says_what_it_is_and_holds_no_pickle(model, tmp_path):

@@ -6,6 +6,7 @@ import pytest
 from safetensors import safe_open
 
 from road_ray.errors import ClusterError
+from road_ray.presets import PRESETS
 from road_ray.recipes import plan as module
 from road_ray.recipes.distill import DistillConfig
 from road_ray.recipes.plan import plan
@@ -45,7 +46,16 @@ def test_other_verbs_are_planned_alike(verb, sentiment, pretraining, tmp_path):
     found = planned(verb, chosen | {"run_dir": str(tmp_path / "run")})
     assert found["steps"] == 6
     assert found["runs"] == (3 if verb == "teachers" else 1)
+    assert bool(found["flops"]) == (verb == "pretrain")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_plan_of_pre_training_tells_its_operations_as_they_are_published():
+    told = module._flops(PRESETS["electra_small"].make())
+    # science: section 2.11, by the released script; the paper's table rounds it.
+    assert told["train_paper"] == pytest.approx(1.294e18, rel=2e-3)
+    assert told["infer_paper"] == pytest.approx(3.68e9, rel=2e-3)
+    assert 0 < told["train_6nd"] < told["train_paper"]
 
 
 def test_teachers_are_measured_in_this_process(sentiment, teachers, tmp_path):

@@ -1,0 +1,124 @@
+"""A tiny objective of every kind, the second of two stages too, and rows to train it on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
+
+from road_ray.data.batches import Batch, BatchStream
+from road_ray.data.features import Features
+from road_ray.data.mixing import accumulated
+from road_ray.objectives.base import Objective
+from road_ray.objectives.registry import OBJECTIVES, models_of
+from road_ray.training.checkpoint import Checkpoints
+from road_ray.training.journal import Journal
+from road_ray.training.loop import Training, TrainingConfig, train
+from road_ray.training.optimizer import OptimizerConfig
+from road_ray.training.worker import Worker
+
+KINDS = (*OBJECTIVES, "second_stage")
+_OPTIONS = {
+    "teams": {"shared_layers": 1, "candidates": 3},
+    "mc_bert": {"candidates": 4},
+    "second_stage": {"tying": "none"},
+}
+_CLS, _SEP, _MASK = 2, 3, 4
+
+
+def _config(hidden: int, dropout: float) -> ElectraConfig:
+    return ElectraConfig(
+        vocab_size=60,
+        embedding_size=16,
+        hidden_size=hidden,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=24,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+    )
+
+
+def objective_of(kind: str, *, dropout: float) -> Objective:
+    """The same weights at every call; ``second_stage`` is ELECTRA with a frozen generator."""
+    torch.manual_seed(0)
+    chosen = OBJECTIVES["electra" if kind == "second_stage" else kind]
+    small = _config(32 if kind == "teams" else 16, dropout)
+    large = _config(32, dropout)
+    models = {
+        "generator": lambda: ElectraForMaskedLM(small),
+        "model": lambda: ElectraForMaskedLM(large),
+        "discriminator": lambda: ElectraForPreTraining(large),
+    }
+    made = [models[name]() for name in models_of(chosen)]
+    if kind == "second_stage":
+        made[0].requires_grad_(False)
+    return chosen(
+        *made, special_ids=(0, _CLS, _SEP, _MASK), mask_id=_MASK, **_OPTIONS.get(kind, {})
+    )
+
+
+def rows(count: int = 23) -> Features:
+    """Pairs of 6 to 16 tokens."""
+    chance = np.random.default_rng(0)
+    lengths = chance.integers(6, 17, count)
+    tokens = chance.integers(5, 60, int(lengths.sum())).astype(np.int32)
+    ends = np.cumsum(lengths)
+    tokens[ends - lengths], tokens[ends - 1] = _CLS, _SEP
+    return Features(
+        dataset="corpus",
+        task="",
+        tokens=tokens,
+        bounds=np.concatenate([[0], ends]).astype(np.int64),
+        first_segment=np.full(count, 4, np.int32),
+        gold={},
+        example=np.arange(count, dtype=np.int32),
+    )
+
+
+def learn(
+    objective: Objective,
+    directory: Path,
+    *,
+    steps: int,
+    worker: Worker,
+    save_every_steps: int = 1000,
+    stop: int | None = None,
+) -> Objective:
+    """The objective after ``steps`` updates of eight rows; ``OSError`` in place of update
+    ``stop``.
+    """
+    stream = BatchStream(
+        rows(),
+        batch_size=8,
+        seed=5,
+        pad_id=0,
+        rank=worker.rank,
+        size=worker.size,
+        noise=True,
+        noise_channels=objective.noise_channels,
+    )
+
+    def passes(start: int) -> Iterator[list[Batch]]:
+        for number, one in enumerate(accumulated(stream.since(start), 1), start):
+            if number == stop:
+                raise OSError("killed")
+            yield one
+
+    training = Training(
+        config=TrainingConfig(
+            save_every_steps=save_every_steps, log_every_steps=1, precision="fp32"
+        ),
+        optimizer=OptimizerConfig(peak_lr=3e-3, warmup_steps=2),
+        total_steps=steps,
+        seed=7,
+        checkpoints=Checkpoints(directory / "checkpoints"),
+        journal=Journal(directory, console="quiet", enabled=worker.leads),
+        identity={},
+    )
+    train(objective, passes, training, worker)
+    return objective
