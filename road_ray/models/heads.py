@@ -114,16 +114,7 @@ class PooledChoiceHead(PooledHead):
         return super().forward(hidden).view(-1, self.choices)
 
 
-Head = (
-    SentenceHead
-    | AnswerNetwork
-    | SpanHead
-    | JointSpanHead
-    | TagHead
-    | ChoiceHead
-    | PooledHead
-    | PooledChoiceHead
-)
+Head = SentenceHead | PooledHead | AnswerNetwork | SpanHead | JointSpanHead | TagHead | ChoiceHead
 
 
 def build_head(kind: Kind, config: PreTrainedConfig) -> Head:
