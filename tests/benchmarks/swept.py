@@ -141,11 +141,12 @@ def overheads(at_once: int, *, trials: int, repeats: int) -> dict[str, float]:
             for one in sorted(moments, key=lambda one: one.began):
                 within += [one] if one.process in seen else []
                 seen.add(one.process)
-    started = statistics.median(one.stepped - one.began for one in alone)
+    alone_first = statistics.median(one.stepped - one.began for one in alone)
+    swept_first = statistics.median(one.stepped - one.began for one in within)
     return {
         "recipe": statistics.median(one.ended - one.began for one in alone),
         "gap": statistics.median(between),
-        "start": statistics.median(one.stepped - one.began for one in within) - started,
+        "start": max(0.0, swept_first - alone_first),
     }
 
 
@@ -206,7 +207,7 @@ def rows(
     with cluster():
         for at_once in (1, 2):
             told = overheads(at_once, trials=trials, repeats=repeats)
-            cost = max(told["gap"] + told["start"], 1e-3)
+            cost = told["gap"] + told["start"]
             say(
                 f"  {at_once} at a time: the recipe {told['recipe']:.2f} s; beside it "
                 f"{cost:.2f} s: {told['gap']:.2f} s from end to next start, {told['start']:.2f} s "
