@@ -170,10 +170,12 @@ class Layers:
         return values
 
     def _open(self, key: Key) -> None:
-        """Make sure that a mapping stands at a key, in place of a plain value if need be."""
+        """Make sure that a mapping stands at a key, in place of a plain value if need be. A section
+        begins as its owner has it by default, which may be other than what its class has.
+        """
         if key and not isinstance(self._parent(key).get(str(key[-1])), dict):
             self._close(key)
-            self._parent(key)[str(key[-1])] = {}
+            self._parent(key)[str(key[-1])] = _own_default(self.kind, key)
 
     def _close(self, key: Key) -> None:
         """Forget where the values below a key came from."""
@@ -181,6 +183,19 @@ class Layers:
             return
         for below in [k for k in self.origins if len(k) > len(key) and k[: len(key)] == key]:
             del self.origins[below]
+
+
+def _own_default(kind: type[BaseModel], key: Key) -> dict[str, Any]:
+    """What a section has by default where it stands, as far as its class would not say the same."""
+    default: Any = None
+    for part in key:
+        field = kind.model_fields.get(str(part))
+        default = None if field is None else field.get_default(call_default_factory=True)
+        if not isinstance(default, BaseModel):
+            return {}
+        kind = type(default)
+    known: dict[str, Any] = default.model_dump(mode="json", round_trip=True, exclude_defaults=True)
+    return known
 
 
 def _overlap(one: Key, other: Key) -> bool:

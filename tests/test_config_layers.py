@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import Field, model_validator
 
-from road_ray.config import Config
+from road_ray.config import Config, load
 from road_ray.config_layers import Layers
 from road_ray.config_problems import InvalidConfig
 
@@ -98,3 +98,21 @@ def test_a_refused_key_is_not_told_again_as_missing() -> None:
     with pytest.raises(InvalidConfig) as caught:
         layers.validated(Needy)
     assert [problem.what for problem in caught.value.problems] == ["has no '='"]
+
+
+def test_a_section_that_is_changed_keeps_what_its_owner_has_by_default():
+    class Inner(Config):
+        width: int = 1
+        depth: int = 1
+
+    class Middle(Config):
+        inner: Inner = Inner()
+        other: int = 0
+
+    class Outer(Config):
+        one: Middle = Middle(inner=Inner(width=5, depth=6))
+        two: Middle = Middle(other=3)
+
+    changed = load(Outer, overrides=["one.inner.depth=7", "two.inner.width=8"])
+    assert changed.one.inner == Inner(width=5, depth=7)
+    assert changed.two == Middle(inner=Inner(width=8), other=3)
