@@ -21,12 +21,17 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from road_ray import errors
 from road_ray.errors import ClusterError, RoadError
+from road_ray.training.memory import REMEDY
 from road_ray.training.signals import OUTSIDE, StopRequest
 
 _log = logging.getLogger(__name__)
 SILENT_SECONDS = 120.0  # of a worker without a sign of life; long for a machine that swaps
 _BEAT_SECONDS = 0.5
-_ANSWER_SECONDS = 30.0  # more than the board ever needs, on a machine that is overloaded too
+_LISTEN_SECONDS = 2.0
+_LOOK_SECONDS = 10.0  # a look is taken again, so it need not wait for long
+_ANSWER_SECONDS = 120.0  # far more than the board needs; one that is dead is known at once
+# How Ray tells that a process went without a word: by SIGKILL, or by its own guard of the memory.
+_KILLED = ("End of file", "memory", "SIGKILL", "died unexpectedly", "worker died")
 _GRACE_SECONDS = 20.0  # for a worker to notice by itself that another one has failed
 
 
@@ -38,6 +43,7 @@ class Beat:
     pid: int
     node: str
     step: int
+    batch: str  # shapes of what it works on
 
 
 class BoardActor:
@@ -47,6 +53,7 @@ class BoardActor:
         self._stop = False
         self._failure: tuple[str, str] | None = None
         self._beats: dict[int, Beat] = {}
+        self._deaths: list[tuple[int, Beat | None, str]] = []
 
     def stop(self) -> None:
         """Everybody is to stop after the step under way."""
@@ -60,10 +67,21 @@ class BoardActor:
         """Class and text of the first failure."""
         return self._failure
 
-    def beat(self, rank: int, pid: int, node: str, step: int) -> tuple[bool, bool]:
+    def beat(self, rank: int, pid: int, node: str, step: int, batch: str) -> tuple[bool, bool]:
         """Note that a worker lives; gives whether to stop and whether another one has failed."""
-        self._beats[rank] = Beat(time.monotonic(), pid, node, step)
+        self._beats[rank] = Beat(time.monotonic(), pid, node, step, batch)
         return self._stop, self._failure is not None
+
+    def died(self, causes: dict[int, str]) -> None:
+        """Workers that failed, with what Ray says of it; the others of their group go too."""
+        for rank, cause in causes.items():
+            self._deaths.append((rank, self._beats.get(rank), cause))
+        self._beats.clear()
+
+    def deaths(self) -> list[tuple[int, Beat | None, str]]:
+        """Those not asked for before, each with its last sign of life."""
+        told, self._deaths = self._deaths, []
+        return told
 
     def leave(self, rank: int) -> None:
         """The worker is done; its silence means nothing from here on."""
@@ -103,9 +121,18 @@ class Board:
         told = ray.get(self.actor.failure.remote(), timeout=_ANSWER_SECONDS)
         return None if told is None else error_of(*told)
 
+    def died(self, causes: dict[int, str]) -> None:
+        """Pin which workers failed and why; does not wait."""
+        self.actor.died.remote(causes)
+
+    def deaths(self) -> list[tuple[int, Beat | None, str]]:
+        """Rank, last sign of life and cause of those that failed since the last call."""
+        told: list[Any] = ray.get(self.actor.deaths.remote(), timeout=_LOOK_SECONDS)
+        return told
+
     def silent(self, seconds: float) -> dict[int, Beat]:
         """Workers not heard of for so long."""
-        beats: dict[int, Beat] = ray.get(self.actor.silent.remote(seconds), timeout=_ANSWER_SECONDS)
+        beats: dict[int, Beat] = ray.get(self.actor.silent.remote(seconds), timeout=_LOOK_SECONDS)
         return beats
 
     def close(self) -> None:
@@ -135,7 +162,7 @@ def listening(
 
     def hear() -> bool:
         stop, failed = ray.get(
-            board.actor.beat.remote(rank, os.getpid(), node, OUTSIDE.step),
+            board.actor.beat.remote(rank, os.getpid(), node, OUTSIDE.step, OUTSIDE.batch),
             timeout=_ANSWER_SECONDS,
         )
         OUTSIDE.stop = OUTSIDE.stop or stop
@@ -185,21 +212,50 @@ def attended(work: Callable[[], Any], board: Board) -> Any:
     thread = threading.Thread(target=run, name="fit", daemon=True)
     with StopRequest() as stop:
         thread.start()
-        told, look_at = False, time.monotonic()
+        told, listen_at = False, time.monotonic()
         while thread.is_alive():
             thread.join(0.2)
             if stop.asked and not told:
                 told = True
                 board.stop()
                 _log.warning("stopping after the step under way; once more to stop at once")
-            if time.monotonic() > look_at:
-                look_at = time.monotonic() + SILENT_SECONDS / 6
-                _end_silent(board, SILENT_SECONDS)
+            if time.monotonic() > listen_at:
+                listen_at = time.monotonic() + _LISTEN_SECONDS
+                _look(board)
+        _look(board)
     if error := outcome.get("error"):
         raise (board.failure() or error) from error
     if failure := board.failure():
         raise failure
     return outcome["result"]
+
+
+def _look(board: Board) -> None:
+    """Tell of workers that failed, and end those that are silent."""
+    try:
+        for rank, beat, cause in board.deaths():
+            _log.warning("%s", obituary(rank, beat, cause))
+        _end_silent(board, SILENT_SECONDS)
+    except RayError:
+        return  # the board is slow, as on a machine that is overloaded; the next look will do
+
+
+def obituary(rank: int, beat: Beat | None, cause: str) -> str:
+    """What to tell of a worker that failed; of one that was killed, that it may have been for
+    memory, and what would take less.
+    """
+    where = (
+        f"worker {rank} (process {beat.pid}) failed after step {beat.step}, at work on {beat.batch}"
+        if beat
+        else f"worker {rank} failed before its first step"
+    )
+    if any(sign in cause for sign in _KILLED):
+        return (
+            f"{where}: its process was killed or crashed\n"
+            f"  was it for memory? then: {REMEDY}\n"
+            "  the group starts again from the newest checkpoint"
+        )
+    return f"{where}: {(cause.strip().splitlines() or ['without a word'])[-1]}"
 
 
 def _end_silent(board: Board, seconds: float) -> None:
@@ -223,5 +279,7 @@ def _end_silent(board: Board, seconds: float) -> None:
 
 def _end(pid: int) -> None:
     import signal
+    from contextlib import suppress
 
-    os.kill(pid, signal.SIGKILL)
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)

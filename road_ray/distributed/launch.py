@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
-import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from road_ray.distributed.tokens import asked_for, refuse_open
 from road_ray.errors import ClusterError, InterruptedRunError, RoadError
+from road_ray.training.memory import watched
 from road_ray.training.signals import OUTSIDE
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
-_MAX_FAILURES = 3  # restarts of the worker group; Ray's own default is none
 _READ_AT_IMPORT = {  # by Ray; the last: what its helpers say every second
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "15",  # its 60 s are spent on a node that is gone
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -37,20 +33,33 @@ def launch(
     config: Any,
     *extra: Any,
     workers: int = 0,
+    least_workers: int | None = None,
     gpus_per_worker: float = 0.0,
     address: str | None = None,
     scratch: Path = Path("runs"),
 ) -> dict[str, float]:
     """``main(config, worker, *extra)`` here (``workers = 0``) or in so many Ray Train workers; rank
-    0's result.
+    0's result. With ``least_workers`` a group that lost machines goes on with fewer, down to so
+    many, and grows again.
 
     Errors of road_ray that a worker raises come out as they are. A worker that dies is restarted
     with its group, and ``main`` resumes from its own checkpoints.
     """
     if workers == 0:
-        return main(config, Worker.alone(), *extra)
+        with watched(0):
+            return main(config, Worker.alone(), *extra)
     with connected(address):
-        return _fit(main, config, extra, workers, gpus_per_worker, scratch)
+        from road_ray.distributed.group import fit
+
+        return fit(
+            main,
+            config,
+            extra,
+            workers=workers,
+            least_workers=least_workers,
+            gpus_per_worker=gpus_per_worker,
+            scratch=scratch,
+        )
 
 
 def prepared(address: str | None) -> str | None:
@@ -97,145 +106,12 @@ def connected(
         ray.shutdown()
 
 
-def _fit(
-    main: Main,
-    config: Any,
-    extra: Sequence[Any],
-    workers: int,
-    gpus_per_worker: float,
-    scratch: Path,
-) -> dict[str, float]:
-    from ray.train import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
-    from ray.train.torch import TorchConfig, TorchTrainer
-
-    from road_ray.distributed.board import Board, attended
-    from road_ray.distributed.placement import check_placement, wait_for_room
-
-    resources = {"CPU": 1.0, "GPU": gpus_per_worker}
-    check_placement("workers", workers, resources, remedy=", or lower --workers")
-    wait_for_room("workers", workers, {name: x for name, x in resources.items() if x})
-    board = Board()
-    name, storage = f"fit-{uuid.uuid4().hex[:12]}", Path(scratch).resolve() / ".ray"
-    trainer = TorchTrainer(
-        _on_worker,
-        train_loop_config={
-            "main": main,
-            "config": config,
-            "extra": tuple(extra),
-            "board": board,
-            "place": os.getcwd(),
-        },
-        torch_config=TorchConfig(backend="nccl" if gpus_per_worker else "gloo"),
-        scaling_config=ScalingConfig(
-            num_workers=workers,
-            use_gpu=gpus_per_worker > 0,
-            resources_per_worker={name: amount for name, amount in resources.items() if amount},
-        ),
-        run_config=RunConfig(
-            # A name of its own: Ray would otherwise resume its own bookkeeping; the checkpoints
-            # are ours.
-            name=name,
-            storage_path=str(storage),
-            failure_config=FailureConfig(max_failures=_MAX_FAILURES),
-            # Ray would print the traceback of every error; the last one is raised and told once.
-            logging_config=LoggingConfig(log_level="CRITICAL"),
-        ),
-    )
-    try:
-        result = attended(lambda: _persistent(lambda: trainer.fit().return_value), board)
-    except Exception as error:
-        raise _unwrapped(error) or error from error
-    finally:
-        board.close()
-        shutil.rmtree(storage / name, ignore_errors=True)  # nothing of ours is in there
-        with suppress(OSError):
-            storage.rmdir()
-    metrics: dict[str, float] = result
-    return metrics
-
-
-def _persistent(fit: Callable[[], Any]) -> Any:
-    """What ``fit`` gives, also when workers died while they were started: Ray's own limit of
-    failures does not count these, it gives up at the first.
-    """
-    from ray.exceptions import RayActorError
-    from ray.train import ControllerError
-
-    for left in reversed(range(_MAX_FAILURES + 1)):
-        try:
-            return fit()
-        except ControllerError as error:
-            if not left or not isinstance(error.controller_failure, RayActorError):
-                raise
-            _log.warning("a worker died while it was started; starting again")
-    raise AssertionError("unreachable")
-
-
-def _on_worker(loop: Mapping[str, Any]) -> Any:
-    """The training function of Ray Train: our own ``main`` with this process's worker.
-
-    A ``RoadError`` will not go away by trying again, so it does not fail the worker, which would
-    start the group again: it is pinned to the board, and the other workers come out of what they
-    wait for because this one leaves their group.
-    """
-    import ray.train
-    from ray.train.torch import get_device
-
-    from road_ray.distributed.board import Board, listening
-
-    context = ray.train.get_context()
-    enter(loop["place"])
-    board: Board = loop["board"]
-    if board.failure() is not None:
-        return None
-    device = get_device() if torch.cuda.is_available() else torch.device("cpu")
-    worker = Worker(context.get_world_rank(), context.get_world_size(), device)
-    if device.type == "cpu":
-        torch.set_num_threads(1)
-    with listening(board, worker.rank, _preempted):
-        try:
-            return loop["main"](loop["config"], worker, *loop["extra"])
-        except RoadError as error:
-            board.fail(error)
-            if dist.is_initialized():
-                dist.destroy_process_group()
-            return None
-        except Exception:
-            time.sleep(1.0)  # another worker may be about to say why this one lost its group
-            if board.failure() is not None:
-                return None
-            raise
-
-
-def _preempted() -> bool:
-    """Whether the machine of any worker is being taken away; all workers must ask together."""
-    import ray.train
-
-    return ray.train.get_preemption_info() is not None
-
-
 def enter(place: str) -> None:
     """Relative paths of a configuration mean what they meant where it was given, if that is here
     too.
     """
     if Path(place).is_dir():
         os.chdir(place)
-
-
-def _unwrapped(error: BaseException) -> RoadError | None:
-    """The error of ours inside Ray's, if there is one."""
-    waiting, seen = [error], set[int]()
-    while waiting:
-        inner = waiting.pop()
-        if isinstance(inner, RoadError):
-            return inner
-        if id(inner) in seen:
-            continue
-        seen.add(id(inner))
-        waiting += getattr(inner, "worker_failures", {}).values()
-        causes = (inner.__cause__, getattr(inner, "cause", None))
-        waiting += [cause for cause in causes if isinstance(cause, BaseException)]
-    return None
 
 
 def side_by_side(

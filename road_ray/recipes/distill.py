@@ -108,6 +108,7 @@ def _run(config: DistillConfig, ensemble: ActorEnsemble | None) -> Run:
             asking,
             ensemble,
             workers=config.workers,
+            least_workers=config.least_workers,
             gpus_per_worker=config.gpus_per_worker,
             address=config.address,
             scratch=run_dir,

@@ -57,6 +57,7 @@ def _run(config: PretrainConfig) -> Run:
             main,
             config,
             workers=config.workers,
+            least_workers=config.least_workers,
             gpus_per_worker=config.gpus_per_worker,
             address=config.address,
             scratch=directory,

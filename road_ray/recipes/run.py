@@ -35,7 +35,8 @@ _RECORD = "config.resolved.yaml"
 _PACKAGES = ("road-ray", "torch", "transformers", "tokenizers", "ray", "numpy", "pyarrow")
 # Keys that may differ when a run goes on: they change where and how it runs, not what comes out.
 _FREE_ON_RESUME = {
-    *("run_dir", "workers", "gpus_per_worker", "address", "console", "at_once", "timeout_seconds"),
+    *("run_dir", "workers", "least_workers", "gpus_per_worker", "address", "console", "at_once"),
+    "timeout_seconds",
     *(f"tracking.{name}" for name in ("wandb_project", "wandb_mode", "wandb_group")),
     "tracking.tensorboard",
     *(f"training.{what}_every_steps" for what in ("log", "evaluate", "save")),
@@ -61,6 +62,8 @@ class RunConfig(Config):
     run_dir: Path = Path("runs/run")
     seed: int = Field(0, ge=0)
     workers: int = Field(0, ge=0)  # 0: this process; N: Ray Train workers
+    # With fewer than `workers`, down to so many, while machines are missing; None: waits for all.
+    least_workers: int | None = Field(None, ge=1)
     gpus_per_worker: float = Field(0.0, ge=0)
     address: str | None = None  # of a running Ray cluster; None: one of our own on this machine
     console: Literal["rich", "plain", "quiet"] | None = None  # None: rich on a terminal, else plain

@@ -17,18 +17,20 @@ from pydantic import AfterValidator, Field
 
 from road_ray.config import Config
 from road_ray.data.batches import Batch, to_device
-from road_ray.errors import CheckpointError, DivergedError, InterruptedRunError
+from road_ray.errors import CheckpointError, InterruptedRunError
 from road_ray.objectives.base import Objective
 from road_ray.training import probe
 from road_ray.training.checkpoint import Checkpoints
+from road_ray.training.guard import Guard, OnSpike
 from road_ray.training.health import Watch, gradient_norms
 from road_ray.training.journal import Journal
 from road_ray.training.looks import Looks
+from road_ray.training.memory import shapes
 from road_ray.training.mirror import Mirror, check_address
 from road_ray.training.optimizer import ElectraAdamW, OptimizerConfig, build_optimizer, clip, rate
 from road_ray.training.saving import Saver, named_tensors
-from road_ray.training.signals import StopRequest
-from road_ray.training.step import StepResult, Tally, backward
+from road_ray.training.signals import OUTSIDE, StopRequest
+from road_ray.training.step import Tally, backward
 from road_ray.training.tensors import (
     load_optimizer,
     tensors_from_file,
@@ -59,6 +61,8 @@ class TrainingConfig(Config):
     watch: str | None = None
     save_every_steps: int = Field(1000, ge=1)
     keep_checkpoints: int = Field(2, ge=1)
+    # A loss over twice the largest of the last 50 steps: told, not learnt from, or the end.
+    on_spike: OnSpike = "warn"
     # Where committed checkpoints are copied to, and come from when the run directory has none:
     # s3://bucket/run, gs://..., a path. Credentials belong into the environment.
     mirror: Annotated[str, AfterValidator(check_address)] | None = None
@@ -97,17 +101,19 @@ def train(
     if probe.asked():
         raise probe.measure(objective, steps, training, worker, autocast)
     optimizer = build_optimizer(objective, training.optimizer)
-    start = _resume(objective, optimizer, training, worker)
+    start, losses = _resume(objective, optimizer, training, worker)
     warmup = training.optimizer.warmup_steps
     warmup = round(training.optimizer.warmup_fraction * total) if warmup is None else warmup
     wrapped = worker.wrap(objective, sparse=objective.sparse)
     source, tally, row = steps(start), Tally(), dict[str, float]()
     watch, looks = Watch(training.journal, total), Looks(objective, training, worker)
     with StopRequest() as stop, Saver(objective, optimizer, training, worker) as saver:
+        guard = Guard(training, saver, losses)
         for step in looks.steps(start, total):
             began = time.perf_counter()
             passes = next(source)
             waited = time.perf_counter() - began
+            OUTSIDE.batch = shapes(passes)
             optimizer.set_rate(rate(step, total, warmup, training.optimizer.schedule))
             result = backward(
                 wrapped,
@@ -122,10 +128,8 @@ def train(
             told = last or _due(done, config.log_every_steps)
             norms = gradient_norms(objective) if told else {}
             norm = clip(objective, training.optimizer.max_grad_norm)
-            if not torch.isfinite(norm + result.loss):
-                saver.finish()
-                raise _diverged(result, norm, step, training)
-            optimizer.step()
+            if guard.admits(step, result, norm):
+                optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             tally.add(result, passes, data_seconds=waited, step_seconds=time.perf_counter() - began)
             if told:
@@ -135,7 +139,7 @@ def train(
             last = looks.after_step(done, last=last)
             stopped, save_now = stop.after_step(done, worker)
             if last or stopped or save_now or _due(done, config.save_every_steps):
-                saver.save(done, wait=last or stopped or save_now)
+                saver.save(done, guard.recent, wait=last or stopped or save_now)
             if stopped and not last:
                 raise _stopped(done, training)
     looks.finish()
@@ -177,13 +181,15 @@ def _multiplies_bf16() -> bool:
 
 def _resume(
     objective: Objective, optimizer: ElectraAdamW, training: Training, worker: Worker
-) -> int:
-    """The step to go on with: 0, or that of the newest good checkpoint after loading it."""
+) -> tuple[int, list[float]]:
+    """The step to go on with and the losses before it: 0 and none, or those of the newest good
+    checkpoint after loading it.
+    """
     _fetch_from_mirror(training, worker)
     directory = training.checkpoints.newest()
     if directory is None:
         training.journal.truncate_after(0)  # rows of a run killed before its first checkpoint
-        return 0
+        return 0, []
     state = json.loads((directory / "state.json").read_text(encoding="utf-8"))
     then = state["identity"]
     changed = [
@@ -209,7 +215,7 @@ def _resume(
     training.journal.event("resumed", step=state["step"], checkpoint=str(directory))
     if training.journal.enabled:
         _log.info("going on from %s", directory)
-    return int(state["step"])
+    return int(state["step"]), state.get("losses", [])  # older checkpoints have none
 
 
 def _fetch_from_mirror(training: Training, worker: Worker) -> None:
@@ -243,23 +249,6 @@ def _load_state(objective: Objective, path: Path) -> None:
 def _rate_of(optimizer: ElectraAdamW) -> float:
     """The undecayed, uncorrected rate of the heads: what the schedule says."""
     return optimizer.multiplier * max(float(group["peak_lr"]) for group in optimizer.param_groups)
-
-
-def _diverged(
-    result: StepResult, norm: torch.Tensor, step: int, training: Training
-) -> DivergedError:
-    kept = training.checkpoints.newest()
-    bad = [
-        name for name, (total, _) in result.sums.items() if not bool(torch.isfinite(total).all())
-    ]
-    where = ", ".join(bad) or "no loss term of this worker"
-    rows = [row for part in result.rows for row in part.tolist()][:8]
-    return DivergedError(
-        f"step {step}: gradient norm {float(norm)}, loss {float(result.loss)}\n"
-        f"  not finite: {where}; data: {', '.join(result.datasets)}; rows on this worker: {rows}\n"
-        "  fix: lower optimizer.peak_lr, lengthen the warm-up, or look at these rows\n"
-        f"  kept: {kept or 'no checkpoint yet'}; the update was not made"
-    )
 
 
 def identity_of(**named: Any) -> dict[str, str]:

@@ -11,6 +11,7 @@ import json
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,12 +49,12 @@ class Saver:
         self._error: BaseException | None = None
         self.blocked_seconds = 0.0  # what the loop has waited for saving, all together
 
-    def save(self, step: int, *, wait: bool) -> None:
+    def save(self, step: int, losses: Sequence[float] = (), *, wait: bool) -> None:
         """A checkpoint of now. With ``wait`` it is on the disk, for all workers, on return."""
         if self._worker.leads:
             began = time.perf_counter()
             self.finish()
-            self._start(step)
+            self._start(step, losses)
             if wait:
                 self.finish()
             self.blocked_seconds += time.perf_counter() - began
@@ -81,13 +82,14 @@ class Saver:
             error, self._error = self._error, None
             raise error
 
-    def _start(self, step: int) -> None:
+    def _start(self, step: int, losses: Sequence[float]) -> None:
         twin = self._copied()
         tensors, layout = optimizer_tensors(self._optimizer)
         moments = {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
         state = {
             "step": step,
             "seed": self._training.seed,
+            "losses": list(losses),
             "identity": dict(self._training.identity),
             "record": dict(self._training.record),
             "optimizer": copy.deepcopy(layout),

@@ -28,11 +28,12 @@ class Outside:
     preempted: Callable[[], bool] | None = None  # asked on all workers at once
     saved: bool = False  # a checkpoint was taken for that reason; one is enough
     step: int = 0  # the last one that was done
+    batch: str = "nothing yet"  # shapes of the passes of the step under way
 
     def reset(self, preempted: Callable[[], bool] | None = None) -> None:
         """As if nothing had been told."""
         self.stop = self.look = self.saved = False
-        self.preempted, self.step = preempted, 0
+        self.preempted, self.step, self.batch = preempted, 0, "nothing yet"
 
 
 OUTSIDE = Outside()

@@ -1,0 +1,65 @@
+"""What became of the tests of the table when they were last run, and the figures they gave.
+
+A test gives a figure with pytest's ``record_property("worker killed: longest gap", "9.1 s")``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RECORD = Path(__file__).with_name("ran.json")
+Ran = dict[str, dict[str, Any]]
+"""By test as the table names it: ``outcome`` (passed, failed, skipped), ``seconds``, ``day``, and
+``figures`` by name.
+"""
+
+
+class Recorder:
+    """A pytest plug-in: the outcome of each test, its parameters taken together."""
+
+    def __init__(self) -> None:
+        self.ran: Ran = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        name = report.nodeid.split("[")[0].removeprefix("tests/")
+        day = datetime.now(UTC).date().isoformat()
+        entry = self.ran.setdefault(name, {"outcome": "passed", "seconds": 0.0, "day": day})
+        entry["seconds"] = round(entry["seconds"] + report.duration, 1)
+        if report.outcome != "passed" and entry["outcome"] != "failed":
+            entry["outcome"] = report.outcome
+        if report.when == "teardown" and report.user_properties:
+            entry.setdefault("figures", {}).update(report.user_properties)
+
+
+def read() -> Ran:
+    """The record as it is kept."""
+    ran: Ran = json.loads(RECORD.read_text(encoding="utf-8"))["tests"] if RECORD.is_file() else {}
+    return ran
+
+
+def run(names: list[str]) -> Ran:
+    """Run these tests, as the table names them, in one process, and keep what became of them."""
+    recorder = Recorder()
+    paths = [str(ROOT / "tests" / name) for name in names]
+    pytest.main(["-q", "-m", "", "-p", "no:cacheprovider", *paths], plugins=[recorder])
+    keep(read() | recorder.ran)
+    return recorder.ran
+
+
+def keep(ran: Ran) -> None:
+    """Write the record."""
+    body = {"machine": machine(), "tests": dict(sorted(ran.items()))}
+    RECORD.write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
+
+
+def machine() -> str:
+    """Where the last tests ran, for the page."""
+    return f"{platform.machine()}, {os.cpu_count()} cores"

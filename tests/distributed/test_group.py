@@ -1,0 +1,43 @@
+"""What a group of workers does with errors; the rest is in ``test_launch.py``, on a cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from road_ray.distributed import group as module
+from road_ray.errors import ConfigError
+
+
+def test_our_error_is_found_inside_others():
+    ours = ConfigError("x")
+    inner = RuntimeError()
+    inner.__cause__ = ours
+    outer = RuntimeError()
+    outer.worker_failures = {0: ValueError(), 1: inner}  # type: ignore[attr-defined]
+    assert module._unwrapped(outer) is ours
+    assert module._unwrapped(RuntimeError()) is None
+    circle = RuntimeError()
+    circle.__cause__ = circle
+    assert module._unwrapped(circle) is None
+
+
+def test_a_death_during_the_start_is_no_end():
+    from ray.exceptions import RayActorError
+    from ray.train import ControllerError
+
+    causes = [RayActorError(), RayActorError(), None]
+
+    def fit():
+        cause = causes.pop(0)
+        if cause:
+            raise ControllerError(cause)
+        return {"a": 1.0}
+
+    assert module._persistent(fit) == {"a": 1.0}
+    causes[:] = [ValueError("ours")]
+    with pytest.raises(ControllerError):
+        module._persistent(fit)
+    causes[:] = [RayActorError()] * 9
+    with pytest.raises(ControllerError):
+        module._persistent(fit)
+    assert len(causes) == 9 - 4
