@@ -54,6 +54,7 @@ class BoardActor:
         self._failure: tuple[str, str] | None = None
         self._beats: dict[int, Beat] = {}
         self._deaths: list[tuple[int, Beat | None, str]] = []
+        self._furthest = 0
 
     def stop(self) -> None:
         """Everybody is to stop after the step under way."""
@@ -70,6 +71,7 @@ class BoardActor:
     def beat(self, rank: int, pid: int, node: str, step: int, batch: str) -> tuple[bool, bool]:
         """Note that a worker lives; gives whether to stop and whether another one has failed."""
         self._beats[rank] = Beat(time.monotonic(), pid, node, step, batch)
+        self._furthest = max(self._furthest, step)
         return self._stop, self._failure is not None
 
     def died(self, causes: dict[int, str]) -> None:
@@ -82,6 +84,10 @@ class BoardActor:
         """Those not asked for before, each with its last sign of life."""
         told, self._deaths = self._deaths, []
         return told
+
+    def furthest(self) -> int:
+        """The last step that any worker has ever done."""
+        return self._furthest
 
     def leave(self, rank: int) -> None:
         """The worker is done; its silence means nothing from here on."""
@@ -129,6 +135,10 @@ class Board:
         """Rank, last sign of life and cause of those that failed since the last call."""
         told: list[Any] = ray.get(self.actor.deaths.remote(), timeout=_LOOK_SECONDS)
         return told
+
+    def furthest(self) -> int:
+        """The last step that any worker has ever done."""
+        return int(ray.get(self.actor.furthest.remote(), timeout=_ANSWER_SECONDS))
 
     def silent(self, seconds: float) -> dict[int, Beat]:
         """Workers not heard of for so long."""

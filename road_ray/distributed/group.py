@@ -23,6 +23,7 @@ from ray.train import (
     RunConfig,
     ScalingConfig,
     UserCallback,
+    WorkerGroupError,
 )
 from ray.train.torch import TorchConfig, TorchTrainer, get_device
 
@@ -86,7 +87,9 @@ def fit(
         ),
     )
     try:
-        result = attended(lambda: _persistent(lambda: trainer.fit().return_value), board)
+        result = attended(
+            lambda: _persistent(lambda: trainer.fit().return_value, board.furthest), board
+        )
     except Exception as error:
         raise _unwrapped(error) or error from error
     finally:
@@ -108,18 +111,26 @@ class _Deaths(UserCallback):
         self._board.died({rank: str(error) for rank, error in worker_exceptions.items()})
 
 
-def _persistent(fit: Callable[[], Any]) -> Any:
-    """What ``fit`` gives, also when workers died while they were started: Ray's own limit of
-    failures does not count these, it gives up at the first.
+def _persistent(fit: Callable[[], Any], furthest: Callable[[], int]) -> Any:
+    """What ``fit`` gives, tried again whenever it failed further on than ever before: a long run
+    may meet any number of deaths, a broken one ends after a few.
+
+    Also when workers died while they were started: Ray itself gives up at the first of those.
     """
-    for left in reversed(range(_MAX_FAILURES + 1)):
+    left, reached = _MAX_FAILURES, 0
+    while True:
         try:
             return fit()
         except ControllerError as error:
             if not left or not isinstance(error.controller_failure, RayActorError):
                 raise
+            left -= 1
             _log.warning("a worker died while it was started; starting again")
-    raise AssertionError("unreachable")
+        except WorkerGroupError:
+            if (now := furthest()) <= reached:
+                raise
+            left, reached = _MAX_FAILURES, now
+            _log.warning("workers failed often, but got as far as step %d; starting again", now)
 
 
 def _on_worker(loop: Mapping[str, Any]) -> Any:

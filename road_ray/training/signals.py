@@ -5,8 +5,10 @@ hosts the process may ask too, and tell that its machine is about to be taken aw
 from __future__ import annotations
 
 import logging
+import math
 import signal
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType, TracebackType
@@ -17,6 +19,8 @@ import torch
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
+# Between a notice and the end of a machine lie up to two minutes, which would be lost otherwise.
+_SAVE_AGAIN_SECONDS = 5.0
 
 
 @dataclass
@@ -26,13 +30,14 @@ class Outside:
     stop: bool = False
     look: bool = False  # time to ask whether the machine is being taken away
     preempted: Callable[[], bool] | None = None  # asked on all workers at once
-    saved: bool = False  # a checkpoint was taken for that reason; one is enough
+    saved_at: float = -math.inf  # time.monotonic() of the last checkpoint taken for that reason
     step: int = 0  # the last one that was done
     batch: str = "nothing yet"  # shapes of the passes of the step under way
 
     def reset(self, preempted: Callable[[], bool] | None = None) -> None:
         """As if nothing had been told."""
-        self.stop = self.look = self.saved = False
+        self.stop = self.look = False
+        self.saved_at = -math.inf
         self.preempted, self.step, self.batch = preempted, 0, "nothing yet"
 
 
@@ -79,7 +84,8 @@ class StopRequest:
     def after_step(self, step: int, worker: Worker) -> tuple[bool, bool]:
         """Whether to stop, and whether to save at once and go on; the same on all workers."""
         OUTSIDE.step = step
-        asked = (self.asked or OUTSIDE.stop, OUTSIDE.look and not OUTSIDE.saved)
+        waited = time.monotonic() - OUTSIDE.saved_at > _SAVE_AGAIN_SECONDS
+        asked = (self.asked or OUTSIDE.stop, OUTSIDE.look and waited)
         if worker.size > 1:
             told = worker.total(torch.tensor(asked, dtype=torch.float32, device=worker.device))
             asked = (bool(told[0] > 0), bool(told[1] > 0))
@@ -87,7 +93,9 @@ class StopRequest:
         if not look or OUTSIDE.preempted is None:
             return stop, False
         OUTSIDE.look = False
-        OUTSIDE.saved = OUTSIDE.preempted()
-        if OUTSIDE.saved:
+        if not OUTSIDE.preempted():
+            return stop, False
+        if OUTSIDE.saved_at == -math.inf:
             _log.warning("a machine is about to be taken away: saving after step %d", step)
-        return stop, OUTSIDE.saved
+        OUTSIDE.saved_at = time.monotonic()
+        return stop, True

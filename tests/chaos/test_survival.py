@@ -6,30 +6,31 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import uuid
+from functools import partial
 from pathlib import Path
 
 import pytest
-from safetensors.torch import load_file
 from torch.testing import assert_close
 
 import road_ray as rr
-from road_ray.distributed.launch import launch
 from road_ray.errors import InterruptedRunError
-from road_ray.recipes import pretrain as recipe
-from road_ray.recipes.run import opened
-from road_ray.training.journal import read_rows
-from road_ray.training.signals import OUTSIDE
-from road_ray.verbs import configure
+from tests.chaos.runs import (
+    NOISE,
+    InThread,
+    killed,
+    quiet,
+    rows_of,
+    stopped,
+    trained,
+    weights,
+)
 
 pytestmark = [pytest.mark.ray, pytest.mark.chaos, pytest.mark.timeout(900)]
-NOISE = {"rtol": 1e-3, "atol": 2e-5}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -51,74 +52,23 @@ def settings(pretraining):
     return pretraining | paces | {"data.batch_size": 8}
 
 
-def trained(settings, place, main) -> Path:
-    """A pre-training on two workers, each of which does ``main`` around the recipe's own."""
-    config = configure("pretrain", overrides=settings | {"run_dir": str(place), "workers": 2})
-    with opened(config) as directory:
-        recipe.prepare_corpus(config.data)
-        launch(main, config, workers=2, scratch=directory)
-    return place
-
-
-def quiet(config, worker):
-    return recipe.main(config, worker)
-
-
-def killed(rank, config, worker):
-    """The worker of that rank kills itself once, after the tenth step."""
-    done = config.run_dir / "killed"
-
-    def watch() -> None:
-        while len(rows_of(config.run_dir)) < 10:
-            time.sleep(0.02)
-        if not done.exists():
-            done.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    if worker.rank == rank and not done.exists():
-        threading.Thread(target=watch, daemon=True).start()
-    return recipe.main(config, worker)
-
-
-def killed_0(config, worker):
-    return killed(0, config, worker)
-
-
-def killed_1(config, worker):
-    return killed(1, config, worker)
-
-
-def stopped(config, worker):
-    """A stop after the ninth step, asked of one worker only."""
-
-    def watch() -> None:
-        while len(rows_of(config.run_dir)) < 9:
-            time.sleep(0.02)
-        OUTSIDE.stop = True
-
-    if worker.rank == 1:
-        threading.Thread(target=watch, daemon=True).start()
-    return recipe.main(config, worker)
-
-
-def rows_of(run: Path) -> list[dict[str, float]]:
-    path = run / "metrics.jsonl"
-    return read_rows(path) if path.is_file() else []
-
-
-def weights(run: Path):
-    return load_file(run / "hf" / "model.safetensors")
-
-
 @pytest.fixture(scope="module")
 def calm(settings, tmp_path_factory):
     return trained(settings, tmp_path_factory.mktemp("runs") / "calm", quiet)
 
 
-@pytest.mark.parametrize("main", [killed_1, killed_0])
-def test_a_killed_worker_costs_time_and_changes_nothing(settings, calm, tmp_path, main):
-    run = trained(settings, tmp_path / "run", main)
+@pytest.mark.parametrize("rank", [1, 0])
+def test_a_killed_worker_costs_time_and_changes_nothing(
+    settings, calm, tmp_path, rank, record_property
+):
+    run = tmp_path / "run"
+    training = InThread(run, lambda: trained(settings, run, partial(killed, rank)))
+    training.to_the_end(seconds=600)
     assert (run / "killed").exists(), "the kill did not fire"
+    gap, again = training.watched.gap, training.watched.again
+    record_property(f"worker {rank} killed: longest gap between steps", f"{gap:.1f} s")
+    record_property(f"worker {rank} killed: steps done again, a checkpoint every 4", str(again))
+    assert again <= 8, "more than what was done since the checkpoint before the last"
     ours, theirs = weights(run), weights(calm)
     for name, tensor in theirs.items():
         assert_close(ours[name], tensor, rtol=0, atol=0)
@@ -148,7 +98,9 @@ def marked(mark: str) -> list[int]:
     return found
 
 
-def test_a_killed_driver_leaves_no_orphans_and_a_run_to_go_on_with(settings, calm, flags, tmp_path):
+def test_a_killed_driver_leaves_no_orphans_and_a_run_to_go_on_with(
+    settings, calm, flags, tmp_path, record_property
+):
     mark, run = uuid.uuid4().hex, tmp_path / "run"
     line = [sys.executable, "-m", "road_ray", "pretrain", *flags(settings)]
     line += ["--workers", "2", "--run-dir", str(run)]
@@ -161,10 +113,13 @@ def test_a_killed_driver_leaves_no_orphans_and_a_run_to_go_on_with(settings, cal
     driver.kill()
     driver.wait()
     assert len(marked(mark)) > 1, "there was nothing to be orphaned"
-    deadline = time.monotonic() + 60
-    while marked(mark) and time.monotonic() < deadline:
+    began = time.monotonic()
+    while marked(mark) and time.monotonic() < began + 60:
         time.sleep(0.2)
     assert marked(mark) == []
+    record_property(
+        "driver killed: processes left after", f"0 after {time.monotonic() - began:.1f} s"
+    )
     assert len(rows_of(run)) < 24
     done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr

@@ -33,11 +33,26 @@ def test_a_death_during_the_start_is_no_end():
             raise ControllerError(cause)
         return {"a": 1.0}
 
-    assert module._persistent(fit) == {"a": 1.0}
+    assert module._persistent(fit, lambda: 0) == {"a": 1.0}
     causes[:] = [ValueError("ours")]
     with pytest.raises(ControllerError):
-        module._persistent(fit)
+        module._persistent(fit, lambda: 0)
     causes[:] = [RayActorError()] * 9
     with pytest.raises(ControllerError):
-        module._persistent(fit)
+        module._persistent(fit, lambda: 0)
     assert len(causes) == 9 - 4
+
+
+def test_deaths_are_no_end_as_long_as_the_run_gets_further():
+    from ray.train import WorkerGroupError
+
+    reached = [10, 20, 30, 30]
+    tries = []
+
+    def fit():
+        tries.append(1)
+        raise WorkerGroupError("died", {0: RuntimeError()})
+
+    with pytest.raises(WorkerGroupError):
+        module._persistent(fit, lambda: reached[len(tries) - 1])
+    assert len(tries) == 4

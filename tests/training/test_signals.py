@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from road_ray.training import signals
 from road_ray.training.signals import OUTSIDE, StopRequest
 from road_ray.training.worker import Worker
 
@@ -62,8 +63,10 @@ def test_a_host_may_ask_to_stop(outside):
     assert outside.step == 4
 
 
-def test_a_notice_saves_once_and_training_goes_on(outside):
-    asked = []
+def test_a_notice_saves_at_once_and_then_every_few_seconds(outside, monkeypatch):
+    """The machine may live on for two minutes: what is done until then is not lost either."""
+    asked, now = [], [1000.0]
+    monkeypatch.setattr(signals.time, "monotonic", lambda: now[0])
 
     def preempted() -> bool:
         asked.append(True)
@@ -79,4 +82,6 @@ def test_a_notice_saves_once_and_training_goes_on(outside):
         assert stop.after_step(3, Worker()) == (False, True)
         outside.look = True
         assert stop.after_step(4, Worker()) == (False, False)
-    assert len(asked) == 2
+        assert len(asked) == 2
+        now[0] += 5.1
+        assert stop.after_step(5, Worker()) == (False, True)
