@@ -101,7 +101,7 @@ def fit(
     return metrics
 
 
-class _Deaths(UserCallback):
+class _Deaths(UserCallback):  # type: ignore[misc]  # Ray does not type it
     """Pins to the board which workers failed, and why; lives beside Ray's controller."""
 
     def __init__(self, board: Board) -> None:

@@ -16,9 +16,10 @@ PAGE = record.ROOT / "docs" / "reliability.md"
 # Measured without road_ray: Ray Train, Ray Tune, the Hugging Face trainer, each as it comes. The
 # figures beside them are those that tests gave under these names.
 STOCK = {
-    "worker killed: longest gap between steps": "8.0 s (rank 1), 16.1 s (rank 0)",
-    "worker killed: steps done again, a checkpoint every 4": "7 to 8 (every 5); a reported "
-    "checkpoint lost",
+    "worker 1 killed: longest gap between steps": "8.0 s",
+    "worker 0 killed: longest gap between steps": "16.1 s",
+    "worker 1 killed: steps done again, a checkpoint every 4": "7 (every 5)",
+    "worker 0 killed: steps done again, a checkpoint every 4": "8 (every 5)",
     "worker stopped (SIGSTOP): noticed after": "600 s",
     "driver killed: processes left after": "11 s",
     "driver of a sweep killed: finished trials lost": "up to all; 13 starts for 8 trials",

@@ -34,7 +34,7 @@ _GROUP, _ACTORS = "distributed/test_launch.py::", "distributed/test_asking.py::"
 _SWEEP = "distributed/test_sweep.py::"
 _TEXT, _SQUAD = "data/test_text_rows.py::", "data/test_squad_json.py::"
 
-_NOT_RUN = "its chaos test is written and has not been run: no quiet machine yet"
+_NODES = "chaos/test_nodes.py::"
 
 FAULTS = (
     _f(
@@ -52,14 +52,12 @@ FAULTS = (
     _f(
         *("F03", "two workers, resumed", "bit-equal"),
         "chaos/test_survival.py::test_a_killed_worker_costs_time_and_changes_nothing",
-        lacks=_NOT_RUN,
     ),
     _f(
         *("F04", "another number of workers", "the same samples, weights equal up to float noise"),
         "data/test_batches.py::test_the_workers_tile_the_global_batch_with_its_noise",
         "journeys/test_on_ray.py::test_two_workers_learn_as_one_process_does",
         "chaos/test_survival.py::test_a_stopped_group_goes_on_alone",
-        lacks=_NOT_RUN,
     ),
     _f(
         *("F05", "the draw of a mixture, cut anywhere", "the same draws go on"),
@@ -79,14 +77,13 @@ FAULTS = (
     ),
     _f(
         *("F08", "SIGKILL of worker 1", "the group starts again and ends as if nothing had been"),
-        f"{_GROUP}TestCluster::test_a_worker_that_dies_is_replaced_with_its_group",
+        f"{_GROUP}TestCluster::test_a_worker_that_dies_is_told_and_replaced_with_its_group",
+        "distributed/test_group.py::test_deaths_are_no_end_as_long_as_the_run_gets_further",
         "chaos/test_survival.py::test_a_killed_worker_costs_time_and_changes_nothing",
-        lacks=_NOT_RUN,
     ),
     _f(
         *("F09", "SIGKILL of worker 0", "the same"),
         "chaos/test_survival.py::test_a_killed_worker_costs_time_and_changes_nothing",
-        lacks=_NOT_RUN,
     ),
     _f(
         *("F10", "SIGKILL while a checkpoint is written", "the one before is used, no leftovers"),
@@ -108,23 +105,30 @@ FAULTS = (
     _f(
         *("F13", "SIGKILL of the driver", "resumed by the same command, no orphans after 15 s"),
         "chaos/test_survival.py::test_a_killed_driver_leaves_no_orphans_and_a_run_to_go_on_with",
-        lacks=_NOT_RUN,
     ),
     _f(
         *("F14", "a node is lost", "goes on with fewer workers"),
-        lacks="the number of workers is fixed: a group waits for a node of that size",
+        f"{_NODES}test_a_lost_node_is_done_without_and_a_new_one_taken",
     ),
-    _f(*("F15", "a node joins", "grows at the next boundary"), lacks="as F14"),
+    _f(
+        *("F15", "a node joins", "grows at the next look"),
+        f"{_NODES}test_a_lost_node_is_done_without_and_a_new_one_taken",
+    ),
     _f(
         *("F16", "notice of preemption", "a checkpoint just in time, then a restart"),
-        "training/test_signals.py::test_a_notice_saves_once_and_training_goes_on",
+        "training/test_signals.py::test_a_notice_saves_at_once_and_then_every_few_seconds",
         "distributed/test_spot.py::test_the_notice_is_passed_on_once_as_a_preemption",
-        lacks="the drained node of a real cluster has no test of ours yet",
+        f"{_NODES}test_a_drained_node_costs_seconds_and_counts_as_no_failure",
     ),
-    _f(*("F17", "network partition", "detected in 15 s"), lacks="no test yet"),
+    _f(
+        *("F17", "network partition", "detected in 15 s, goes on without"),
+        "chaos/test_hosts.py::test_a_host_that_is_cut_off_is_done_without",
+    ),
     _f(
         *("F18", "killed for memory", "the message names rank, batch and length"),
-        lacks="the restart is that of F08; the message says no more than that a worker died",
+        f"{_GROUP}TestCluster::test_a_worker_that_dies_is_told_and_replaced_with_its_group",
+        "distributed/test_board.py::test_a_death_is_told_once_and_silences_the_whole_group",
+        "training/test_memory.py::test_an_allocation_that_fails_names_what_was_worked_on",
     ),
     _f(
         *("F19", "a teacher dies while asked", "asked again, logits identical, weights bit-equal"),
@@ -205,7 +209,14 @@ FAULTS = (
         f"{_LOOP}test_an_infinite_loss_with_a_finite_gradient_stops_too",
         f"{_FINE}test_a_loss_that_is_not_finite_ends_the_run_and_names_what_is_kept",
     ),
-    _f(*("F32", "a spike of the loss", "an event; warn, skip or stop"), lacks="no test yet"),
+    _f(
+        *("F32", "a spike of the loss", "an event with its rows; warn, skip or stop"),
+        "training/test_guard.py::test_a_loss_a_thousand_times_as_large_is_seen_and_no_other",
+        "training/test_guard.py::test_a_spike_is_an_event_with_its_rows_and_a_quiet_run_has_none",
+        "training/test_guard.py::"
+        "test_skipped_it_changes_no_weight_also_where_the_run_was_stopped_before",
+        "training/test_guard.py::test_a_run_may_be_stopped_by_one_and_keeps_what_was_before",
+    ),
     _f(
         *("F33", "no rows", "an error that counts what was dropped"),
         f"{_TEXT}test_a_file_without_rows_is_an_error",
@@ -314,6 +325,12 @@ FAULTS = (
         "commands/test_submit.py::test_a_cluster_that_is_not_there_is_a_cluster_error",
         "distributed/test_check.py::test_another_token_and_another_version_are_problems",
     ),
-    _f(*("F51", "an hour of random faults", "ends with the clean run's weights"), lacks="not run"),
-    _f(*("F52", "a hundred short runs", "nothing is left behind"), lacks="not run"),
+    _f(
+        *("F51", "faults at random", "ends with the clean run's weights"),
+        "chaos/test_soak.py::test_faults_at_random_change_no_weight_and_leave_nothing",
+    ),
+    _f(
+        *("F52", "a hundred short runs", "nothing is left behind"),
+        "chaos/test_leaks.py::test_a_hundred_short_runs_leave_nothing_behind",
+    ),
 )

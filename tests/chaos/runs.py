@@ -104,7 +104,7 @@ def weights(run: Path):
 
 
 class Watched:
-    """The steps of a run as they come: the longest time without a new one, and what is done again."""
+    """The steps of a run as they come: the longest wait for a new one, and what is done again."""
 
     def __init__(self, run: Path) -> None:
         self.run, self.step, self.gap, self.again = run, 0, 0.0, 0

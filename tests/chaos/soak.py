@@ -1,0 +1,216 @@
+"""A training of two workers under faults at random, about one a minute, always seeded.
+
+``python -m tests.chaos soak MINUTES`` tells at the end what happened, how much of the time went
+into steps that count (goodput), and whether anything was left behind or had grown.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from road_ray.distributed import board
+from tests.chaos.runs import paced, quiet, rows_of, trained, weights
+from tests.conftest import PRETRAINING
+
+STEP_SECONDS = 0.2  # of `paced`: the machine idles meanwhile, so a soak disturbs nobody
+EVERY_SECONDS = 60.0
+RESUMABLE = 6
+
+
+def settings(minutes: float) -> dict[str, object]:
+    steps = max(60, int(minutes * 60 / STEP_SECONDS))
+    paces = {"training.steps": steps, "training.save_every_steps": 25}
+    return PRETRAINING | paces | {"training.log_every_steps": 1}
+
+
+@dataclass
+class Soaked:
+    """What came of it."""
+
+    faults: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+    ideal_seconds: float = 0.0
+    equal: bool = False
+    left: list[str] = field(default_factory=list)
+    resident_mib: list[float] = field(default_factory=list)  # of the driver and its workers
+
+    @property
+    def goodput(self) -> float:
+        """Share of the time that a run without any fault or start would have taken."""
+        return self.ideal_seconds / self.seconds
+
+    @property
+    def growth(self) -> float:
+        """The last quarter's memory over that of the first."""
+        quarter = max(1, len(self.resident_mib) // 4)
+        first, last = self.resident_mib[:quarter], self.resident_mib[-quarter:]
+        return (sum(last) / len(last)) / (sum(first) / len(first))
+
+
+class Driver:
+    """The process that trains, started again by the same command whenever it has gone."""
+
+    def __init__(self, run: Path, minutes: float, pace: str = "paced") -> None:
+        self.run, self.mark = run, uuid.uuid4().hex
+        self._line = [sys.executable, "-m", "tests.chaos.soak", str(run), str(minutes), pace]
+        self._log = run.with_suffix(".log").open("a")
+        self.start()
+
+    def start(self) -> None:
+        environment = os.environ | {"ROAD_TEST_MARK": self.mark}
+        environment.pop("RAY_ADDRESS", None)
+        self.process = subprocess.Popen(
+            self._line, env=environment, stdout=self._log, stderr=subprocess.STDOUT
+        )
+
+    def end(self, number: int) -> int:
+        """Signal it, wait for it and for whatever it had started."""
+        self.process.send_signal(number)
+        code = self.process.wait(timeout=180)
+        deadline = time.monotonic() + 60
+        while self.pids() and time.monotonic() < deadline:
+            time.sleep(0.2)
+        return code
+
+    def pids(self, named: str = "") -> list[int]:
+        """Its living processes, all or those with that word in their title."""
+        found = []
+        for place in Path("/proc").glob("[0-9]*"):
+            try:
+                ours = self.mark.encode() in (place / "environ").read_bytes()
+                title = (place / "cmdline").read_bytes().decode(errors="replace")
+                alive = (place / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+            except OSError:
+                continue
+            if ours and alive and named in title:
+                found.append(int(place.name))
+        return found
+
+    def resident_mib(self) -> float:
+        """Of the driver and the workers."""
+        pages = 0
+        for pid in [self.process.pid, *self.pids("RayTrainWorker")]:
+            try:
+                pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+            except OSError:
+                continue
+        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def kill_a_worker(driver: Driver, chance: random.Random) -> None:
+    os.kill(chance.choice(driver.pids("RayTrainWorker")), signal.SIGKILL)
+
+
+def freeze_a_worker(driver: Driver, chance: random.Random) -> None:
+    os.kill(chance.choice(driver.pids("RayTrainWorker")), signal.SIGSTOP)
+
+
+def kill_the_driver(driver: Driver, chance: random.Random) -> None:
+    assert driver.end(signal.SIGKILL) == -signal.SIGKILL
+    driver.start()
+
+
+def stop_the_driver(driver: Driver, chance: random.Random) -> None:
+    code = driver.end(chance.choice([signal.SIGTERM, signal.SIGINT]))
+    assert code in (RESUMABLE, 0), f"a stop gave exit code {code}"
+    if code:
+        driver.start()
+
+
+def damage_the_newest_checkpoint(driver: Driver, chance: random.Random) -> None:
+    assert driver.end(signal.SIGKILL) == -signal.SIGKILL
+    newest = max(driver.run.glob("checkpoints/step-*"))
+    if len(list(driver.run.glob("checkpoints/step-*"))) > 1:
+        path = chance.choice([path for path in newest.rglob("*") if path.stat().st_size > 1])
+        os.truncate(path, path.stat().st_size // 2) if path.is_file() else shutil.rmtree(path)
+    driver.start()
+
+
+FAULTS: tuple[Callable[[Driver, random.Random], None], ...] = (
+    kill_a_worker,
+    freeze_a_worker,
+    kill_the_driver,
+    stop_the_driver,
+    damage_the_newest_checkpoint,
+)
+
+
+def soak(
+    minutes: float, place: Path, seed: int = 0, every_seconds: float = EVERY_SECONDS
+) -> Soaked:
+    """One training so long, with a fault about every minute, then its twin without any."""
+    chance, told = random.Random(seed), Soaked()
+    order = list(FAULTS)
+    driver, began = Driver(place / "run", minutes), time.monotonic()
+    deadline, next_fault = began + 60 * (4 * minutes + 5), began + EVERY_SECONDS
+    reached = 0
+    while driver.process.poll() is None:
+        assert time.monotonic() < deadline, f"not done after {deadline - began:.0f} s"
+        time.sleep(0.5)
+        rows, working = len(rows_of(driver.run)), len(driver.pids("RayTrainWorker")) == 2
+        if working and rows > reached:
+            told.resident_mib.append(driver.resident_mib())
+        # The next one comes once the run has got over the last: faults in rows are another test.
+        if time.monotonic() > next_fault and working and rows > max(reached, 30):
+            if not told.faults.total() % len(FAULTS):
+                chance.shuffle(order)
+            fault, reached = order[told.faults.total() % len(FAULTS)], rows
+            print(f"{time.monotonic() - began:6.0f} s, step {rows}: {fault.__name__}", flush=True)
+            fault(driver, chance)
+            told.faults[fault.__name__] += 1
+            next_fault = time.monotonic() + EVERY_SECONDS * chance.uniform(0.7, 1.3)
+    assert driver.process.returncode == 0, driver.run.with_suffix(".log").read_text()[-3000:]
+    told.seconds = time.monotonic() - began
+    told.ideal_seconds = settings(minutes)["training.steps"] * STEP_SECONDS
+    time.sleep(5)
+    told.left = [f"process {pid}" for pid in driver.pids()]
+    told.left += [str(path) for path in driver.run.rglob(".step-*")]
+    told.left += [str(path) for path in driver.run.glob(".ray*")]
+    calm = Driver(place / "calm", minutes, "quiet")
+    assert calm.process.wait(timeout=60 * (minutes + 5)) == 0
+    ours, theirs = weights(driver.run), weights(calm.run)
+    told.equal = all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    return told
+
+
+def main(minutes: float) -> None:
+    """For the command line."""
+    place = Path(tempfile.mkdtemp(prefix="soak", dir="/tmp"))
+    told = soak(minutes, place, seed=int(time.time()) % 1000)
+    shutil.rmtree(place)
+    print(json.dumps({"faults": told.faults.total(), **told.faults}))
+    print(f"weights of the calm run: {'yes' if told.equal else 'NO'}")
+    print(f"goodput {told.goodput:.0%} of {told.seconds:.0f} s; memory x {told.growth:.2f}")
+    print(f"left behind: {told.left or 'nothing'}")
+
+
+def drive(run: str, minutes: str, pace: str) -> int:
+    """The driver's own process: exit code 6 after a stop, as ``road`` has it."""
+    from road_ray.errors import RoadError
+
+    board.SILENT_SECONDS = 15.0
+    try:
+        trained(settings(float(minutes)), Path(run), {"paced": paced, "quiet": quiet}[pace])
+    except RoadError as error:
+        print(f"error[{error.kind}]: {error}")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(drive(*sys.argv[1:]))
