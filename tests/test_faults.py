@@ -1,4 +1,4 @@
-"""The table of faults names tests that exist, and the page is made of it."""
+"""The table of faults names tests that exist; the page is what became of them."""
 
 from __future__ import annotations
 
@@ -11,37 +11,58 @@ import pytest
 
 TESTS = Path(__file__).parent
 sys.path.insert(0, str(TESTS.parent))
-from tests.chaos.__main__ import PAGE, page  # noqa: E402
-from tests.chaos.faults import FAULTS  # noqa: E402
+from tests.chaos import record  # noqa: E402
+from tests.chaos.__main__ import PAGE, STOCK, lacking, page  # noqa: E402
+from tests.chaos.faults import FAULTS, Fault  # noqa: E402
 
 
 @cache
-def everywhere() -> set[str]:
-    """Names of all tests; one that has moved to another file is still there."""
-    found = set()
-    for path in TESTS.rglob("test_*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                found.add(node.name)
+def tests_of(path: Path) -> set[str]:
+    """Names of a file's tests, those of classes with their class."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    for one in tree.body:
+        if isinstance(one, ast.ClassDef):
+            found |= {f"{one.name}::{n.name}" for n in one.body if isinstance(n, ast.FunctionDef)}
     return found
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_every_test_of_the_table_exists(fault):
     for test in fault.tests:
-        assert test.rsplit("::", 1)[-1] in everywhere(), test
+        file, _, name = test.partition("::")
+        assert name in tests_of(TESTS / file), test
 
 
 def test_all_faults_are_there_once_in_their_order():
     assert [fault.name for fault in FAULTS] == [f"F{number:02}" for number in range(1, 53)]
 
 
-def test_what_is_not_shown_says_why():
-    assert [fault.name for fault in FAULTS if not fault.passed and not fault.lacks] == []
+def test_the_page_is_that_of_the_last_runs():
+    """Made anew without running anything: ``python -m tests.chaos page``."""
+    assert PAGE.read_text(encoding="utf-8") == page(record.read(), record.where())
 
 
-def test_the_page_has_every_fault():
-    rows = [line for line in page({}).splitlines() if line.startswith("| F")]
-    assert len(rows) == 52
-    written = [line for line in PAGE.read_text(encoding="utf-8").splitlines()]
-    assert [line[:5] for line in written if line.startswith("| F")] == [row[:5] for row in rows]
+def test_a_fault_is_passed_only_when_all_its_tests_were_seen_to_pass():
+    fault = Fault("F01", "x", "y", ("a.py::test_b", "a.py::test_c"))
+    good, bad = {"outcome": "passed"}, {"outcome": "failed"}
+    assert lacking(fault, {"a.py::test_b": good, "a.py::test_c": good}) == ""
+    assert lacking(fault, {"a.py::test_b": good, "a.py::test_c": bad}) == "`test_c` failed"
+    assert lacking(fault, {"a.py::test_b": good}) == "`test_c` not run"
+    assert lacking(Fault("F01", "x", "y"), {}) == "no test yet"
+
+
+def test_a_test_with_parameters_fails_as_soon_as_one_of_them_does():
+    class Report:
+        duration, user_properties = 1.0, [("64 cores asked of 2", "0.1 s")]
+
+        def __init__(self, name, outcome, when):
+            self.nodeid, self.outcome, self.when = name, outcome, when
+
+    recorder = record.Recorder()
+    for name, outcome in (("tests/a.py::test_b[1]", "failed"), ("tests/a.py::test_b[2]", "passed")):
+        for when in ("setup", "call", "teardown"):
+            recorder.pytest_runtest_logreport(Report(name, outcome, when))
+    (entry,) = recorder.ran.values()
+    assert (entry["outcome"], entry["seconds"]) == ("failed", 6.0)
+    assert entry["figures"].keys() <= STOCK.keys()

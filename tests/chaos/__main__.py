@@ -97,7 +97,7 @@ def main(*words: str) -> None:
         tests = [test for f in FAULTS if not words or f.name in words for test in f.tests]
         record.run(list(dict.fromkeys(tests)))
     ran = record.read()
-    PAGE.write_text(page(ran, record.machine()), encoding="utf-8")
+    PAGE.write_text(page(ran, record.where()), encoding="utf-8")
     for fault in FAULTS:
         if why := lacking(fault, ran):
             print(f"{fault.name}: {why}")

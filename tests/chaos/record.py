@@ -41,8 +41,20 @@ class Recorder:
 
 def read() -> Ran:
     """The record as it is kept."""
-    ran: Ran = json.loads(RECORD.read_text(encoding="utf-8"))["tests"] if RECORD.is_file() else {}
+    ran: Ran = _kept()["tests"]
     return ran
+
+
+def where() -> str:
+    """The machine of the last runs."""
+    return str(_kept()["machine"])
+
+
+def _kept() -> dict[str, Any]:
+    if not RECORD.is_file():
+        return {"machine": "none yet", "tests": {}}
+    kept: dict[str, Any] = json.loads(RECORD.read_text(encoding="utf-8"))
+    return kept
 
 
 def run(names: list[str]) -> Ran:
@@ -56,10 +68,6 @@ def run(names: list[str]) -> Ran:
 
 def keep(ran: Ran) -> None:
     """Write the record."""
-    body = {"machine": machine(), "tests": dict(sorted(ran.items()))}
+    machine = f"{platform.machine()}, {os.cpu_count()} cores"
+    body = {"machine": machine, "tests": dict(sorted(ran.items()))}
     RECORD.write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
-
-
-def machine() -> str:
-    """Where the last tests ran, for the page."""
-    return f"{platform.machine()}, {os.cpu_count()} cores"

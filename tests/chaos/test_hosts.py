@@ -1,0 +1,145 @@
+"""Two hosts for real: network namespaces on this machine, a head here and a worker there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.runs import Watched, rows_of
+
+pytestmark = [pytest.mark.ray, pytest.mark.chaos, pytest.mark.timeout(900)]
+HERE, THERE, PORT = "10.231.77.1", "10.231.77.2", 26379
+CHECKS = {"period_ms": "1000", "timeout_ms": "2000", "failure_threshold": "5"}  # as in clusters/
+RAY = str(Path(sys.executable).with_name("ray"))
+
+
+def can_make_hosts() -> bool:
+    if shutil.which("ip") is None or os.geteuid() != 0:
+        return False
+    name = f"rrtry{os.getpid()}"
+    made = subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode == 0
+    subprocess.run(["ip", "netns", "del", name], capture_output=True)
+    return made
+
+
+class Hosts:
+    """This machine and another that is joined to it by one wire."""
+
+    def __init__(self, place: Path) -> None:
+        self.name, self.place = f"rr{os.getpid()}", place
+        self.near, self.far = f"{self.name}a", f"{self.name}b"
+        self.environment = {
+            key: value for key, value in os.environ.items() if not key.startswith("RAY_")
+        }
+        self.environment |= {f"RAY_health_check_{key}": value for key, value in CHECKS.items()}
+        self.environment |= {
+            "HOME": str(place),
+            "RAY_AUTH_MODE": "token",
+            "RAY_worker_niceness": "0",
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+        }
+
+    def ip(self, *words: str, there: bool = False) -> None:
+        inside = ["-n", self.name] if there else []
+        subprocess.run(["ip", *inside, *words], check=True, timeout=30)
+
+    def wire(self) -> None:
+        self.ip("netns", "add", self.name)
+        self.ip("link", "add", self.near, "type", "veth", "peer", "name", self.far)
+        self.ip("link", "set", self.far, "netns", self.name)
+        self.ip("addr", "add", f"{HERE}/24", "dev", self.near)
+        self.ip("link", "set", self.near, "up")
+        self.ip("addr", "add", f"{THERE}/24", "dev", self.far, there=True)
+        self.ip("link", "set", self.far, "up", there=True)
+        self.ip("link", "set", "lo", "up", there=True)
+
+    def cut(self) -> None:
+        self.ip("link", "set", self.far, "down", there=True)
+
+    def start(self, *words: str, there: bool = False) -> None:
+        inside = ["ip", "netns", "exec", self.name] if there else []
+        options = ["--num-cpus=1", "--object-store-memory=80000000", "--disable-usage-stats"]
+        done = subprocess.run(
+            [*inside, RAY, "start", *words, *options],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def close(self) -> None:
+        """End every process whose home is ours, and take the wire away."""
+        mark = f"HOME={self.place}\0".encode()
+        for entry in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                ours = mark in entry.read_bytes()
+            except OSError:
+                continue
+            if ours:
+                os.kill(int(entry.parent.name), signal.SIGKILL)
+        subprocess.run(["ip", "netns", "del", self.name], timeout=30)
+        subprocess.run(["ip", "link", "del", self.near], timeout=30, capture_output=True)
+
+
+@pytest.fixture
+def hosts():
+    if not can_make_hosts():
+        pytest.skip("network namespaces need root and `ip`")
+    place = Path(tempfile.mkdtemp(prefix="rr", dir="/tmp"))
+    (place / ".ray").mkdir()
+    token = place / ".ray" / "auth_token"
+    token.touch(0o600)
+    token.write_text("0123456789abcdef" * 4)
+    made = Hosts(place)
+    try:
+        made.wire()
+        session = f"--temp-dir={place / 'ray'}"
+        made.start("--head", f"--port={PORT}", f"--node-ip-address={HERE}", session)
+        made.start(f"--address={HERE}:{PORT}", f"--node-ip-address={THERE}", there=True)
+        yield made
+    finally:
+        made.close()
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def test_a_host_that_is_cut_off_is_done_without(
+    hosts, pretraining, flags, tmp_path, record_property
+):
+    run, log = tmp_path / "run", tmp_path / "log"
+    paces = {"training.steps": 4000, "training.save_every_steps": 20, "training.log_every_steps": 1}
+    options = flags({key: value for key, value in pretraining.items() if key != "console"} | paces)
+    line = [sys.executable, "-m", "road_ray", "pretrain", *options, "--run-dir", str(run)]
+    line += ["--workers", "2", "least_workers=1", "--address", f"{HERE}:{PORT}"]
+    with log.open("w") as told:
+        driver = subprocess.Popen(line, env=hosts.environment, stdout=told, stderr=told)
+    watched, deadline = Watched(run), time.monotonic() + 300
+    while watched.look() < 40:
+        assert driver.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.05)
+    hosts.cut()
+    began, before = time.monotonic(), len(rows_of(run))
+    noticed = None
+    while watched.step <= before + 40:
+        assert driver.poll() is None, log.read_text()
+        assert time.monotonic() < began + 240, log.read_text()
+        if noticed is None and re.search(r"worker \d+ .*failed", log.read_text()):
+            noticed = time.monotonic() - began
+        watched.look()
+        time.sleep(0.05)
+    assert noticed is not None, log.read_text()
+    record_property("network cut: noticed after", f"{noticed:.1f} s")
+    record_property("network cut: longest gap between steps", f"{watched.gap:.1f} s")
+    assert noticed < 30
+    driver.send_signal(signal.SIGTERM)
+    assert driver.wait(timeout=120) == 6, log.read_text()
