@@ -17,7 +17,7 @@ from tests.chaos.faults import FAULTS, Fault  # noqa: E402
 
 
 @cache
-def tests_of(path: Path) -> set[str]:
+def names_in(path: Path) -> set[str]:
     """Names of a file's tests, those of classes with their class."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     found = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -31,7 +31,7 @@ def tests_of(path: Path) -> set[str]:
 def test_every_test_of_the_table_exists(fault):
     for test in fault.tests:
         file, _, name = test.partition("::")
-        assert name in tests_of(TESTS / file), test
+        assert name in names_in(TESTS / file), test
 
 
 def test_all_faults_are_there_once_in_their_order():

@@ -218,7 +218,7 @@ FAULTS = (
         f"{_TEXT}test_a_file_without_rows_is_an_error",
         f"{_TEXT}test_a_file_of_nothing_but_dropped_rows_is_an_error",
         f"{_SQUAD}test_a_file_without_questions_is_an_error",
-        "data/test_corpus.py::test_an_empty_corpus_is_an_error_and_leaves_nothing",
+        "data/test_corpus_build.py::test_an_empty_corpus_is_an_error_and_leaves_nothing",
     ),
     _f(
         *("F34", "missing columns", "wanted, found and the nearest name"),
