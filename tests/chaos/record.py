@@ -38,6 +38,10 @@ class Recorder:
         if report.when == "teardown" and report.user_properties:
             entry.setdefault("figures", {}).update(report.user_properties)
 
+    def pytest_runtest_logfinish(self) -> None:
+        """Kept at once: a later test may take the whole process with it."""
+        keep(read() | self.ran)
+
 
 def read() -> Ran:
     """The record as it is kept."""
@@ -57,13 +61,10 @@ def _kept() -> dict[str, Any]:
     return kept
 
 
-def run(names: list[str]) -> Ran:
+def run(names: list[str]) -> None:
     """Run these tests, as the table names them, in one process, and keep what became of them."""
-    recorder = Recorder()
     paths = [str(ROOT / "tests" / name) for name in names]
-    pytest.main(["-q", "-m", "", "-p", "no:cacheprovider", *paths], plugins=[recorder])
-    keep(read() | recorder.ran)
-    return recorder.ran
+    pytest.main(["-q", "-m", "", "-p", "no:cacheprovider", *paths], plugins=[Recorder()])
 
 
 def keep(ran: Ran) -> None:
