@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from road_ray.training.loop import Training
 
 _STEPS = 3  # measured; one before them warms up
+_FIRST_ROWS = 2
+_LONGEST_STEP_SECONDS = 1.5  # of a measured step, so that a plan comes in seconds everywhere
 
 
 @dataclass(eq=False)  # not frozen: Python itself writes to what is raised
@@ -76,38 +78,38 @@ def measure(
     worker: Worker,
     autocast: torch.dtype | None,
 ) -> Measured:
-    """Four steps with forward, backward and update; the model is spoilt by them."""
+    """Four steps with forward, backward and update; the model is spoilt by them.
+
+    Where a whole batch would take long, a part of its rows is timed and the rest reckoned.
+    """
     objective.to(worker.device).train()
     optimizer = build_optimizer(objective, training.optimizer)
     optimizer.set_rate(0.0)
     seconds: list[float] = []
     waits: list[float] = []
-    rows = tokens = held = 0
-    source = steps(0)
+    rows = tokens = held = gradient_bytes = 0
+    share, source = _FIRST_ROWS, steps(0)
     for step in range(1 + _STEPS):
         began = time.perf_counter()
         passes = next(source)
         waits.append(time.perf_counter() - began)
-        on_device = [to_device(batch, worker.device) for batch in passes]
+        whole = sum(len(batch["input_ids"]) for batch in passes)
+        parts = [to_device(_part(batch, share), worker.device) for batch in passes]
+        times = whole / sum(len(batch["input_ids"]) for batch in parts)
+        began = time.perf_counter()
         with _held() as bytes_held:
-            backward(
-                objective,
-                objective,
-                on_device,
-                worker,
-                seed=training.seed,
-                step=step,
-                autocast=autocast,
-            )
-        clip(objective, training.optimizer.max_grad_norm)
+            _backward(objective, parts, training, worker, step, autocast)
+        worked = time.perf_counter() - began
         optimizer.step()
-        seconds.append(time.perf_counter() - began)
-        held = max(held, bytes_held.largest)
-        rows += sum(len(batch["input_ids"]) for batch in passes)
+        seconds.append(waits[-1] + times * worked + time.perf_counter() - began - worked)
+        held = max(held, round(times * bytes_held.largest))
+        rows += whole
         tokens += sum(int(batch["attention_mask"].sum()) for batch in passes)
         gradients = [p.grad for p in objective.parameters() if p.grad is not None]
         gradient_bytes = sum(map(_size, gradients))
         optimizer.zero_grad(set_to_none=True)
+        # The first step warms up, and takes longer than any: as many rows as fit are enough.
+        share = max(_FIRST_ROWS, int(share * _LONGEST_STEP_SECONDS / worked))
     parameters = list(objective.parameters())
     state = [x for kept in optimizer.state.values() for x in kept.values() if torch.is_tensor(x)]
     weights = sum(map(_size, parameters))
@@ -126,6 +128,36 @@ def measure(
         checkpoint_bytes=2 * weights + sum(map(_size, state)),
         keep_checkpoints=training.config.keep_checkpoints,
     )
+
+
+def _backward(
+    objective: Objective,
+    passes: list[Batch],
+    training: Training,
+    worker: Worker,
+    step: int,
+    autocast: torch.dtype | None,
+) -> None:
+    """The gradient of one step, clipped, once the device has made it."""
+    seed = training.seed
+    backward(objective, objective, passes, worker, seed=seed, step=step, autocast=autocast)
+    float(clip(objective, training.optimizer.max_grad_norm))
+
+
+def _part(batch: Batch, rows: int) -> Batch:
+    """The first rows of a batch; of its noise, ``[K, B, L]``, those of the second dimension."""
+    whole = len(batch["input_ids"])
+    if rows >= whole:
+        return batch
+
+    def cut(value: Any) -> Any:
+        if not torch.is_tensor(value) or not value.dim():
+            return value
+        if len(value) == whole:
+            return value[:rows]
+        return value[:, :rows] if value.dim() > 1 and value.shape[1] == whole else value
+
+    return {name: cut(value) for name, value in batch.items()}
 
 
 class _Held:

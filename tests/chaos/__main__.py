@@ -1,5 +1,5 @@
-"""``python -m tests.chaos [F08 F09 ...]`` runs the tests of these faults, of all without names,
-and writes docs/reliability.md from what became of them; ``page`` writes it from the last runs;
+"""``python -m tests.chaos [F08 chaos/test_nodes ...]`` runs the tests of these faults or names, all
+of them without any, and writes docs/reliability.md from what became of them; ``page`` writes it from the last runs;
 ``soak MINUTES`` trains under random faults. ``make chaos`` runs all.
 """
 
@@ -94,7 +94,8 @@ def main(*words: str) -> None:
         soak(float(words[1]))
         return
     if words != ("page",):
-        tests = [test for f in FAULTS if not words or f.name in words for test in f.tests]
+        chosen = words or ("F",)
+        tests = [t for f in FAULTS for t in f.tests if any(w in f"{f.name} {t}" for w in chosen)]
         record.run(list(dict.fromkeys(tests)))
     ran = record.read()
     PAGE.write_text(page(ran, record.where()), encoding="utf-8")

@@ -176,7 +176,6 @@ FAULTS = (
     ),
     _f(
         *("F27", "a directory that cannot be written", "an error before the first step"),
-        f"{_SAVED}test_a_read_only_directory_is_refused_at_the_start",
         f"{_SAVED}test_a_read_only_file_system_is_refused_at_the_start",
         "recipes/test_run.py::test_a_directory_that_cannot_be_written_is_named",
     ),
