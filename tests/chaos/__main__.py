@@ -1,6 +1,6 @@
 """``python -m tests.chaos [F08 chaos/test_nodes ...]`` runs the tests of these faults or names, all
-of them without any, and writes docs/reliability.md from what became of them; ``page`` writes it from the last runs;
-``soak MINUTES`` trains under random faults. ``make chaos`` runs all.
+of them without any, and writes docs/reliability.md from what became of them. ``page`` writes it
+from the last runs; ``soak MINUTES`` trains under random faults.
 """
 
 from __future__ import annotations

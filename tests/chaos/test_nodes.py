@@ -31,7 +31,7 @@ def cluster():
 
     place = tempfile.mkdtemp(prefix="rr", dir="/tmp")
     os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = "15"  # as the product sets it
-    head = {"num_cpus": 0, "include_dashboard": False, "_temp_dir": place, **STORE}
+    head = {"num_cpus": 0, "include_dashboard": False, "temp_dir": place, **STORE}
     made = Cluster(initialize_head=True, connect=True, head_node_args=head)
     made.add_node(num_cpus=1, **STORE)
     yield made
