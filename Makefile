@@ -21,9 +21,8 @@ test: .venv/.installed-dev
 fast: .venv/.installed-dev
 	$(BIN)/python -m pytest $(BESIDE) -m "not ray and not slow and not chaos"
 
-# The faults that take long; what they measure goes into docs/reliability.md.
+# Every fault of docs/reliability.md, which is written from what became of them.
 chaos: .venv/.installed-dev
-	$(BIN)/python -m pytest -m chaos
 	$(BIN)/python -m tests.chaos
 
 lint: .venv/.installed-dev
