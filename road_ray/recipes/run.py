@@ -33,14 +33,15 @@ from road_ray.training.trackers import tensorboard_tracker, wandb_tracker, watch
 _log = logging.getLogger(__name__)
 _RECORD = "config.resolved.yaml"
 _PACKAGES = ("road-ray", "torch", "transformers", "tokenizers", "ray", "numpy", "pyarrow")
-# Keys that may differ when a run goes on: they change where and how it runs, not what comes out.
+# Keys that may differ when a run goes on: they change where and how it runs, not what comes out;
+# or they are the way out of an error (on_spike).
 _FREE_ON_RESUME = {
     *("run_dir", "workers", "least_workers", "gpus_per_worker", "address", "console", "at_once"),
     "timeout_seconds",
     *(f"tracking.{name}" for name in ("wandb_project", "wandb_mode", "wandb_group")),
     "tracking.tensorboard",
     *(f"training.{what}_every_steps" for what in ("log", "evaluate", "save")),
-    *("training.keep_checkpoints", "training.mirror", "data.cache"),
+    *("training.keep_checkpoints", "training.mirror", "training.on_spike", "data.cache"),
     *(f"distillation.{what}" for what in ("host", "lookahead", "timeout_seconds")),
     *(f"distillation.{what}" for what in ("store", "probe", "allow_other_teachers")),
     *(f"distillation.{what}_per_teacher" for what in ("cpus", "gpus")),

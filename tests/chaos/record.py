@@ -64,7 +64,9 @@ def _kept() -> dict[str, Any]:
 def run(names: list[str]) -> None:
     """Run these tests, as the table names them, in one process, and keep what became of them."""
     paths = [str(ROOT / "tests" / name) for name in names]
-    pytest.main(["-q", "-m", "", "-p", "no:cacheprovider", *paths], plugins=[Recorder()])
+    # Patient: what is slow on a busy machine is not broken.
+    options = ["-q", "-m", "", "-p", "no:cacheprovider", "--timeout=900"]
+    pytest.main([*options, *paths], plugins=[Recorder()])
 
 
 def keep(ran: Ran) -> None:
