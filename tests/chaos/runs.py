@@ -141,7 +141,7 @@ class InThread(threading.Thread):
         except BaseException as error:
             self.error = error
 
-    def until(self, what, seconds: float = 300.0) -> float:
+    def until(self, what, seconds: float = 900.0) -> float:
         """Seconds until ``what()``; the run must not end before."""
         began = time.monotonic()
         while not what():
@@ -151,7 +151,7 @@ class InThread(threading.Thread):
             time.sleep(0.05)
         return time.monotonic() - began
 
-    def to_the_end(self, seconds: float = 300.0) -> None:
+    def to_the_end(self, seconds: float = 1800.0) -> None:
         """Wait for the run to end well."""
         began = time.monotonic()
         while self.is_alive():

@@ -16,7 +16,7 @@ import pytest
 
 from tests.chaos.runs import Watched, rows_of
 
-pytestmark = [pytest.mark.ray, pytest.mark.chaos, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.ray, pytest.mark.chaos, pytest.mark.timeout(2400)]
 HERE, THERE, PORT = "10.231.77.1", "10.231.77.2", 26379
 CHECKS = {"period_ms": "1000", "timeout_ms": "2000", "failure_threshold": "5"}  # as in clusters/
 RAY = str(Path(sys.executable).with_name("ray"))

@@ -30,7 +30,7 @@ from tests.chaos.runs import (
     weights,
 )
 
-pytestmark = [pytest.mark.ray, pytest.mark.chaos, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.ray, pytest.mark.chaos, pytest.mark.timeout(2400)]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -63,7 +63,7 @@ def test_a_killed_worker_costs_time_and_changes_nothing(
 ):
     run = tmp_path / "run"
     training = InThread(run, lambda: trained(settings, run, partial(killed, rank)))
-    training.to_the_end(seconds=600)
+    training.to_the_end()
     assert (run / "killed").exists(), "the kill did not fire"
     gap, again = training.watched.gap, training.watched.again
     record_property(f"worker {rank} killed: longest gap between steps", f"{gap:.1f} s")
@@ -107,7 +107,7 @@ def test_a_killed_driver_leaves_no_orphans_and_a_run_to_go_on_with(
     environment = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
     environment["ROAD_TEST_MARK"] = mark
     driver = subprocess.Popen(line, env=environment, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 400
+    deadline = time.monotonic() + 900
     while len(rows_of(run)) < 9 and driver.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
     driver.kill()
@@ -121,7 +121,7 @@ def test_a_killed_driver_leaves_no_orphans_and_a_run_to_go_on_with(
         "driver killed: processes left after", f"0 after {time.monotonic() - began:.1f} s"
     )
     assert len(rows_of(run)) < 24
-    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=1500)
     assert done.returncode == 0, done.stderr
     for name, tensor in weights(calm).items():
         assert_close(weights(run)[name], tensor, rtol=0, atol=0)
