@@ -58,8 +58,8 @@ def hold(directory: Path) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """Ends this process when its parent is gone. A killed driver takes Ray's raylet with it, but a
-    process that trains in a thread of its own was seen to train on (measured: 27 s, to its limit).
+    """Ends this process when its parent is gone: a killed driver takes Ray's raylet with it, and
+    trials must not train on, whatever Ray makes of that.
     """
     while os.getppid() == parent:
         time.sleep(0.5)
