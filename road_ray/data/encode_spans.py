@@ -91,7 +91,8 @@ def _warn_of_answers_without_window(
     lost = np.flatnonzero((gold[:, 0] >= 0) & ~held)
     if len(lost):
         text = "%s: %d answers are whole in no window; learnt as unanswerable. The first: %s"
-        where = f"{examples[lost[0]].where}, question {examples[lost[0]].id}"
+        first = examples[lost[0]]
+        where = first.where if first.id in first.where else f"{first.where}, question {first.id}"
         _log.warning(f"{text}\n  fix: raise max_length_tokens", features.dataset, len(lost), where)
 
 

@@ -9,6 +9,7 @@ _PRINCIPAL = {
     "f1",
     "exact",
     "accuracy",
+    "entity_f1",
     "matthews",
     "pearson",
     "spearman",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 # What papers print of each kind of task; the thresholds of SQuAD 2.0 are counted by ``f1``.
-_WATCHED = ("f1", "exact", "accuracy", "matthews", "pearson", "spearman")
+_WATCHED = ("f1", "exact", "accuracy", "entity_f1", "matthews", "pearson", "spearman")
 
 
 def quality(figures: Mapping[str, float], watch: str | None) -> float:
