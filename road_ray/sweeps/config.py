@@ -47,8 +47,8 @@ class SweepConfig(SearchConfig, StageConfig):
     # Runs of a trial that differ in their seed, one after the other. The mean is judged, the
     # deviation kept; schedulers look at the first seed only, and only what survives has others.
     seeds: int = Field(1, ge=1)
-    # Models and checkpoints of ended trials: of the best only, or of all. Figures stay of all.
-    keep: Literal["best", "all"] = "best"
+    # Whose models and checkpoints stay: of all trials, or of the best only. Figures stay of all.
+    keep: Literal["all", "best"] = "all"
     name: str = ""  # of study and W&B group; empty: the file's
     run_dir: Path | None = None  # None: runs/sweeps/NAME
     address: str | None = None  # of a running Ray cluster; None: one of our own on this machine

@@ -37,7 +37,7 @@ def left(directory, name):
 
 
 def test_models_of_the_best_and_of_what_runs_stay(trials, tmp_path):
-    config = load(SweepConfig, base=BASE)
+    config = load(SweepConfig, base=BASE | {"keep": "best"})
     tidy(tmp_path, trials, config)
     assert left(tmp_path, "hf") == left(tmp_path, "checkpoints") == {1, 4}
     assert left(tmp_path, "metrics.jsonl") == set(STATES)
@@ -45,13 +45,14 @@ def test_models_of_the_best_and_of_what_runs_stay(trials, tmp_path):
     assert left(tmp_path, "hf") == {4}
 
 
-def test_all_stay_if_asked_for(trials, tmp_path):
-    tidy(tmp_path, trials, load(SweepConfig, base=BASE | {"keep": "all"}))
+def test_all_stay_unless_asked_for(trials, tmp_path):
+    tidy(tmp_path, trials, load(SweepConfig, base=BASE))
     assert left(tmp_path, "hf") == set(STATES)
 
 
 def test_the_whole_front_stays(trials, tmp_path):
-    several = {"metric": ["m", "n"], "mode": ["max", "min"], "sampler": "tpe", "scheduler": "none"}
+    several = {"metric": ["m", "n"], "mode": ["max", "min"], "sampler": "tpe"}
+    several |= {"scheduler": "none", "keep": "best"}
     front = [Record(n, {}, "complete", (float(n), float(n))) for n in (0, 1, 2)]
     worse = Record(3, {}, "complete", (0.0, 9.0))
     tidy(tmp_path, [*front, worse], load(SweepConfig, base=BASE | several))
