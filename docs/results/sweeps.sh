@@ -5,7 +5,8 @@
 # Usage: docs/results/sweeps.sh DATA RUNS STAGE...
 #   Stages: weighted_kd temperature generator_size loss_weight figures
 # first-light.sh and distillation.sh leave what the first two need in RUNS: the encoder INIT, three
-# TEACHERS, the store of their answers. ROWS, STEPS, EVERY, TRIALS, SEEDS: larger or smaller sweeps.
+# TEACHERS, the store of their answers. ROWS, STEPS, EVERY, TRIALS, SEEDS,
+# LAYERS: larger or smaller sweeps.
 set -euo pipefail
 DATA=$1 RUNS=$2
 shift 2
@@ -59,9 +60,10 @@ temperature() {
     swept 1 temperature "${task[@]}" "${distilled[@]}" $stopping trials="${TRIALS:-12}"
 }
 
-# A small ELECTRA from the corpus, judged by what fine-tuning makes of it.
+# A small ELECTRA of LAYERS from the corpus, judged by what fine-tuning makes of it.
 pretrained() {
     printf '%s\n' data.shards="$RUNS/corpus" training.steps="$STEPS" data.batch_size=16 \
+        encoder.layers="${LAYERS:-4}" encoder.intermediate_size=512 \
         data.max_length_tokens=64 optimizer.warmup_steps=$((STEPS / 10)) optimizer.peak_lr=1e-3
     sst2 then.overrides
 }
@@ -71,7 +73,7 @@ generator_size() {
     mapfile -t task < <(pretrained)
     local again=(overrides.seed=10 then.overrides.seed=10)
     swept 1 generator_size "${task[@]}" trials="${TRIALS:-12}" seeds="${FIGURE_SEEDS:-2}" \
-        overrides.encoder.intermediate_size=512 space.encoder.hidden_size.choice=[128,256]
+        space.encoder.hidden_size.choice=[128,256]
 }
 
 loss_weight() {
