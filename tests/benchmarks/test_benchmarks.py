@@ -68,11 +68,13 @@ def test_a_benchmark_gives_its_rows(name):
     check(name, rows)
 
 
+@pytest.mark.chaos
 @pytest.mark.ray
 def test_one_ray_worker_is_compared_with_none():
     check("ray_train", SUITE["ray_train"](PLAN))
 
 
+@pytest.mark.chaos
 @pytest.mark.ray
 @pytest.mark.parametrize("name", ["distil", "transport"])
 def test_teachers_in_actors_are_compared(name):
@@ -82,6 +84,7 @@ def test_teachers_in_actors_are_compared(name):
         assert [row["peer"].split(", ")[1] for row in rows].count("mrc") == len(rows) // 2
 
 
+@pytest.mark.chaos
 @pytest.mark.ray
 def test_a_sweep_is_compared_with_the_bare_recipe_and_with_tune():
     rows = SUITE["sweep"](PLAN)
