@@ -213,6 +213,7 @@ def test_a_teacher_that_cannot_come_back_stops_the_run(started, tmp_path):
         ensemble.gather(ensemble.submit(one))
 
 
+@pytest.mark.chaos
 def test_teachers_that_cannot_come_back_are_dropped_where_that_is_declared(
     started, tmp_path, caplog
 ):

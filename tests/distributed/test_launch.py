@@ -192,6 +192,7 @@ class TestCluster:
             side_by_side(wait_for_a_stop, [str(ready)] * 5, timeout_seconds=120)
         thread.join()
 
+    @pytest.mark.chaos
     def test_a_worker_that_hangs_is_named_and_ended(self, tmp_path, caplog, monkeypatch):
         monkeypatch.setattr(board, "SILENT_SECONDS", 5.0)
         found = launch(hang_once, str(tmp_path), workers=2, scratch=tmp_path / "run")
@@ -200,6 +201,7 @@ class TestCluster:
         assert "worker 1 (process" in caplog.text
         assert "silent for 5 s" in caplog.text
 
+    @pytest.mark.chaos
     def test_a_worker_that_dies_is_told_and_replaced_with_its_group(self, tmp_path, caplog):
         place = tmp_path / "starts"
         place.mkdir()

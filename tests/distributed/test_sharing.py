@@ -90,6 +90,7 @@ def test_the_pool_outlives_the_driver_that_started_it_and_ends_with_its_last_use
     assert within(SECONDS, lambda: all(map(gone, pids)))
 
 
+@pytest.mark.chaos
 def test_after_the_death_of_its_only_user_the_pool_ends(driver):
     only, pids = driver()
     only.send_signal(signal.SIGKILL)

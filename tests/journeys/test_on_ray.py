@@ -150,6 +150,7 @@ def test_a_store_filled_by_actors_is_that_of_teachers_in_this_process(stored, ke
     compare(run, kept, rtol=0, atol=0)
 
 
+@pytest.mark.chaos
 def test_two_workers_fill_and_read_one_store(stored, kept):
     run = stored("workers", host="actors", cpus_per_teacher=0.3, workers=2)
     compare(run, kept, **NOISE)
@@ -170,6 +171,7 @@ def test_a_mixture_of_heads_is_the_same_on_two_workers(questions, tmp_path):
     assert any(len(drawn) > 1 for drawn in heads), "no step mixed heads"
 
 
+@pytest.mark.chaos
 def test_a_mixture_may_have_its_teachers_in_actors(questions, teachers, tmp_path):
     dropped = ("data.dataset", "data.evaluate_on")
     mix = {key: value for key, value in questions.items() if key not in dropped}
