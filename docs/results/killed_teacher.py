@@ -21,7 +21,7 @@ from road_ray.training.journal import read_rows
 
 DATA, RUNS = sys.argv[1], Path(sys.argv[2])
 SETTINGS = {
-    "init": str(RUNS / "mlm"),
+    "init": str(RUNS / "electra-256"),
     "data.root": DATA,
     "data.dataset": "sst2",
     "data.max_rows": 1600,
@@ -43,11 +43,11 @@ def kill_when_halfway(pid: int, run: Path) -> None:
 
 def main() -> None:
     """Both runs, and what differs between them."""
-    teachers = [RUNS / "sst2" / "teachers" / f"teacher-{n}" for n in range(3)]
+    teachers = [RUNS / "sst2-8k" / "teachers" / f"teacher-{n}" for n in range(3)]
     weights, seconds = {}, {}
     with rr.Ensemble(teachers, task="sst2", num_cpus=0.0) as ensemble:
         for name in ("undisturbed", "killed"):
-            run = RUNS / "sst2" / f"two-workers-{name}"
+            run = RUNS / "sst2-8k" / f"two-workers-{name}"
             pids = ensemble.members.health()
             if name == "killed":
                 threading.Thread(target=kill_when_halfway, args=(pids[1], run), daemon=True).start()
