@@ -29,7 +29,8 @@ _OPTIONS = {
 _CLS, _SEP, _MASK = 2, 3, 4
 
 
-def _config(hidden: int, dropout: float) -> ElectraConfig:
+def config_of(hidden: int, dropout: float) -> ElectraConfig:
+    """Two layers over a vocabulary of sixty."""
     return ElectraConfig(
         vocab_size=60,
         embedding_size=16,
@@ -47,8 +48,8 @@ def objective_of(kind: str, *, dropout: float) -> Objective:
     """The same weights at every call; ``second_stage`` is ELECTRA with a frozen generator."""
     torch.manual_seed(0)
     chosen = OBJECTIVES["electra" if kind == "second_stage" else kind]
-    small = _config(32 if kind == "teams" else 16, dropout)
-    large = _config(32, dropout)
+    small = config_of(32 if kind == "teams" else 16, dropout)
+    large = config_of(32, dropout)
     models = {
         "generator": lambda: ElectraForMaskedLM(small),
         "model": lambda: ElectraForMaskedLM(large),

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining, ElectraModel
+from transformers import ElectraForMaskedLM, ElectraForPreTraining, ElectraModel
 
 from road_ray.data.batches import BatchStream
 from road_ray.data.features import Features
@@ -19,24 +19,11 @@ from road_ray.training.checkpoint import Checkpoints
 from road_ray.training.journal import Journal
 from road_ray.training.loop import Training, TrainingConfig
 from road_ray.training.optimizer import OptimizerConfig
+from tests.objectives.tiny import config_of
 
 NLI = Task("nli", Classify(("a", "b", "c")))
 SIMILARITY = Task("similarity", Regress(0, 5))
 MRC = Task("mrc", Span())
-
-
-def config_of(hidden, dropout):
-    return ElectraConfig(
-        vocab_size=60,
-        embedding_size=16,
-        hidden_size=hidden,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=24,
-        hidden_dropout_prob=dropout,
-        attention_probs_dropout_prob=dropout,
-    )
 
 
 def electra(dropout=0.1):
