@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -134,8 +135,7 @@ def side_by_side(
     check_placement("run", 1, {"CPU": num_cpus, "GPU": num_gpus})
     place, board = os.getcwd(), Board()
 
-    def one(number: int, config: Any) -> Any:
-        enter(place)
+    def run(number: int, config: Any) -> Any:
         torch.set_num_threads(max(1, int(num_cpus)))
         with listening(board, number):
             if OUTSIDE.stop:
@@ -144,6 +144,13 @@ def side_by_side(
                 return function(config, *extra)
             except RoadError as error:
                 return error
+
+    def one(number: int, config: Any) -> Any:
+        enter(place)
+        # Ray lends a task's processors to the next one while its main thread waits for an answer
+        # (the board's, a teacher's), and two runs then share them; those of other threads it keeps.
+        with ThreadPoolExecutor(1) as own_thread:
+            return own_thread.submit(run, number, config).result()
 
     task = ray.remote(num_cpus=num_cpus, num_gpus=num_gpus, max_retries=2)(one)
     refs = [task.remote(number, config) for number, config in enumerate(configs)]

@@ -29,6 +29,23 @@ def report(config, worker, *extra):
     return {"rank": worker.rank, "size": worker.size, "extra": sum(extra), "config": config}
 
 
+class Slow:
+    """Answers late."""
+
+    def answer(self):
+        time.sleep(1)
+
+
+def wait_for(slow):
+    """Ask twice; when it began and ended."""
+    import ray
+
+    start = time.time()
+    for _ in range(2):
+        ray.get(slow.answer.remote(), timeout=60)
+    return start, time.time()
+
+
 def fail(config, worker):
     if worker.rank == worker.size - 1:
         raise DivergedError("step 7: loss nan\n  kept: step 6")
@@ -236,6 +253,13 @@ class TestCluster:
     def test_runs_side_by_side_keep_their_order(self):
         runs = side_by_side(lambda config, more: config * more, [1, 2, 3], 10, timeout_seconds=60)
         assert runs == [10, 20, 30]
+
+    def test_runs_that_wait_for_answers_keep_their_processors(self, cluster):
+        slow = cluster.remote(num_cpus=0)(Slow).remote()
+        cpus = int(cluster.cluster_resources()["CPU"])
+        spans = side_by_side(wait_for, [slow] * (cpus + 1), timeout_seconds=120)
+        begun = sorted(start for start, _ in spans)
+        assert begun[-1] >= min(end for _, end in spans), "one more ran than there are processors"
 
     def test_a_run_that_fails_side_by_side_is_our_error(self):
         def one(config):
