@@ -12,13 +12,15 @@ import struct
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from functools import cached_property
+from itertools import chain, islice
 from typing import IO, Any
 
 import numpy as np
 
 from road_ray.data.features import Ints
-from road_ray.data.segments import two_segments
+from road_ray.data.known_words import KnownWords
+from road_ray.data.segments import TokenIds, two_segments
 
 # A row takes whole sentences and drops what overhangs, so paragraphs are cut up first (our choice).
 _SENTENCE_END = re.compile(r"\n+|(?<=[.!?])\s+")
@@ -45,6 +47,11 @@ class Encoder:
     max_length_tokens: int
     seed: int
 
+    @cached_property
+    def words(self) -> KnownWords:
+        """What is known of words from earlier blocks; changes nothing but the time."""
+        return KnownWords(self.tokenizer)
+
     @classmethod
     def of(cls, tokenizer: Any, *, max_length_tokens: int, seed: int) -> Encoder:
         """From a tokenizer of ``transformers``, whose limits of earlier calls are left behind."""
@@ -60,13 +67,13 @@ class Encoder:
         """The rows of block ``number``; no row holds text of two documents."""
         split = [[part for part in _SENTENCE_END.split(text) if part.strip()] for text in documents]
         flat = list(chain.from_iterable(split))
-        encoded = iter(self.tokenizer.encode_batch_fast(flat, add_special_tokens=False))
+        encoded = iter(self.words.encode(flat))
         rng = np.random.default_rng((self.seed, number))
-        rows: list[list[int]] = []
+        rows: list[TokenIds] = []
         firsts: list[int] = []
         for sentences in split:
             for row, first in two_segments(
-                [next(encoded).ids for _ in sentences],
+                list(islice(encoded, len(sentences))),
                 max_length_tokens=self.max_length_tokens,
                 cls_id=self.cls_id,
                 sep_id=self.sep_id,
@@ -76,7 +83,7 @@ class Encoder:
                 firsts.append(first)
         return Encoded(
             documents=len(documents),
-            tokens=np.fromiter(chain.from_iterable(rows), np.int32, count=sum(map(len, rows))),
+            tokens=np.frombuffer(b"".join(rows), dtype=np.int32),
             lengths=np.array([len(row) for row in rows], dtype=np.int32),
             first_segments=np.array(firsts, dtype=np.int32),
         )

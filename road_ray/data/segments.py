@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
+
+TokenIds: TypeAlias = "array[int]"  # of 32 bits
 
 # Shares of rows with one segment, and of rows that aim at a random shorter length.
 # Source: google electra, build_pretraining_dataset.py.
@@ -13,19 +17,19 @@ _SHORT_FRACTION = 0.05
 
 
 def two_segments(
-    sentences: Iterable[list[int]],
+    sentences: Iterable[Sequence[int]],
     *,
     max_length_tokens: int,
     cls_id: int,
     sep_id: int,
     rng: np.random.Generator,
-) -> Iterator[tuple[list[int], int]]:
+) -> Iterator[tuple[TokenIds, int]]:
     """Rows ``([CLS] s1 [SEP] (s2 [SEP]), length of segment 0)`` from the sentences of one document.
 
     Segments are contiguous text; the tail of the document makes a last, shorter row.
     Source: google electra, build_pretraining_dataset.py (science: section 2.4).
     """
-    waiting: list[list[int]] = []
+    waiting: list[Sequence[int]] = []
     length = 0
     target = max_length_tokens
     for sentence in sentences:
@@ -42,22 +46,21 @@ def two_segments(
         yield _row(waiting, target, max_length_tokens, cls_id, sep_id, rng)
 
 
-def _straddles(first: list[int], first_target: int, rng: np.random.Generator) -> bool:
+def _straddles(first: TokenIds, first_target: int, rng: np.random.Generator) -> bool:
     return len(first) < first_target and rng.random() < 0.5
 
 
 def _row(
-    sentences: list[list[int]],
+    sentences: list[Sequence[int]],
     target: int,
     max_length_tokens: int,
     cls_id: int,
     sep_id: int,
     rng: np.random.Generator,
-) -> tuple[list[int], int]:
+) -> tuple[TokenIds, int]:
     single = rng.random() < _SINGLE_SEGMENT_FRACTION
     first_target = 100_000 if single else (target - 3) // 2
-    first: list[int] = []
-    second: list[int] = []
+    first, second = array("i"), array("i")
     for sentence in sentences:
         fits = len(first) + len(sentence) < first_target
         # The released code puts a later sentence that fits back into the first segment; then
@@ -68,5 +71,9 @@ def _row(
             second.extend(sentence)
     first = first[: max_length_tokens - 2]
     second = second[: max(0, max_length_tokens - len(first) - 3)]
-    rest = [*second, sep_id] if second else []
-    return [cls_id, *first, sep_id, *rest], len(first) + 2
+    row = array("i", [cls_id]) + first
+    row.append(sep_id)
+    if second:
+        row += second
+        row.append(sep_id)
+    return row, len(first) + 2

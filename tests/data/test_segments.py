@@ -11,15 +11,14 @@ CLS, SEP = 2, 3
 
 
 def rows_of(sentences, max_length_tokens, seed=0):
-    return list(
-        two_segments(
-            sentences,
-            max_length_tokens=max_length_tokens,
-            cls_id=CLS,
-            sep_id=SEP,
-            rng=np.random.default_rng(seed),
-        )
+    made = two_segments(
+        sentences,
+        max_length_tokens=max_length_tokens,
+        cls_id=CLS,
+        sep_id=SEP,
+        rng=np.random.default_rng(seed),
     )
+    return [(list(row), first) for row, first in made]
 
 
 def counted(num_sentences, longest, seed=0):
