@@ -109,7 +109,7 @@ def _tune(
         timeout_seconds=config.trial_timeout_seconds,
         nested=nested,
     )
-    judge = scheduler(config)
+    judge = scheduler(config, searcher.breed)
     if config.scheduler != "none":
         replay(judge, _told(directory), config.metric[0])
     scratch = directory.resolve() / ".tune"

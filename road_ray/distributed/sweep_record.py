@@ -30,6 +30,8 @@ class Record:
     seconds: float = 0.0
     teacher_seconds: float = 0.0
     origin: str = ""  # the earlier sweep that it comes from; such trials are no part of a budget
+    parent: int | None = None  # the trial whose checkpoint it goes on from, in a population
+    parent_step: int = 0
 
     @property
     def ended(self) -> bool:

@@ -14,10 +14,9 @@ from ray.tune.schedulers import (
     TrialScheduler,
 )
 
+from road_ray.distributed.sweep_population import PERCENT, Breed, Population
 from road_ray.distributed.sweep_record import Report
 from road_ray.distributed.sweep_space import SearchConfig
-
-PERCENT = "percent"  # time: how far a trial is, of its own steps
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,9 @@ class _Earlier:
     config: dict[str, Any] = field(default_factory=dict, hash=False)
 
 
-def scheduler(config: SearchConfig) -> TrialScheduler:
+def scheduler(
+    config: SearchConfig, breed: Breed = lambda number, donor, step: None
+) -> TrialScheduler:
     """The configured scheduler; its time is `percent`, whatever Tune counts."""
     judged: dict[str, Any] = {"metric": config.metric[0], "mode": config.mode[0]}
     if config.scheduler in ("asha", "hyperband"):
@@ -48,7 +49,7 @@ def scheduler(config: SearchConfig) -> TrialScheduler:
             min_time_slice=math.inf,  # never paused to let others go first
             **judged,
         )
-    return FIFOScheduler()
+    return Population(config, breed) if config.scheduler == "pbt" else FIFOScheduler()
 
 
 def _brackets(config: SearchConfig) -> int:
@@ -65,7 +66,7 @@ def replay(target: TrialScheduler, told: Mapping[int, Sequence[Report]], metric:
     a restarted sweep stops what an uninterrupted one would have stopped.
     """
     for number, reports in told.items():
-        trial: Any = _Earlier(f"earlier-{number}")
+        trial: Any = _Earlier(f"earlier-{number}", {"number": number, "told": True})
         target.on_trial_add(None, trial)
         for report in reports:
             target.on_trial_result(None, trial, result_of(report, metric))

@@ -6,6 +6,7 @@ complete, and draw anew what was being tried. All state is the study and the tri
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,6 +18,7 @@ from optuna.trial import TrialState
 from ray.tune.search import Searcher
 
 from road_ray.distributed import sweep_record
+from road_ray.distributed.sweep_population import explored
 from road_ray.distributed.sweep_record import Record
 from road_ray.distributed.sweep_space import SearchConfig
 from road_ray.distributed.sweep_study import distributions, record_of, report, tell
@@ -40,6 +42,7 @@ class StudySearch(Searcher):  # type: ignore[misc]
         self._changed = changed
         self._numbers: dict[str, int] = {}  # by Tune's own name of the trial
         self._begun: dict[int, float] = {}
+        self._running: set[int] = set()
         self._space = distributions(config.space)
         self._began = time.monotonic()
         trials = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
@@ -49,24 +52,37 @@ class StudySearch(Searcher):  # type: ignore[misc]
         """Number and values of the next trial, or that there is none."""
         if self._unfinished:
             number = self._unfinished.pop(0)
-            params = dict(self._study.get_trials(deepcopy=False)[number].params)
-        elif self.spent():
-            return Searcher.FINISHED
+        elif self._children() or not self.spent():
+            number = self._study.ask(fixed_distributions=self._space).number
         else:
-            trial = self._study.ask(fixed_distributions=self._space)
-            number, params = trial.number, dict(trial.params)
-        known = sweep_record.read(self._directory, number)
-        record = known or Record(number, params)
+            # A trial of a population that still runs may have to give way to a child.
+            return None if self._config.scheduler == "pbt" and self._running else Searcher.FINISHED
+        record = sweep_record.read(self._directory, number)
+        record = record or record_of(self._study.get_trials(deepcopy=False)[number])
         sweep_record.write(self._directory, record)
         self._numbers[trial_id] = number
+        self._running.add(number)
         self._begun[number] = time.monotonic()
         self._changed(record)
         return {"number": number, "params": dict(record.params)}
 
+    def breed(self, number: int, donor: int, step: int) -> None:
+        """Next comes a child of ``donor`` from that step on, in the place of trial ``number``."""
+        params = self._study.get_trials(deepcopy=False)[donor].params
+        chance = random.Random(f"{self._config.seed} {number} {step}")
+        told = {"parent": donor, "parent_step": step}
+        self._study.enqueue_trial(explored(self._config.space, params, chance), user_attrs=told)
+
+    def _children(self) -> bool:
+        waiting = self._study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
+        return any(trial.user_attrs.get("parent") is not None for trial in waiting)
+
     def spent(self) -> bool:
-        """Whether no new trial may begin."""
+        """Whether no new trial may begin, but for children of a population."""
         trials = [
-            t for t in self._study.get_trials(deepcopy=False) if not t.user_attrs.get("origin")
+            t
+            for t in self._study.get_trials(deepcopy=False)
+            if not t.user_attrs.get("origin") and t.user_attrs.get("parent") is None
         ]
         begun = [trial for trial in trials if trial.state != TrialState.WAITING]
         hours, teachers = self._config.budget_hours, self._config.budget_teacher_seconds
@@ -95,6 +111,7 @@ class StudySearch(Searcher):  # type: ignore[misc]
         number = self._numbers.get(trial_id)
         if number is None:
             return
+        self._running.discard(number)
         record = sweep_record.read(self._directory, number)
         if record is None:
             record = record_of(self._study.get_trials(deepcopy=False)[number])

@@ -16,7 +16,7 @@ from pydantic import Field, field_validator, model_validator
 from road_ray.config import Config
 
 Sampler = Literal["tpe", "gp", "nsga2", "random", "grid"]
-Scheduler = Literal["asha", "hyperband", "median", "none"]
+Scheduler = Literal["asha", "hyperband", "median", "pbt", "none"]
 Mode = Literal["max", "min"]
 _Whole = int  # the name `int` is a key of Range
 
@@ -80,7 +80,7 @@ class SearchConfig(Config):
     scheduler: Scheduler = "asha"
     # ASHA compares at this share of a trial's steps, and at `reduction` times as many again;
     # hyperband lets some trials pass the first of these, and some all; median waits so long before
-    # it acts.
+    # it acts; pbt looks each time after so much, and `trials` is the size of its population.
     grace_percent: float = Field(100 / 9, gt=0, lt=100)
     reduction: float = Field(3.0, gt=1)
     seed: int = Field(0, ge=0)  # of the sampler
@@ -127,6 +127,11 @@ class SearchConfig(Config):
                     f"sampler = {self.sampler} cannot weigh several metrics; "
                     "allowed: nsga2, tpe, random"
                 )
+        if self.scheduler == "pbt" and self.sampler != "random":
+            raise ValueError(
+                "scheduler = pbt changes the values of trials itself, and sampler = "
+                f"{self.sampler} would not learn from those; allowed: sampler: random"
+            )
         if self.sampler == "grid" and any(r.kind in _ENDLESS for r in self.space.values()):
             raise ValueError("sampler = grid needs whole numbers or choices for every key")
         for point in self.points:

@@ -155,6 +155,8 @@ def _attributes(record: Record) -> dict[str, Any]:
         "seconds": record.seconds,
         "teacher_seconds": record.teacher_seconds,
         "origin": record.origin,
+        "parent": record.parent,
+        "parent_step": record.parent_step,
     }
 
 
@@ -200,4 +202,6 @@ def record_of(trial: FrozenTrial) -> Record:
         seconds=attributes.get("seconds", 0.0),
         teacher_seconds=attributes.get("teacher_seconds", 0.0),
         origin=attributes.get("origin", ""),
+        parent=attributes.get("parent"),
+        parent_step=attributes.get("parent_step", 0),
     )

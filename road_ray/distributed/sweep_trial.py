@@ -23,6 +23,7 @@ from road_ray.distributed import sweep_record
 from road_ray.distributed.launch import enter
 from road_ray.distributed.sweep_limit import HUNG, limited
 from road_ray.distributed.sweep_lock import hold
+from road_ray.distributed.sweep_population import inherit
 from road_ray.distributed.sweep_record import Record, Report, Run
 from road_ray.distributed.sweep_schedule import result_of
 from road_ray.errors import DivergedError, RoadError
@@ -76,6 +77,9 @@ def _ran(record: Record, work: Work) -> Record:
         tune.report(result_of(report, work.metric))
 
     try:
+        if record.parent is not None:
+            donor = sweep_record.place_of(work.directory, record.parent)
+            inherit(donor, place, record.parent_step)
         with limited(work.timeout_seconds, place / HUNG):
             outcome = work.run(place, record.params, tell)
     except Exception as error:

@@ -18,6 +18,8 @@ from road_ray.sweeps.figures import COSTS, at_the_end, during
 from road_ray.sweeps.stages import OWN, SECOND, base, split
 from road_ray.verbs import VERBS
 
+_OF_THE_DONOR = ("data", "encoder", "generator", "init", "mixing", "objective", "tokenizer")
+
 
 def load_sweep(named: str | Path, overrides: Sequence[str] | Mapping[str, Any] = ()) -> SweepConfig:
     """The sweep of a file or a shipped name. Overrides are keys of the sweep (``trials=8``) or of
@@ -114,6 +116,24 @@ def _problems(
         for stage, values in zip(bases, split(point), strict=False):
             yield from _unfit(stage, values, where("points", ""))
     yield from _unknown_metrics(config, bases, lambda key: where(key, ""))
+    if config.scheduler == "pbt":
+        yield from _unfit_for_a_population(config, where)
+
+
+def _unfit_for_a_population(config: SweepConfig, where: Any) -> Iterator[Problem]:
+    """A child goes on from the checkpoint of another trial's one run, which must be there."""
+    for key, wrong, allowed in (
+        ("then", config.then is not None, "no second run"),
+        ("seeds", config.seeds > 1, "seeds: 1"),
+        ("keep", config.keep != "all", "keep: all"),
+    ):
+        if wrong:
+            what = f"scheduler = pbt goes on from checkpoints of other trials; allowed: {allowed}"
+            yield Problem(where(key, ""), f"{key}: {what}", "or scheduler: asha")
+    for key in config.space:
+        if key.partition(".")[0] in _OF_THE_DONOR:
+            what = f"{key}: with scheduler = pbt a child goes on with its donor's model and data"
+            yield Problem(where("space", key), what, "leave it out, or scheduler: asha")
 
 
 def _refused_values(stage: Any, key: str, values: Sequence[Any], where: str) -> Iterator[Problem]:

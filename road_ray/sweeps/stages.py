@@ -12,6 +12,7 @@ from road_ray.recipes.distill import DistillConfig
 from road_ray.sweeps.config import StageConfig, SweepConfig
 from road_ray.verbs import configure
 
+_ALL = 1_000_000
 SECOND = "then."  # begins the keys of the second run
 # Where and how a trial runs is the sweep's to say, so no space may hold these.
 OWN = ("run_dir", "console", "seed", "address")
@@ -50,6 +51,10 @@ def runs_of(
             own["init"] = runs[-1][1].run_dir  # type: ignore[attr-defined]
         if isinstance(found, DistillConfig) and _keeps(found):
             own["distillation.store"] = sweep.directory / "store"
+        if sweep.scheduler == "pbt":  # any look's checkpoint may be what a child goes on from
+            every: Any = found
+            own["training.save_every_steps"] = every.training.evaluate_every_steps
+            own["training.keep_checkpoints"] = _ALL
         if sweep.tracking != type(sweep.tracking)():
             own |= _tracking(sweep)
         runs.append((stage.verb, override(found, {**drawn, **own})))

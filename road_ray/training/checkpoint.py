@@ -125,7 +125,7 @@ class Checkpoints:
         if not self.root.is_dir():
             return []
         found = [path for path in self.root.iterdir() if _COMMITTED.fullmatch(path.name)]
-        return sorted(found, key=_step_of, reverse=True)
+        return sorted(found, key=step_of, reverse=True)
 
     def _sweep(self) -> None:
         """No staged or half-deleted directory of a process that is gone."""
@@ -138,7 +138,7 @@ class Checkpoints:
         """Only what is newer than ``saved``, it and the next ``keep - 1`` that verify are left."""
         good = 1
         for path in self._committed():
-            if _step_of(path) >= _step_of(saved):
+            if step_of(path) >= step_of(saved):
                 continue
             if good < self.keep and not verify(path):
                 good += 1
@@ -280,7 +280,8 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _step_of(path: Path) -> int:
+def step_of(path: Path) -> int:
+    """After how many steps a committed checkpoint was taken."""
     return int(path.name.removeprefix("step-"))
 
 

@@ -23,6 +23,8 @@ from torch.optim import Optimizer
 from road_ray.errors import CheckpointError
 
 _log = logging.getLogger(__name__)
+# Of a parameter group: a child of a population goes on from weights that others' values made.
+_CONFIGURED = {"peak_lr", "peak_weight_decay", "peak_eps", "betas"}
 
 
 def tensors_to_file(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -70,7 +72,8 @@ def optimizer_tensors(optimizer: Optimizer) -> tuple[dict[str, Tensor], dict[str
 def load_optimizer(
     optimizer: Optimizer, tensors: Mapping[str, Tensor], layout: Mapping[str, Any]
 ) -> None:
-    """``optimizer`` as it was when ``optimizer_tensors`` saw it, bit for bit.
+    """``optimizer`` as it was when ``optimizer_tensors`` saw it, bit for bit, but for what the
+    configuration says: that is the configuration's of now.
 
     Raises: CheckpointError when class, number or shapes of the parameters differ.
     """
@@ -90,7 +93,11 @@ def load_optimizer(
             f"optimizer state: parameter groups of {saved_groups} parameters were saved, "
             f"this optimizer has {groups}\n    fix: resume with the configuration of the run"
         )
+    told = optimizer.param_groups
+    own = [{key: group[key] for key in _CONFIGURED & set(group)} for group in told]
     optimizer.load_state_dict(saved)
+    for group, configured in zip(optimizer.param_groups, own, strict=True):
+        group.update(configured)
     order = [index for group in saved["param_groups"] for index in group["params"]]
     for index, parameter in zip(order, parameters, strict=True):
         for name, value in saved["state"].get(index, {}).items():

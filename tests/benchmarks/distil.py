@@ -87,7 +87,11 @@ def no_teachers(lesson: Lesson, connection: Connection) -> None:
 def in_process(lesson: Lesson, connection: Connection) -> None:
     """Three teachers in the student's process, one after the other."""
     with tempfile.TemporaryDirectory() as place:
-        ensemble = LocalEnsemble.load(teachers(lesson, Path(place)), catalog.task(lesson.task))
+        ensemble = LocalEnsemble.load(
+            teachers(lesson, Path(place)),
+            catalog.task(lesson.task),
+            precision=lesson.teacher_precision,
+        )
         _distil(ensemble, lesson, connection, lookahead=0)
 
 

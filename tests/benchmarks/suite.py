@@ -37,6 +37,7 @@ from tests.benchmarks.race import (
 from tests.benchmarks.shapes import Shape, flops
 
 TRANSPORT_SECONDS = 0.002
+_HERE = "bf16 in process"
 
 
 def pretrain(plan: Plan) -> list[Row]:
@@ -188,9 +189,15 @@ def distil(plan: Plan) -> list[Row]:
         for precision in ("fp32", "bf16"):
             quick = replace(lesson, teacher_precision=precision)
             lanes[precision] = Contestant(distilling.in_actors, quick, plan.start)
+        lanes[_HERE] = Contestant(distilling.in_process, quick, plan.start)
         timings = race(lanes, repeats=plan.repeats, warmup=1)
         rows += [_lesson_row(task, "fp32", peer, timings, shape) for peer in peers]
         rows.append(_lesson_row(task, "bf16", "no teachers", timings, shape))
+        if "textbrewer" in peers:  # all on one core, as its teachers are
+            told = timings | {"fp32": timings["three in process"], "bf16": timings[_HERE]}
+            for precision in ("fp32", "bf16"):
+                row = _lesson_row(task, precision, "textbrewer", told, shape)
+                rows.append(row | {"peer": f"textbrewer; ours in process, {task}"})
     return rows
 
 

@@ -98,3 +98,19 @@ def test_a_scheduler_needs_figures_during_the_run(file):
 def test_a_given_point_must_be_allowed(file):
     with pytest.raises(InvalidConfig, match=r"optimizer\.peak_lr = 7"):
         load_sweep(file, ["points=[{optimizer.peak_lr: 7}]"])
+
+
+def test_a_population_needs_one_run_a_trial_that_any_child_can_go_on_from(file):
+    with pytest.raises(InvalidConfig) as told:
+        load_sweep(file, ["scheduler=pbt", "sampler=random", "seeds=2", "keep=best"])
+    text = str(told.value)
+    assert "allowed: seeds: 1" in text
+    assert "allowed: keep: all" in text
+    assert "data.batch_size: with scheduler = pbt a child goes on with its donor's" in text
+    assert "mine.yaml:6" in text
+    assert "optimizer.peak_lr" not in text
+
+
+def test_a_population_beside_a_searcher_is_refused(file):
+    with pytest.raises(InvalidConfig, match="allowed: sampler: random"):
+        load_sweep(file, ["scheduler=pbt"])

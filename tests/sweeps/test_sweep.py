@@ -85,8 +85,8 @@ def test_what_every_trial_would_miss_is_told_at_once():
         look_ahead(load_sweep("temperature", ["init=hub/name"]))
 
 
-@pytest.mark.ray
-def test_a_sweep_finds_a_best_trial_and_tells_it_again(file, tmp_path):
+@pytest.fixture
+def cluster():
     import ray
 
     place = tempfile.mkdtemp(prefix="rr", dir="/tmp")
@@ -97,16 +97,32 @@ def test_a_sweep_finds_a_best_trial_and_tells_it_again(file, tmp_path):
         include_dashboard=False,
         object_store_memory=100 * 2**20,
     )
-    try:
-        done = rr.sweep(file)
-    finally:
-        ray.shutdown()
-        shutil.rmtree(place, ignore_errors=True)
+    yield
+    ray.shutdown()
+    shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.mark.ray
+def test_a_sweep_finds_a_best_trial_and_tells_it_again(file, cluster):
+    done = rr.sweep(file)
     assert len(done.trials) == 3
     assert {trial.state for trial in done.trials} <= {"complete", "pruned"}
     assert done.best[0].values[0] == max(t.values[0] for t in done.trials if t.state == "complete")
     again = rr.sweep(file)  # without a cluster: nothing is left to do
     assert again.trials == done.trials
+
+
+@pytest.mark.ray
+def test_a_population_trains_on_from_the_models_of_its_best(file, cluster):
+    done = rr.sweep(file, ["trials=6", "scheduler=pbt", "sampler=random", "grace_percent=20"])
+    children = [trial for trial in done.trials if trial.parent is not None]
+    assert len(done.trials) - len(children) == 6
+    assert children, "nobody gave way"
+    assert {trial.state for trial in children} <= {"complete", "pruned"}
+    for child in children:
+        place = sweep_record.place_of(done.directory, child.number) / "seed-0"
+        rows = [json.loads(line) for line in (place / "metrics.jsonl").read_text().splitlines()]
+        assert min(row["step"] for row in rows if "step" in row) > child.parent_step >= 2
 
 
 def test_ray_is_not_imported_before_it_is_told_to_ask_for_a_token():
