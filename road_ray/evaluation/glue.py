@@ -62,6 +62,13 @@ def average(figures: Mapping[str, float]) -> dict[str, float]:
     return {name: value for name, value in means.items() if math.isfinite(value)}
 
 
+def electra_figure(name: str, figures: Mapping[str, float]) -> float:
+    """The figure of a data set in ELECTRA's tables; beyond GLUE the mean of its metrics. NaN where
+    it was not judged.
+    """
+    return _mean(figures, name, _ELECTRA.get(name, catalog.dataset(name).metrics))
+
+
 def write_submission(
     path: Path, predictions: Mapping[str, Mapping[str, str]], *, partial: bool = False
 ) -> Path:

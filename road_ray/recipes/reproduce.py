@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from road_ray.config import override
-from road_ray.data.catalog import DATASETS
 from road_ray.distributed.launch import connected, side_by_side
+from road_ray.evaluation.glue import electra_figure
 from road_ray.evaluation.metrics import paired_test, summary
 from road_ray.recipes.comparisons import COMPARISONS, Arm, Comparison
 from road_ray.recipes.cost import cost
@@ -160,21 +160,10 @@ def train_arm(config: ArmConfig) -> Run:
     figures: dict[str, float] = {}
     for probe in config.probes:
         metrics = finetune(probe).metrics
-        figures[probe.data.dataset] = 100 * _principal(probe.data.dataset, metrics)
+        figures[probe.data.dataset] = electra_figure(probe.data.dataset, metrics)
     figures["score"] = sum(figures.values()) / len(figures)
     write_json_atomic(config.run_dir / "metrics.json", figures)
     return Run(config.run_dir, figures)
-
-
-def _principal(dataset: str, metrics: Mapping[str, float]) -> float:
-    """The first metric of a data set; the mean over its judged halves, as MNLI has two."""
-    metric = DATASETS[dataset].metrics[0]
-    found = [
-        value
-        for name, value in metrics.items()
-        if name.startswith(f"eval/{dataset}") and name.endswith(f"/{metric}")
-    ]
-    return sum(found) / len(found)
 
 
 def _figures(scores: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, float]:

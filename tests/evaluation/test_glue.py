@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import zipfile
 
 import pytest
@@ -10,7 +11,13 @@ import pytest
 from road_ray.data.catalog import TASKS, dataset
 from road_ray.data.specs import Regress
 from road_ray.errors import DataError
-from road_ray.evaluation.glue import SHEETS, average, predictions_of, write_submission
+from road_ray.evaluation.glue import (
+    SHEETS,
+    average,
+    electra_figure,
+    predictions_of,
+    write_submission,
+)
 
 
 def whole() -> dict[str, dict[str, str]]:
@@ -83,6 +90,15 @@ def test_predictions_are_gathered_from_runs(tmp_path):
         predictions_of([tmp_path / "a", tmp_path / "c"])
     with pytest.raises(DataError, match="no predictions"):
         predictions_of([tmp_path])
+
+
+def test_the_one_figure_of_a_data_set_in_the_tables_of_electra():
+    figures = {"eval/qqp/f1": 30.0, "eval/qqp/accuracy": 67.0, "eval/mnli_mismatched/accuracy": 1.0}
+    figures |= {"eval/mnli/accuracy": 50.0, "eval/squad_v1/f1": 80.0, "eval/squad_v1/exact": 70.0}
+    assert electra_figure("qqp", figures) == 67.0
+    assert electra_figure("mnli", figures) == 50.0
+    assert electra_figure("squad_v1", figures) == pytest.approx(75.0)
+    assert math.isnan(electra_figure("rte", figures))
 
 
 def test_averages_by_hand():

@@ -68,6 +68,7 @@ def test_a_comparison_runs_and_is_gone_on_with(world, pretraining, tmp_path):
     assert {f"eval/{arm}/score" for arm in ("electra", "two_stage", "adversarial")} <= set(
         run.metrics
     )
+    assert all(0 <= run.metrics[f"eval/{arm}/sst2"] <= 100 for arm in ("electra", "two_stage"))
     assert "two stages" in (run.directory / "comparison.md").read_text()
     assert rr.reproduce(overrides=told).metrics == run.metrics
 
