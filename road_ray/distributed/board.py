@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +23,7 @@ from road_ray import errors
 from road_ray.errors import ClusterError, RoadError
 from road_ray.training.memory import REMEDY
 from road_ray.training.signals import OUTSIDE, StopRequest
+from road_ray.training.trackers import See
 
 _log = logging.getLogger(__name__)
 SILENT_SECONDS = 120.0  # of a worker without a sign of life; long for a machine that swaps
@@ -46,6 +47,9 @@ class Beat:
     batch: str  # shapes of what it works on
 
 
+Row = tuple[int, int | None, dict[str, float]]  # step, steps in all, figures
+
+
 class BoardActor:
     """What is pinned to the board. The first failure counts: the others follow from it."""
 
@@ -55,6 +59,16 @@ class BoardActor:
         self._beats: dict[int, Beat] = {}
         self._deaths: list[tuple[int, Beat | None, str]] = []
         self._furthest = 0
+        self._rows: list[Row] = []
+
+    def row(self, step: int, total: int | None, row: dict[str, float]) -> None:
+        """A row of the journal of the worker that leads."""
+        self._rows.append((step, total, row))
+
+    def rows(self) -> list[Row]:
+        """Those not asked for before."""
+        told, self._rows = self._rows, []
+        return told
 
     def stop(self) -> None:
         """Everybody is to stop after the step under way."""
@@ -126,6 +140,15 @@ class Board:
         """The first error that was pinned, of its own class."""
         told = ray.get(self.actor.failure.remote(), timeout=_ANSWER_SECONDS)
         return None if told is None else error_of(*told)
+
+    def row(self, step: int, total: int | None, row: Mapping[str, float]) -> None:
+        """Pin a row of the journal; does not wait."""
+        self.actor.row.remote(step, total, dict(row))
+
+    def rows(self) -> list[Row]:
+        """The rows since the last call."""
+        told: list[Row] = ray.get(self.actor.rows.remote(), timeout=_LOOK_SECONDS)
+        return told
 
     def died(self, causes: dict[int, str]) -> None:
         """Pin which workers failed and why; does not wait."""
@@ -205,9 +228,10 @@ def listening(
         OUTSIDE.reset()
 
 
-def attended(work: Callable[[], Any], board: Board) -> Any:
+def attended(work: Callable[[], Any], board: Board, see: See | None = None) -> Any:
     """What ``work`` gives, done in a thread, while this one passes SIGTERM and Ctrl-C on to the
-    board and ends workers that have fallen silent.
+    board, tells ``see`` of the rows that were pinned there, and ends workers that have fallen
+    silent.
 
     Raises the failure that workers pinned, also when ``work`` ended in another way.
     """
@@ -231,8 +255,8 @@ def attended(work: Callable[[], Any], board: Board) -> Any:
                 _log.warning("stopping after the step under way; once more to stop at once")
             if time.monotonic() > listen_at:
                 listen_at = time.monotonic() + _LISTEN_SECONDS
-                _look(board)
-        _look(board)
+                _look(board, see)
+        _look(board, see)
     if error := outcome.get("error"):
         raise (board.failure() or error) from error
     if failure := board.failure():
@@ -240,9 +264,12 @@ def attended(work: Callable[[], Any], board: Board) -> Any:
     return outcome["result"]
 
 
-def _look(board: Board) -> None:
-    """Tell of workers that failed, and end those that are silent."""
+def _look(board: Board, see: See | None) -> None:
+    """Tell of rows and of workers that failed, and end those that are silent."""
     try:
+        if see is not None:
+            for row in board.rows():
+                see(*row)
         for rank, beat, cause in board.deaths():
             _log.warning("%s", obituary(rank, beat, cause))
         _end_silent(board, SILENT_SECONDS)

@@ -8,7 +8,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from road_ray.distributed.board import Board, attended, listening
 from road_ray.distributed.launch import enter
 from road_ray.distributed.placement import check_placement, wait_for_room
 from road_ray.errors import RoadError
+from road_ray.training import trackers
 from road_ray.training.memory import watched
 from road_ray.training.worker import Worker
 
@@ -57,7 +58,7 @@ def fit(
     least = least_workers or workers
     check_placement("workers", least, asked, remedy=", or lower --workers")
     wait_for_room("workers", least, asked)
-    board = Board()
+    board, see = Board(), trackers.watching()
     name, storage = f"fit-{uuid.uuid4().hex[:12]}", Path(scratch).resolve() / ".ray"
     trainer = TorchTrainer(
         _on_worker,
@@ -66,6 +67,7 @@ def fit(
             "config": config,
             "extra": tuple(extra),
             "board": board,
+            "watched": see is not None,
             "place": os.getcwd(),
         },
         torch_config=TorchConfig(backend="nccl" if gpus_per_worker else "gloo"),
@@ -88,7 +90,7 @@ def fit(
     )
     try:
         result = attended(
-            lambda: _persistent(lambda: trainer.fit().return_value, board.furthest), board
+            lambda: _persistent(lambda: trainer.fit().return_value, board.furthest), board, see
         )
     except Exception as error:
         raise _unwrapped(error) or error from error
@@ -151,7 +153,7 @@ def _on_worker(loop: Mapping[str, Any]) -> Any:
         torch.set_num_threads(1)
     with listening(board, worker.rank, _preempted):
         try:
-            with watched(worker.rank):
+            with watched(worker.rank), _told(board) if loop["watched"] else nullcontext():
                 return loop["main"](loop["config"], worker, *loop["extra"])
         except RoadError as error:
             board.fail(error)
@@ -163,6 +165,11 @@ def _on_worker(loop: Mapping[str, Any]) -> Any:
             if board.failure() is not None:
                 return None
             raise
+
+
+def _told(board: Board) -> AbstractContextManager[None]:
+    """Inside, rows of this process's journal reach whoever watches the driver."""
+    return trackers.watched(board.row)
 
 
 def _preempted() -> bool:

@@ -172,11 +172,3 @@ def _unknown_metrics(config: SweepConfig, bases: Sequence[Any], where: Any) -> I
             f"{config.scheduler} looks during it\n    told during it: {told}",
             "scheduler=none, or set training.evaluate_every_steps and judge by its figures",
         )
-    workers = int(getattr(last, "workers", 0))
-    if config.scheduler != "none" and workers:
-        yield Problem(
-            where("scheduler"),
-            f"scheduler = {config.scheduler} hears of runs in the trial's own process only, and a "
-            f"trial has {workers} workers",
-            "scheduler=none, or workers=0",
-        )

@@ -45,6 +45,11 @@ def watched(see: See) -> Iterator[None]:
         _SEES.reset(before)
 
 
+def watching() -> See | None:
+    """Who watches this thread."""
+    return _SEES.get()
+
+
 class Watcher:
     """Tells whoever watches this thread."""
 
@@ -60,7 +65,7 @@ class Watcher:
 
 def watchers(total_steps: int | None) -> list[Tracker]:
     """Who watches this thread, as a tracker, if anybody does."""
-    see = _SEES.get()
+    see = watching()
     return [] if see is None else [Watcher(see, total_steps)]
 
 

@@ -1,7 +1,7 @@
 """A driver to be killed: twelve trials, of which one raises, one is no number and one hangs; or,
 ``nested``, one that trains in a Ray worker of its own.
 
-python -m tests.distributed.sweep_driver SWEEP_DIRECTORY CLUSTER [nested]
+python -m tests.distributed.sweep_driver SWEEP_DIRECTORY CLUSTER [nested | "in sight"]
 CLUSTER: the address of one that stays, or a directory for one that ends with the driver.
 """
 
@@ -61,6 +61,35 @@ def run_nested(directory, params, tell):
     return Outcome([metrics["m"]], [None], metrics)
 
 
+def work_in_sight(told, worker):
+    """What the worker of a nested trial does whose rows are seen."""
+    from road_ray.training.journal import Journal
+    from road_ray.training.trackers import watchers
+
+    directory, value = told
+    with Journal(directory, console="quiet", trackers=watchers(STEPS)) as journal:
+        for step in steps(directory, pace=1.5):
+            journal.write(step, {"m": value})
+    return {"m": value}
+
+
+def run_in_sight(directory, params, tell):
+    """A trial whose worker, in another process, tells what the scheduler hears."""
+    from road_ray.distributed.launch import launch
+    from road_ray.distributed.sweep_record import Outcome, Report
+    from road_ray.training.trackers import watched
+    from tests.distributed.sweep_driver import work_in_sight
+
+    def see(step, total, row):
+        if step < total:
+            tell(Report(step, 100.0 * step / total, row["m"]))
+
+    told = directory, 1.0 - int(directory.name)  # each trial is worse than those before
+    with watched(see):
+        metrics = launch(work_in_sight, told, workers=1, scratch=directory)
+    return Outcome([metrics["m"]], [None], metrics)
+
+
 @contextmanager
 def cluster(place: str) -> Iterator[None]:
     """The cluster at an address, or one of our own in a directory."""
@@ -91,11 +120,15 @@ def main(directory: str, place: str, kind: str = "") -> None:
     from road_ray.distributed.sweep_space import SearchConfig
     from tests.distributed import sweep_driver
 
-    nested = kind == "nested"
-    base = {"metric": "m", "trials": 1 if nested else 12, "space": {"x": {"uniform": [0, 1]}}}
+    nested = bool(kind)
+    trials = {"nested": 1, "in sight": 2}.get(kind, 12)
+    base = {"metric": "m", "trials": trials, "space": {"x": {"uniform": [0, 1]}}}
     how = {"trial_timeout_seconds": None if nested else 25, "at_once": 2, "scheduler": "none"}
+    if kind == "in sight":
+        how |= {"at_once": 1, "scheduler": "asha"}
     config = load(SearchConfig, base=base | how)
-    trial = sweep_driver.run_nested if nested else sweep_driver.run
+    runs = {"nested": sweep_driver.run_nested, "in sight": sweep_driver.run_in_sight}
+    trial = runs.get(kind, sweep_driver.run)
     at = Path(directory)
     with locked(at):
         search(config, "s", at, trial, connected=lambda: cluster(place), nested=nested)

@@ -20,13 +20,28 @@ from road_ray.distributed import launch as module
 from road_ray.distributed.launch import connected, launch, side_by_side
 from road_ray.distributed.placement import wait_for_room
 from road_ray.errors import ClusterError, DataError, DivergedError, InterruptedRunError
+from road_ray.training.journal import Journal
 from road_ray.training.signals import OUTSIDE, StopRequest
+from road_ray.training.trackers import watched, watchers
 from road_ray.training.worker import Worker
 
 
 def report(config, worker, *extra):
     """What a worker sees."""
     return {"rank": worker.rank, "size": worker.size, "extra": sum(extra), "config": config}
+
+
+def journalled(config, worker):
+    """Each worker writes rows; only the first leads."""
+    with Journal(
+        Path(config) / str(worker.rank),
+        console="quiet",
+        enabled=worker.rank == 0,
+        trackers=watchers(3),
+    ) as journal:
+        for step in (1, 2, 3):
+            journal.write(step, {"m": step / 2})
+    return {}
 
 
 class Slow:
@@ -249,6 +264,12 @@ class TestCluster:
         Path("here.txt").touch()
         found = launch(where, "here.txt", workers=1, scratch=Path("scratch"))
         assert found == {"here": 1.0, "threads": 1.0}
+
+    def test_rows_of_the_worker_that_leads_reach_who_watches_the_driver(self, tmp_path):
+        seen = []
+        with watched(lambda *row: seen.append(row)):
+            launch(journalled, str(tmp_path), workers=2, scratch=tmp_path)
+        assert seen == [(step, 3, {"m": step / 2}) for step in (1, 2, 3)]
 
     def test_runs_side_by_side_keep_their_order(self):
         runs = side_by_side(lambda config, more: config * more, [1, 2, 3], 10, timeout_seconds=60)

@@ -200,6 +200,15 @@ def test_a_trial_with_workers_leaves_no_placement_group_when_the_driver_is_kille
     assert sweep.log() == {0: list(range(1, STEPS + 1))}
 
 
+def test_a_scheduler_stops_a_trial_by_what_its_worker_tells(sweep, address):
+    assert sweep.start(address, "in sight").wait(timeout=400) == 0
+    until(lambda: not held(sweep), None, 60.0)
+    better, worse = (sweep_record.read(sweep.directory, number) for number in (0, 1))
+    assert (better.state, better.values) == ("complete", (1.0,))
+    assert (worse.state, worse.values) == ("pruned", (0.0,))
+    assert 0 < len(sweep.log()[1]) < STEPS
+
+
 def _check_study(sweep: Sweep, states: dict[int, str]) -> None:
     import optuna
     from optuna.storages import JournalStorage
