@@ -28,7 +28,12 @@ from road_ray.reporting.environment import devices
 from road_ray.reporting.report import leave_report
 from road_ray.training.checkpoint import Checkpoints, disk_error
 from road_ray.training.journal import Journal, write_json_atomic
-from road_ray.training.trackers import tensorboard_tracker, wandb_tracker, watchers
+from road_ray.training.trackers import (
+    mlflow_tracker,
+    tensorboard_tracker,
+    wandb_tracker,
+    watchers,
+)
 
 _log = logging.getLogger(__name__)
 _RECORD = "config.resolved.yaml"
@@ -39,7 +44,7 @@ _FREE_ON_RESUME = {
     *("run_dir", "workers", "least_workers", "gpus_per_worker", "address", "console", "at_once"),
     "timeout_seconds",
     *(f"tracking.{name}" for name in ("wandb_project", "wandb_mode", "wandb_group")),
-    "tracking.tensorboard",
+    *(f"tracking.{name}" for name in ("mlflow_uri", "mlflow_experiment", "tensorboard")),
     *(f"training.{what}_every_steps" for what in ("log", "evaluate", "save")),
     *("training.keep_checkpoints", "training.mirror", "training.on_spike", "data.cache"),
     *(f"distillation.{what}" for what in ("host", "lookahead", "timeout_seconds")),
@@ -54,6 +59,9 @@ class TrackingConfig(Config):
     wandb_project: str | None = None  # None: nowhere; needs road-ray[wandb]
     wandb_mode: Literal["online", "offline"] = "offline"
     wandb_group: str | None = None  # runs that belong together; a sweep gives its name
+    # A server or database: http://host:5000, sqlite:///mlflow.db; needs road-ray[mlflow]
+    mlflow_uri: str | None = None
+    mlflow_experiment: str = "road_ray"
     tensorboard: bool = False  # tensorboard/ in the run directory, which `tensorboard` reads
 
 
@@ -219,6 +227,16 @@ def journal(config: RunConfig, *, leads: bool, total_steps: int | None) -> Journ
                 config.run_dir,
                 config.tracking.wandb_mode,
                 config.tracking.wandb_group,
+            )
+        )
+    if leads and config.tracking.mlflow_uri is not None:
+        trackers.append(
+            mlflow_tracker(
+                config.tracking.mlflow_uri,
+                config.tracking.mlflow_experiment,
+                config.run_dir.name,
+                to_dict(config),
+                config.run_dir,
             )
         )
     if leads and config.tracking.tensorboard:

@@ -35,6 +35,7 @@ class SweepTrackingConfig(Config):
 
     wandb_project: str | None = None  # one group of that project; needs road-ray[wandb]
     wandb_mode: Literal["online", "offline"] = "offline"
+    mlflow_uri: str | None = None  # one experiment there, named after the sweep
     tensorboard: bool = False  # in every run directory; to look at: road-ray[tensorboard]
 
 

@@ -73,5 +73,7 @@ def _tracking(sweep: SweepConfig) -> dict[str, Any]:
         "tracking.wandb_project": chosen.wandb_project,
         "tracking.wandb_mode": chosen.wandb_mode,
         "tracking.wandb_group": sweep.name,
+        "tracking.mlflow_uri": chosen.mlflow_uri,
+        "tracking.mlflow_experiment": sweep.name,
         "tracking.tensorboard": chosen.tensorboard,
     }

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
+import os
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +17,7 @@ from road_ray.errors import ConfigError
 from road_ray.training.redact import redact
 
 START_TIMEOUT_SECONDS = 30.0  # how long an unreachable server may hold up the start of a run
+_LONGEST_VALUE = 500  # of a parameter, which MLflow limits
 _log = logging.getLogger(__name__)
 
 
@@ -155,6 +159,68 @@ def tensorboard_tracker(run_dir: Path) -> Tracker:
     from tensorboardX import SummaryWriter
 
     return _TensorBoard(SummaryWriter(str(run_dir / "tensorboard")))
+
+
+class _MLflow:
+    def __init__(self, client: Any, run_id: str) -> None:
+        self._client, self._run_id = client, run_id
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        from mlflow.entities import Metric
+
+        now = int(time.time() * 1000)
+        finite = {n: v for n, v in metrics.items() if v is not None and math.isfinite(v)}
+        rows = [Metric(name, value, now, step) for name, value in finite.items()]
+        self._client.log_batch(self._run_id, metrics=rows)
+
+    def close(self, *, failed: bool) -> None:
+        self._client.set_terminated(self._run_id, "FAILED" if failed else "FINISHED")
+
+
+def mlflow_tracker(
+    uri: str, experiment: str, run_name: str, config: Mapping[str, Any], run_dir: Path
+) -> Tracker:
+    """MLflow at a server or database (``http://...``, ``sqlite:///mlflow.db``) for one run
+    directory, resumed as the same run; secrets masked.
+
+    Where it cannot be reached, the tracker fails at its first row, which the journal notes once.
+    Raises: ConfigError when mlflow is not installed.
+    """
+    try:
+        from mlflow.entities import Param
+        from mlflow.tracking import MlflowClient
+    except ImportError as error:
+        raise ConfigError(
+            "tracker mlflow: the package is not installed\n    fix: pip install road-ray[mlflow]"
+        ) from error
+    for name, most in {"TIMEOUT": START_TIMEOUT_SECONDS, "MAX_RETRIES": 1}.items():
+        os.environ.setdefault(f"MLFLOW_HTTP_REQUEST_{name}", f"{most:.0f}")
+    kept = run_dir / "mlflow" / "run_id.txt"
+    try:
+        client = MlflowClient(tracking_uri=uri)
+        if kept.is_file():
+            run_id = kept.read_text(encoding="ascii").strip()
+            client.update_run(run_id, status="RUNNING")
+            return _MLflow(client, run_id)
+        found = client.get_experiment_by_name(experiment)
+        number = found.experiment_id if found else client.create_experiment(experiment)
+        run_id = client.create_run(number, run_name=run_name).info.run_id
+        told = [Param(name, str(value)[:_LONGEST_VALUE]) for name, value in _flat(redact(config))]
+        client.log_batch(run_id, params=told)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(f"{run_id}\n", encoding="ascii")
+        return _MLflow(client, run_id)
+    except Exception as error:
+        _log.warning("mlflow cannot be reached, training goes on without it: %s", error)
+        return _Unreachable(error)
+
+
+def _flat(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
 
 
 def _run_id(run_dir: Path) -> str:

@@ -1,4 +1,4 @@
-"""wandb: only when installed, offline too, and never with a secret."""
+"""Trackers: only when installed, offline too, and never with a secret."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ import pytest
 
 from road_ray.errors import ConfigError
 from road_ray.training.journal import Journal, read_rows
-from road_ray.training.trackers import tensorboard_tracker, wandb_tracker, watched, watchers
+from road_ray.training.trackers import (
+    mlflow_tracker,
+    tensorboard_tracker,
+    wandb_tracker,
+    watched,
+    watchers,
+)
 
 CHILD = """
 import sys
@@ -75,6 +81,42 @@ def test_an_unreachable_server_costs_an_event_and_no_row(tmp_path):
     assert len((run_dir / "metrics.jsonl").read_text().splitlines()) == 3
     (event,) = map(json.loads, (run_dir / "events.jsonl").read_text().splitlines())
     assert event["kind"] == "tracker_failed"
+
+
+def mlflow_run(uri, run_dir):
+    config = {"seed": 3, "optimizer": {"peak_lr": 0.125}, "hub": {"token": "CANARYkey"}}
+    tracker = mlflow_tracker(uri, "mine", "first", config, run_dir)
+    with Journal(run_dir, console="quiet", trackers=[tracker]) as journal:
+        journal.write(1, {"train/loss": 0.5, "train/norm": float("nan")})
+        journal.write(2, {"train/loss": 0.25})
+
+
+def test_mlflow_holds_numbers_and_no_secret_and_resumes_as_one_run(tmp_path):
+    client = pytest.importorskip("mlflow.tracking").MlflowClient
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    mlflow_run(uri, tmp_path / "run")
+    mlflow_run(uri, tmp_path / "run")
+    known = client(tracking_uri=uri)
+    experiment = known.get_experiment_by_name("mine").experiment_id
+    (run,) = known.search_runs([experiment])
+    assert (run.info.run_name, run.info.status) == ("first", "FINISHED")
+    assert (run.data.params["seed"], run.data.params["optimizer.peak_lr"]) == ("3", "0.125")
+    assert run.data.metrics == {"train/loss": 0.25}
+    assert b"CANARY" not in (tmp_path / "mlflow.db").read_bytes()
+
+
+def test_an_mlflow_that_is_not_there_costs_an_event_and_no_row(tmp_path, monkeypatch):
+    pytest.importorskip("mlflow")
+    monkeypatch.setattr("road_ray.training.trackers.START_TIMEOUT_SECONDS", 1.0)
+    mlflow_run("http://127.0.0.1:9", tmp_path / "run")
+    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 2
+    assert "tracker_failed" in (tmp_path / "run" / "events.jsonl").read_text()
+
+
+def test_without_mlflow_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mlflow.entities", None)
+    with pytest.raises(ConfigError, match=r"pip install road-ray\[mlflow\]"):
+        mlflow_tracker("sqlite://", "mine", "first", {}, tmp_path)
 
 
 def test_who_watches_the_thread_sees_every_row(tmp_path):
