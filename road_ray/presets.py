@@ -99,7 +99,7 @@ def tiny_mlm() -> PretrainConfig:
         optimizer=OptimizerConfig(
             peak_lr=1.5e-3, warmup_steps=200, beta2=0.98, bias_correction=True
         ),
-        training=TrainingConfig(steps=8000, save_every_steps=2000, log_every_steps=100),
+        training=TrainingConfig(steps=12_000, save_every_steps=2000, log_every_steps=100),
     )
 
 
@@ -115,7 +115,7 @@ def tiny_electra() -> PretrainConfig:
         # As large as the discriminator, so that both can go on from one model.
         generator=GeneratorConfig(scale=1.0),
         optimizer=OptimizerConfig(peak_lr=5e-4, warmup_steps=200, beta2=0.98, bias_correction=True),
-        training=TrainingConfig(steps=2500, save_every_steps=500, log_every_steps=100),
+        training=TrainingConfig(steps=4_500, save_every_steps=500, log_every_steps=100),
     )
 
 
