@@ -86,7 +86,7 @@ def _tiny() -> EncoderConfig:
 
 @preset("pretrain")
 def tiny_mlm() -> PretrainConfig:
-    """First stage for a laptop: a masked language model on short rows, 8 million tokens. Our
+    """First stage for a laptop: a masked language model on short rows, 12 million tokens. Our
     choice.
     """
     return PretrainConfig(
@@ -207,7 +207,10 @@ def road_small_mix() -> MultitaskConfig:
             max_length_tokens=128,
             max_judged_rows=500,
         ),
-        optimizer=OptimizerConfig(peak_lr=3e-4, layer_decay=0.75, warmup_steps=50),
+        # A short run would end in the many first updates that are too large without correction.
+        optimizer=OptimizerConfig(
+            peak_lr=3e-4, layer_decay=0.75, warmup_steps=50, bias_correction=True
+        ),
         training=TrainingConfig(steps=1000, log_every_steps=50),
     )  # fmt: skip
 

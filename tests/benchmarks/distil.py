@@ -17,15 +17,22 @@ from dataclasses import dataclass
 from itertools import cycle
 from multiprocessing.connection import Connection
 from pathlib import Path
-from time import perf_counter, thread_time
+from time import perf_counter, sleep, thread_time
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import torch
 
 from road_ray.data import catalog
 from road_ray.data.specs import Span, Task
-from road_ray.distillation.ensemble import Ensemble, LocalEnsemble, Precision, annotate
+from road_ray.distillation.ensemble import (
+    Ensemble,
+    LocalEnsemble,
+    Precision,
+    annotate,
+    inputs_of,
+)
 from road_ray.distillation.manifest import teacher_manifest
 from road_ray.distillation.store_ensemble import StoredEnsemble
 from road_ray.distillation.weighting import resolve
@@ -128,17 +135,39 @@ def actors(lesson: Lesson, count: int = TEACHERS) -> Iterator[Any]:
         )
 
 
-def transport_seconds(lesson: Lesson, repeats: int) -> list[float]:
-    """Of one batch to one actor and back, without what its teacher thinks about it."""
-    found = []
+class Echo:
+    """An actor that only waits, as long as a teacher thinks, and answers as much."""
+
+    def logits(self, inputs: Mapping[str, Any], seconds: float) -> tuple[Any, float]:
+        began = perf_counter()
+        sleep(seconds)
+        answer = np.zeros((len(inputs["input_ids"]), 2), np.float16)
+        return [answer], perf_counter() - began
+
+
+def transport_seconds(lesson: Lesson, repeats: int) -> tuple[list[float], list[float]]:
+    """Of one batch to one actor and back, without what its teacher thinks about it; and the same
+    for a plain actor of Ray that is asked with ``ray.get``.
+    """
+    import ray
+
+    from road_ray.distributed.asking import _packed
+
+    ours, bare = [], []
     with actors(lesson, 1) as ensemble:
+        echo = ray.remote(num_cpus=0)(Echo).remote()
         given = batches(lesson)[0]
+        sent = {name: _packed(name, tensor) for name, tensor in inputs_of(given).items()}
         for _ in range(repeats + 3):
             began = perf_counter()
             ensemble.gather(ensemble.submit(given))
             passed = perf_counter() - began
-            found.append(passed - ensemble.gauges["time/teacher_busy_seconds"])
-    return found[3:]
+            thought = ensemble.gauges["time/teacher_busy_seconds"]
+            ours.append(passed - thought)
+            began = perf_counter()
+            _, slept = ray.get(echo.logits.remote(sent, thought), timeout=60)
+            bare.append(perf_counter() - began - slept)
+    return ours[3:], bare[3:]
 
 
 def in_store(lesson: Lesson, connection: Connection) -> None:
