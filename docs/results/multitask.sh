@@ -5,14 +5,14 @@
 # runs go side by side (JOBS).
 # Usage: docs/results/multitask.sh DATA RUNS INIT [ARM...]
 # INIT: a pre-training run (first-light.sh leaves RUNS/electra-256). Arms: none mtdnn passes-1
-# passes-2 passes-4 passes-8. Larger runs: STEPS, EXAMPLES, ROWS, JUDGED, SEEDS, TUNED from the
-# environment.
+# passes-2 passes-4 passes-8. Larger runs: STEPS, RATE, EXAMPLES, ROWS, JUDGED, SEEDS, TUNED from
+# the environment.
 set -euo pipefail
 DATA=$1 RUNS=$2 INIT=$3
 shift 3
 ARMS=${*:-none mtdnn passes-1 passes-2 passes-4 passes-8}
 STEPS=${STEPS:-200} EXAMPLES=${EXAMPLES:-32} ROWS=${ROWS:-3000} JUDGED=${JUDGED:-1000}
-SEEDS=${SEEDS:-0 1 2} JOBS=${JOBS:-2} TUNED=${TUNED:-sst2 mnli}
+RATE=${RATE:-5e-5} SEEDS=${SEEDS:-0 1 2} JOBS=${JOBS:-2} TUNED=${TUNED:-sst2 mnli}
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
 road=${ROAD:-road}
 shared="data.root=$DATA data.max_judged_rows=$JUDGED console=plain"
@@ -28,7 +28,7 @@ mixture() {
     esac
     $road multitask --preset road_small_mix --run-dir "$RUNS/$arm-$seed" $shared init="$INIT" \
         seed="$seed" data.datasets="$SETS" data.max_judged_rows=100 mixing.passes="$passes" \
-        mixing.heads=$heads data.batch_size=$((EXAMPLES / passes)) training.steps="$STEPS" \
+        mixing.heads=$heads optimizer.peak_lr="$RATE" data.batch_size=$((EXAMPLES / passes)) training.steps="$STEPS" \
         training.keep_checkpoints=1
 }
 

@@ -23,7 +23,16 @@ from road_ray.data.hub import read_hub
 from road_ray.data.own import OwnSet
 from road_ray.data.quac import with_history
 from road_ray.data.readers import read_split
-from road_ray.data.specs import Classify, Dataset, JointSpan, Reason, Span, Task
+from road_ray.data.specs import (
+    Classify,
+    Dataset,
+    FeatureTag,
+    JointSpan,
+    Reason,
+    Span,
+    Tag,
+    Task,
+)
 from road_ray.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -48,6 +57,9 @@ class SourceConfig(Config):
     # How pairs are classified: from the first token, or by MT-DNN's stochastic answer network,
     # which plain transformers cannot load either.
     pair_head: Literal["first_token", "answer_network"] = "first_token"
+    # How words are tagged: from the top layer of an encoder that learns too, or from features of
+    # the last layers of one that stays as it is (a BiLSTM, which plain transformers cannot load).
+    tag_head: Literal["linear", "features"] = "linear"
     # Dialogs: how many of the exchanges before a question are read with it.
     history_turns: int = Field(0, ge=0)
     # Pairs without an order, whose training rows are read both ways round. Source: google-research/
@@ -100,6 +112,9 @@ def entry_of(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
     if source.pair_head == "answer_network" and pairs:
         assert isinstance(task.kind, Classify)
         task = Task(f"{task.name}_answer_network", Reason(task.kind.labels))
+        dataset = replace(dataset, task=task.name)
+    if source.tag_head == "features" and isinstance(task.kind, Tag):
+        task = Task(f"{task.name}_features", FeatureTag(task.kind.labels))
         dataset = replace(dataset, task=task.name)
     return dataset, task
 

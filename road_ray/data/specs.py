@@ -68,6 +68,11 @@ class Tag:
 
 
 @dataclass(frozen=True)
+class FeatureTag(Tag):
+    """One label a word, from features of an encoder that stays as it is."""
+
+
+@dataclass(frozen=True)
 class Choose:
     """The best of ``choices`` answers to one question; every answer gets one logit."""
 

@@ -27,7 +27,8 @@ from ray.train import (
 )
 from ray.train.torch import TorchConfig, TorchTrainer, get_device
 
-from road_ray.distributed.board import Board, attended, listening
+from road_ray.distributed.attending import attended
+from road_ray.distributed.board import Board, listening
 from road_ray.distributed.launch import enter
 from road_ray.distributed.placement import check_placement, wait_for_room
 from road_ray.errors import RoadError
@@ -63,12 +64,8 @@ def fit(
     trainer = TorchTrainer(
         _on_worker,
         train_loop_config={
-            "main": main,
-            "config": config,
-            "extra": tuple(extra),
-            "board": board,
-            "watched": see is not None,
-            "place": os.getcwd(),
+            **{"main": main, "config": config, "extra": tuple(extra)},
+            **{"board": board, "watched": see is not None, "place": os.getcwd()},
         },
         torch_config=TorchConfig(backend="nccl" if gpus_per_worker else "gloo"),
         scaling_config=ScalingConfig(

@@ -129,7 +129,8 @@ def side_by_side(
     """
     import ray
 
-    from road_ray.distributed.board import Board, attended, listening
+    from road_ray.distributed.attending import attended
+    from road_ray.distributed.board import Board, listening
     from road_ray.distributed.placement import check_placement
 
     check_placement("run", 1, {"CPU": num_cpus, "GPU": num_gpus})

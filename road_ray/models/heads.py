@@ -15,10 +15,21 @@ from transformers.models.electra.modeling_electra import (
     ElectraSequenceSummary,
 )
 
-from road_ray.data.specs import Choose, Classify, JointSpan, Kind, Reason, Regress, Span, Tag
+from road_ray.data.specs import (
+    Choose,
+    Classify,
+    FeatureTag,
+    JointSpan,
+    Kind,
+    Reason,
+    Regress,
+    Span,
+    Tag,
+)
 from road_ray.models.answer_network import AnswerNetwork
 from road_ray.models.encoder import initialize, initialize_output
 from road_ray.models.families import FAMILIES, head_dropout
+from road_ray.models.feature_tagger import FeatureTagger
 from road_ray.models.joint_span import JointSpanHead
 
 
@@ -114,7 +125,16 @@ class PooledChoiceHead(PooledHead):
         return super().forward(hidden).view(-1, self.choices)
 
 
-Head = SentenceHead | PooledHead | AnswerNetwork | SpanHead | JointSpanHead | TagHead | ChoiceHead
+Head = (
+    SentenceHead
+    | PooledHead
+    | AnswerNetwork
+    | SpanHead
+    | JointSpanHead
+    | TagHead
+    | FeatureTagger
+    | ChoiceHead
+)
 
 
 def build_head(kind: Kind, config: PreTrainedConfig) -> Head:
@@ -125,6 +145,8 @@ def build_head(kind: Kind, config: PreTrainedConfig) -> Head:
             return JointSpanHead(config)
         case Span():
             return SpanHead(config)
+        case FeatureTag():
+            return FeatureTagger(config, kind.width)
         case Tag():
             return TagHead(config, kind.width)
         case Choose():

@@ -21,11 +21,22 @@ from transformers import (
     PreTrainedModel,
 )
 
-from road_ray.data.specs import Choose, Classify, JointSpan, Reason, Regress, Span, Tag, Task
+from road_ray.data.specs import (
+    Choose,
+    Classify,
+    FeatureTag,
+    JointSpan,
+    Reason,
+    Regress,
+    Span,
+    Tag,
+    Task,
+)
 from road_ray.errors import CheckpointError
 from road_ray.models.answer_network import AnswerNetwork
 from road_ray.models.encoder import load_encoder
 from road_ray.models.families import FAMILIES
+from road_ray.models.feature_tagger import FEATURE_LAYERS, FeatureTagger
 from road_ray.models.heads import build_head
 from road_ray.models.joint_span import JointSpanHead
 from road_ray.models.quick import quicken
@@ -50,6 +61,18 @@ class MultitaskModel(nn.Module):
         self.heads = nn.ModuleDict(
             {task.name: build_head(task.kind, encoder.config) for task in tasks}
         )
+        # Features are of an encoder that nobody trains.
+        heads = list(self.heads.values())
+        self._frozen = bool(heads) and all(isinstance(head, FeatureTagger) for head in heads)
+        if self._frozen:
+            encoder.requires_grad_(False).eval()
+
+    def train(self, mode: bool = True) -> MultitaskModel:
+        """As for any module; a frozen encoder drops nothing."""
+        super().train(mode)
+        if self._frozen:
+            self.encoder.eval()
+        return self
 
     def forward(self, batch: Mapping[str, Any]) -> Tensor:
         return self.read(self.hidden(batch), batch)
@@ -57,12 +80,18 @@ class MultitaskModel(nn.Module):
     def read(self, hidden: Tensor, batch: Mapping[str, Any]) -> Tensor:
         """The same logits from what the encoder made of every token."""
         head = self.heads[batch["task"]]
-        reads_batch = isinstance(head, JointSpanHead | AnswerNetwork)
+        reads_batch = isinstance(head, JointSpanHead | AnswerNetwork | FeatureTagger)
         logits: Tensor = head(hidden, batch) if reads_batch else head(hidden)
         return logits
 
     def hidden(self, batch: Mapping[str, Any]) -> Tensor:
-        """What the encoder makes of every token: ``[B, L, D]``, or ``[B * N, L, D]`` of choices."""
+        """What the encoder makes of every token: ``[B, L, D]``, ``[B * N, L, D]`` of choices, and
+        its last layers side by side for a head over features.
+        """
+        if isinstance(self.heads[batch["task"]], FeatureTagger):
+            with torch.no_grad():
+                layers = self.states(batch, output_hidden_states=True).hidden_states[1:]
+            return torch.cat(layers[-FEATURE_LAYERS:], -1)
         hidden: Tensor = self.states(batch).last_hidden_state
         return hidden
 
@@ -88,6 +117,7 @@ class MultitaskModel(nn.Module):
 _OWN_HEADS: dict[type, tuple[str, str]] = {
     JointSpan: ("joint span head", "data.span_head=joint"),
     Reason: ("answer network", "data.pair_head=answer_network"),
+    FeatureTag: ("feature tagger", "data.tag_head=features"),
 }
 
 

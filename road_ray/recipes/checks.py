@@ -49,7 +49,11 @@ def require_init(init: str) -> str:
 
 def require_plain_head(source: SourceConfig) -> None:
     """Raises ``ConfigError`` where models must be readable by plain transformers, as teachers."""
-    own = {"span_head": ("joint", "independent"), "pair_head": ("answer_network", "first_token")}
+    own = {
+        "span_head": ("joint", "independent"),
+        "pair_head": ("answer_network", "first_token"),
+        "tag_head": ("features", "linear"),
+    }
     for key, (odd, plain) in own.items():
         if getattr(source, key) == odd:
             raise ConfigError(

@@ -205,7 +205,11 @@ def _limits(run: RunRecord, told: Mapping[str, Any]) -> Iterable[str]:
         yield f"Trained on rows of at most {told['max_length_tokens']} tokens; longer ones are cut."
     if most := run.settings.get("data.max_rows"):
         yield f"Trained on {most:,} rows of the data only."
-    own = {"data.span_head": "joint", "data.pair_head": "answer_network"}
+    own = {
+        "data.span_head": "joint",
+        "data.pair_head": "answer_network",
+        "data.tag_head": "features",
+    }
     if any(run.settings.get(key) == value for key, value in own.items()):
         yield "Its head is read by road_ray alone; plain transformers loads the encoder."
     if told.get("task"):

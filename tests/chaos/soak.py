@@ -23,7 +23,7 @@ from pathlib import Path
 
 import torch
 
-from road_ray.distributed import board
+from road_ray.distributed import attending
 from tests.chaos.runs import paced, quiet, rows_of, trained, weights
 from tests.conftest import PRETRAINING
 
@@ -203,7 +203,7 @@ def drive(run: str, minutes: str, pace: str) -> int:
     """The driver's own process: exit code 6 after a stop, as ``road`` has it."""
     from road_ray.errors import RoadError
 
-    board.SILENT_SECONDS = 15.0
+    attending.SILENT_SECONDS = 15.0
     try:
         trained(settings(float(minutes)), Path(run), {"paced": paced, "quiet": quiet}[pace])
     except RoadError as error:

@@ -1,8 +1,8 @@
-"""What is pinned to the board, and who counts as silent. The rest is in ``test_launch.py``."""
+"""What is pinned to the board, and who counts as silent."""
 
 from __future__ import annotations
 
-from road_ray.distributed.board import BoardActor, error_of, obituary
+from road_ray.distributed.board import BoardActor, error_of
 from road_ray.errors import ClusterError, DataError
 
 
@@ -46,16 +46,15 @@ def test_a_death_is_told_once_and_silences_the_whole_group():
     board.beat(0, 11, "a", 5, "8 x 32 tokens")
     board.beat(1, 12, "b", 4, "7 x 32 tokens")
     board.died({1: "connection error code 2. End of file"})
-    ((rank, beat, cause),) = board.deaths()
+    ((rank, beat, _cause),) = board.deaths()
     assert (rank, beat.pid, beat.step, beat.batch) == (1, 12, 4, "7 x 32 tokens")
     assert board.deaths() == []
     assert board.silent(-1.0) == {}
-    told = obituary(rank, beat, cause)
-    assert told.startswith("worker 1 (process 12) failed after step 4, at work on 7 x 32 tokens: ")
-    assert "was it for memory?" in told
-    assert "training.passes" in told
 
 
-def test_an_error_in_python_is_told_by_its_last_line():
-    told = obituary(0, None, "Traceback:\n  line 3\nKeyError: 'x'\n")
-    assert told == "worker 0 failed before its first step: KeyError: 'x'"
+def test_rows_are_told_once_in_their_order():
+    board = BoardActor()
+    board.row(1, 3, {"m": 0.5})
+    board.row(2, 3, {"m": 1.0})
+    assert board.rows() == [(1, 3, {"m": 0.5}), (2, 3, {"m": 1.0})]
+    assert board.rows() == []

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from road_ray.distributed import board
+from road_ray.distributed import attending
 from road_ray.distributed import launch as module
 from road_ray.distributed.launch import connected, launch, side_by_side
 from road_ray.distributed.placement import wait_for_room
@@ -226,7 +226,7 @@ class TestCluster:
 
     @pytest.mark.chaos
     def test_a_worker_that_hangs_is_named_and_ended(self, tmp_path, caplog, monkeypatch):
-        monkeypatch.setattr(board, "SILENT_SECONDS", 5.0)
+        monkeypatch.setattr(attending, "SILENT_SECONDS", 5.0)
         found = launch(hang_once, str(tmp_path), workers=2, scratch=tmp_path / "run")
         assert found == {"sum": 3.0}
         assert len(list(tmp_path.glob("started-1-*"))) == 2, "rank 1 did not hang once"
