@@ -21,6 +21,7 @@ from road_ray.errors import CheckpointError, InterruptedRunError
 from road_ray.objectives.base import Objective
 from road_ray.training import probe
 from road_ray.training.checkpoint import Checkpoints
+from road_ray.training.forwards import compile_encoders, recompute
 from road_ray.training.guard import Guard, OnSpike
 from road_ray.training.health import Watch, gradient_norms
 from road_ray.training.journal import Journal
@@ -52,6 +53,12 @@ class TrainingConfig(Config):
     passes: int = Field(1, ge=1)  # batches a step, their gradients averaged
     # "auto": bf16 autocast where the device gains from it.
     precision: Literal["auto", "fp32", "bf16"] = "auto"
+    # Layers run again in the backward pass instead of keeping what they made: less memory, a third
+    # more time, the same gradients.
+    activation_checkpointing: bool = False
+    # For a GPU: on a CPU it took three minutes and made steps slower. What cannot be
+    # compiled runs as it is.
+    torch_compile: bool = False
     log_every_steps: int = Field(50, ge=1)
     evaluate_every_steps: int | None = Field(None, ge=1)  # None: at the end only
     # End after so many evaluations in a row without a better one, with the weights of the best;
@@ -96,6 +103,10 @@ def train(
     """
     config, total = training.config, training.total_steps
     objective.to(worker.device).train()
+    if config.activation_checkpointing:
+        recompute(objective)
+    if config.torch_compile:
+        compile_encoders(objective)
     width = int(objective.encoder.config.hidden_size)
     autocast = autocast_dtype(config.precision, worker.device, width)
     if probe.asked():

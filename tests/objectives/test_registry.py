@@ -8,6 +8,7 @@ from torch.testing import assert_close
 from transformers import AutoModel, ElectraForMaskedLM, ElectraForPreTraining
 
 from road_ray.objectives.registry import OBJECTIVES, models_of, options_of
+from road_ray.training.forwards import recompute
 
 from .conftest import MASK, SPECIAL, config_of
 
@@ -43,6 +44,19 @@ def test_every_parameter_gets_a_finite_gradient(objective, wide_batch):
     # Heads of the language model that the choice among candidates does not use.
     assert all("lm_head.bias" in name for name in without), without
     assert all(p.grad.isfinite().all() for p in objective.parameters() if p.grad is not None)
+
+
+def test_layers_that_run_again_give_the_same_gradients(objective, wide_batch):
+    def gradients():
+        objective.zero_grad()
+        terms = objective.train()(wide_batch).values()
+        sum(term.weight * term.total / term.count for term in terms).backward()
+        named = objective.named_parameters()
+        return {name: p.grad.clone() for name, p in named if p.grad is not None}
+
+    straight = gradients()
+    recompute(objective)
+    assert_close(gradients(), straight)
 
 
 def test_the_same_batch_gives_the_same_terms_and_gauges(objective, wide_batch):
