@@ -160,7 +160,9 @@ def main() -> None:
     try:
         app(prog_name="road")
     except RoadError as error:
-        text = str(error)
+        from road_ray.training.redact import redact
+
+        text = redact({"text": str(error)})["text"]  # a refused address may hold a key
         typer.echo(text if text.startswith("error[") else f"error[{error.kind}] {text}", err=True)
         if isinstance(error, InterruptedRunError):
             typer.echo(f"  command: {shlex.join(['road', *sys.argv[1:]])}", err=True)

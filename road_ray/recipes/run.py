@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Annotated, Any, Literal, TextIO
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from road_ray.config import Config, load, to_dict, to_yaml
 from road_ray.errors import ConfigError, DivergedError, ResourceError, RoadError
@@ -28,6 +28,7 @@ from road_ray.reporting.environment import devices
 from road_ray.reporting.report import leave_report
 from road_ray.training.checkpoint import Checkpoints, disk_error
 from road_ray.training.journal import Journal, write_json_atomic
+from road_ray.training.mirror import check_address
 from road_ray.training.trackers import (
     mlflow_tracker,
     tensorboard_tracker,
@@ -61,7 +62,7 @@ class TrackingConfig(Config):
     wandb_mode: Literal["online", "offline"] = "offline"
     wandb_group: str | None = None  # runs that belong together; a sweep gives its name
     # A server or database: http://host:5000, sqlite:///mlflow.db; needs road-ray[mlflow]
-    mlflow_uri: str | None = None
+    mlflow_uri: Annotated[str, AfterValidator(check_address)] | None = None
     mlflow_experiment: str = "road_ray"
     tensorboard: bool = False  # tensorboard/ in the run directory, which `tensorboard` reads
 

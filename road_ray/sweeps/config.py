@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from road_ray.config import Config
 from road_ray.distributed.sweep_space import SearchConfig, flat
 from road_ray.errors import ConfigError
+from road_ray.training.mirror import check_address
 
 SHIPPED = Path(__file__).parents[1] / "search_spaces"
 Runnable = Literal["pretrain", "multitask", "finetune", "teachers", "distill"]
@@ -35,7 +36,9 @@ class SweepTrackingConfig(Config):
 
     wandb_project: str | None = None  # one group of that project; needs road-ray[wandb]
     wandb_mode: Literal["online", "offline"] = "offline"
-    mlflow_uri: str | None = None  # one experiment there, named after the sweep
+    mlflow_uri: Annotated[str, AfterValidator(check_address)] | None = (
+        None  # one experiment there, named after the sweep
+    )
     tensorboard: bool = False  # in every run directory; to look at: road-ray[tensorboard]
 
 

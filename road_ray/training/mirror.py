@@ -27,9 +27,10 @@ _FAILURES = (OSError, ArrowException)
 
 def check_address(url: str) -> str:
     """``url`` itself. Raises ``ValueError`` when it holds a key: configurations are recorded."""
-    if "@" in urlsplit(url).netloc or "secret" in url.lower():
+    if "@" in urlsplit(url).netloc or "secret" in urlsplit(url).query.lower():
         raise ValueError(
-            "holds a key, and configurations are recorded; use the environment (AWS_*)"
+            "holds a key, and configurations are recorded; use the environment (AWS_*, "
+            "MLFLOW_TRACKING_*)"
         )
     return url
 
