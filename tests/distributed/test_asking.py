@@ -150,7 +150,7 @@ def test_a_teacher_killed_in_mid_stream_changes_nothing(three):
     assert same(disturbed, undisturbed)
 
 
-def test_a_frozen_teacher_is_replaced_and_costs_the_others_no_time(three):
+def test_a_frozen_teacher_is_replaced_and_costs_the_others_no_time(three, record_property):
     """To start anew takes it longer than the time that an answer of the others may take."""
     stream = batches(4)
     expected, pids = all_answers(three, stream), three.health()
@@ -158,6 +158,7 @@ def test_a_frozen_teacher_is_replaced_and_costs_the_others_no_time(three):
     client, events = hasty(three, timeout_seconds=1.0), []
     client.on_event = lambda kind, **fields: events.append((kind, fields["teachers"]))
     answers = all_answers(client, stream)
+    record_property("teacher hangs", "replaced after the time-out (1 s here), the same answers")
     assert client.replacements == 1
     assert events == [("teacher_replaced", [0])]
     assert within(10, lambda: gone(pids[0]))

@@ -150,7 +150,9 @@ def held(sweep: Sweep) -> bool:
     return bool(sweep.processes("no place") or leaked())
 
 
-def test_a_driver_killed_three_times_loses_and_repeats_nothing(sweep, place, address):
+def test_a_driver_killed_three_times_loses_and_repeats_nothing(
+    sweep, place, address, record_property
+):
     kept = {}
     for finished, where in ((1, address), (4, place), (8, address)):
         driver = sweep.start(where)
@@ -186,6 +188,8 @@ def test_a_driver_killed_three_times_loses_and_repeats_nothing(sweep, place, add
     assert "is nan" in failed[NAN]
     assert "did not end within" in failed[HANGS]
     _check_study(sweep, states)
+    told = "0 of 12 after three kills, none run again"
+    record_property("driver of a sweep killed: finished trials lost", told)
 
 
 def test_a_trial_with_workers_leaves_no_placement_group_when_the_driver_is_killed(sweep, address):

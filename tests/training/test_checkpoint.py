@@ -261,7 +261,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(tmp_path)], check=True)
 
 
-def test_a_full_disk_keeps_the_old_checkpoint(small_disk):
+def test_a_full_disk_keeps_the_old_checkpoint(small_disk, record_property):
     checkpoints = Checkpoints(small_disk)
     checkpoints.save(10, writer(10))
 
@@ -270,6 +270,7 @@ def test_a_full_disk_keeps_the_old_checkpoint(small_disk):
 
     with pytest.raises(ResourceError, match=r"(?s)No space left on device.*kept: .*00000010"):
         checkpoints.save(20, write)
+    record_property("disk full", "path, need and what is kept are told; the old one loads")
     assert names(small_disk) == ["step-00000010"]
     assert checkpoints.newest() == small_disk / "step-00000010"
     checkpoints.save(20, writer(20))
