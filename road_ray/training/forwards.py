@@ -10,6 +10,14 @@ from torch import nn
 from transformers import PreTrainedModel
 
 
+def run_as(objective: nn.Module, recomputed: bool, compiled: bool) -> None:
+    """Either, both or, as it is by default, neither."""
+    if recomputed:
+        recompute(objective)
+    if compiled:
+        compile_encoders(objective)
+
+
 def recompute(objective: nn.Module) -> None:
     """Activation checkpointing: layers keep their inputs only, and run again in the backward pass
     with the same dropout. The same gradients, about a third more time. Source: Chen et al. 2016.

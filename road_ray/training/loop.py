@@ -21,7 +21,7 @@ from road_ray.errors import CheckpointError, InterruptedRunError
 from road_ray.objectives.base import Objective
 from road_ray.training import probe
 from road_ray.training.checkpoint import Checkpoints
-from road_ray.training.forwards import compile_encoders, recompute
+from road_ray.training.forwards import run_as
 from road_ray.training.guard import Guard, OnSpike
 from road_ray.training.health import Watch, gradient_norms
 from road_ray.training.journal import Journal
@@ -102,19 +102,16 @@ def train(
     a few steps are measured and ``Measured`` is raised.
     """
     config, total = training.config, training.total_steps
-    objective.to(worker.device).train()
-    if config.activation_checkpointing:
-        recompute(objective)
-    if config.torch_compile:
-        compile_encoders(objective)
+    run_as(
+        objective.to(worker.device).train(), config.activation_checkpointing, config.torch_compile
+    )
     width = int(objective.encoder.config.hidden_size)
     autocast = autocast_dtype(config.precision, worker.device, width)
     if probe.asked():
         raise probe.measure(objective, steps, training, worker, autocast)
     optimizer = build_optimizer(objective, training.optimizer)
     start, losses = _resume(objective, optimizer, training, worker)
-    warmup = training.optimizer.warmup_steps
-    warmup = round(training.optimizer.warmup_fraction * total) if warmup is None else warmup
+    warmup = training.optimizer.warmup(total)
     wrapped = worker.wrap(objective, sparse=objective.sparse)
     source, tally, row = steps(start), Tally(), dict[str, float]()
     watch, looks = Watch(training.journal, total), Looks(objective, training, worker)

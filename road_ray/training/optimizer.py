@@ -37,6 +37,11 @@ class OptimizerConfig(Config):
     bias_correction: bool = False  # ELECTRA has none
     max_grad_norm: float = Field(1.0, gt=0)
 
+    def warmup(self, total_steps: int) -> int:
+        """How many of the steps warm up."""
+        given = self.warmup_steps
+        return round(self.warmup_fraction * total_steps) if given is None else given
+
 
 def rate(step: int, total_steps: int, warmup_steps: int, schedule: str) -> float:
     """The multiplier of the peak rate at 0-based ``step``.

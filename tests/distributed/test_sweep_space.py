@@ -36,7 +36,8 @@ def test_a_range_that_cannot_be_drawn_from_is_refused(scope, told):
 @pytest.mark.parametrize(
     ("values", "told"),
     [
-        ({"scheduler": "pbt"}, "asha"),
+        ({"scheduler": "pbt"}, "allowed: sampler: random"),
+        ({"scheduler": "abc"}, "asha"),
         ({"sampler": "grid"}, "whole numbers or choices"),
         ({"metric": ["m", "n"], "mode": ["max"]}, "a mode for each"),
         ({"metric": ["m", "n"], "mode": ["max", "min"]}, "scheduler: none"),
