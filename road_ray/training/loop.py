@@ -102,9 +102,8 @@ def train(
     a few steps are measured and ``Measured`` is raised.
     """
     config, total = training.config, training.total_steps
-    run_as(
-        objective.to(worker.device).train(), config.activation_checkpointing, config.torch_compile
-    )
+    objective.to(worker.device).train()
+    run_as(objective, config.activation_checkpointing, config.torch_compile)
     width = int(objective.encoder.config.hidden_size)
     autocast = autocast_dtype(config.precision, worker.device, width)
     if probe.asked():
