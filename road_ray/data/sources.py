@@ -21,18 +21,10 @@ from road_ray.data.encode import encode
 from road_ray.data.features import Example, Features, SpanExample, TextExample
 from road_ray.data.hub import read_hub
 from road_ray.data.own import OwnSet
+from road_ray.data.own_heads import OWN_HEADS
 from road_ray.data.quac import with_history
 from road_ray.data.readers import read_split
-from road_ray.data.specs import (
-    Classify,
-    Dataset,
-    FeatureTag,
-    JointSpan,
-    Reason,
-    Span,
-    Tag,
-    Task,
-)
+from road_ray.data.specs import Dataset, Span, Task
 from road_ray.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -105,17 +97,9 @@ def resolve_root(root: str | None) -> Path | None:
 def entry_of(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
     """The data set of that name and its task: one's own, or of the catalogue."""
     dataset, task = _entry(name, source)
-    if source.span_head == "joint" and isinstance(task.kind, Span):
-        task = Task(f"{task.name}_joint", JointSpan())  # another head is another task
-        dataset = replace(dataset, task=task.name)
-    pairs = isinstance(task.kind, Classify) and len(dataset.columns.text) == 2
-    if source.pair_head == "answer_network" and pairs:
-        assert isinstance(task.kind, Classify)
-        task = Task(f"{task.name}_answer_network", Reason(task.kind.labels))
-        dataset = replace(dataset, task=task.name)
-    if source.tag_head == "features" and isinstance(task.kind, Tag):
-        task = Task(f"{task.name}_features", FeatureTag(task.kind.labels))
-        dataset = replace(dataset, task=task.name)
+    for head in OWN_HEADS:
+        if getattr(source, head.key) == head.value and head.fits(dataset, task):
+            return head.put_on(dataset, task)
     return dataset, task
 
 

@@ -14,18 +14,21 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig
 
 from road_ray.models.encoder import initialize, initialize_output
+from road_ray.models.head import Head
 
 STEPS = 5
 _DROPPED = 0.1  # of inputs and, in training, of whole steps
 _NEVER = float("-inf")
 
 
-class AnswerNetwork(nn.Module):
+class AnswerNetwork(Head):
     """Log-probabilities of the classes, the mean of ``STEPS`` steps: ``[B, L, D] -> [B, width]``.
 
     In training each row drops some of its steps, but never all. A row without a second text reads
     its only one. Source: Liu et al. 2018 (SAN); Liu et al. 2019 (MT-DNN), section 3.
     """
+
+    reads_batch = True
 
     def __init__(self, config: PreTrainedConfig, width: int) -> None:
         super().__init__()

@@ -14,17 +14,21 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import PreTrainedConfig
 
 from road_ray.models.encoder import initialize_output
+from road_ray.models.head import Head
 
 FEATURE_LAYERS = 4  # the last ones, side by side: the best of the paper's six choices
 _HIDDEN, _DROPPED = 768, 0.1  # of both directions together
 
 
-class FeatureTagger(nn.Module):
+class FeatureTagger(Head):
     """Logits of every token from frozen features: ``[B, L, FEATURE_LAYERS * D] -> [B, L, width]``.
 
     A two-layer BiLSTM before the classifier; zeros at the padding. Source: Devlin et al. 2019,
     section 5.3 and table 7.
     """
+
+    reads_batch = True
+    feature_layers = FEATURE_LAYERS
 
     def __init__(self, config: PreTrainedConfig, width: int) -> None:
         super().__init__()

@@ -30,10 +30,11 @@ from road_ray.models.answer_network import AnswerNetwork
 from road_ray.models.encoder import initialize, initialize_output
 from road_ray.models.families import FAMILIES, head_dropout
 from road_ray.models.feature_tagger import FeatureTagger
+from road_ray.models.head import Head
 from road_ray.models.joint_span import JointSpanHead
 
 
-class SentenceHead(nn.Module):
+class SentenceHead(Head):
     """One vector of ``width`` logits from the first token: ``[B, L, D] -> [B, width]``."""
 
     def __init__(self, config: PreTrainedConfig, width: int) -> None:
@@ -49,7 +50,7 @@ class SentenceHead(nn.Module):
         return logits
 
 
-class PooledHead(nn.Module):
+class PooledHead(Head):
     """The same as BERT and ALBERT have it, whose last layer but one is a tanh: ``[B, L, D] ->
     [B, width]``.
     """
@@ -67,7 +68,7 @@ class PooledHead(nn.Module):
         return logits
 
 
-class SpanHead(nn.Module):
+class SpanHead(Head):
     """Start and end logits, independent of each other: ``[B, L, D] -> [B, 2, L]``.
 
     Position 0 means no answer.
@@ -84,7 +85,7 @@ class SpanHead(nn.Module):
         return logits.transpose(1, 2)
 
 
-class TagHead(nn.Module):
+class TagHead(Head):
     """Logits of every token: ``[B, L, D] -> [B, L, width]``. Source: Devlin et al. 2019, s. 5.3."""
 
     def __init__(self, config: PreTrainedConfig, width: int) -> None:
@@ -98,7 +99,7 @@ class TagHead(nn.Module):
         return logits
 
 
-class ChoiceHead(nn.Module):
+class ChoiceHead(Head):
     """One logit a choice from its first token: ``[B * N, L, D] -> [B, N]``."""
 
     def __init__(self, config: PreTrainedConfig, choices: int) -> None:
@@ -123,18 +124,6 @@ class PooledChoiceHead(PooledHead):
 
     def forward(self, hidden: Tensor) -> Tensor:
         return super().forward(hidden).view(-1, self.choices)
-
-
-Head = (
-    SentenceHead
-    | PooledHead
-    | AnswerNetwork
-    | SpanHead
-    | JointSpanHead
-    | TagHead
-    | FeatureTagger
-    | ChoiceHead
-)
 
 
 def build_head(kind: Kind, config: PreTrainedConfig) -> Head:

@@ -15,13 +15,14 @@ from transformers import PreTrainedConfig
 
 from road_ray.data.batches import allowed_positions
 from road_ray.models.encoder import initialize, initialize_output
+from road_ray.models.head import Head
 
 BEAM = 20
 _WIDTH = 512
 _NEVER = float("-inf")
 
 
-class JointSpanHead(nn.Module):
+class JointSpanHead(Head):
     """``[B, L, D] -> [B, 3, L]`` with gold: start logits, logits of the end given the gold start,
     and in every place the logit that there is no answer.
 
@@ -29,6 +30,8 @@ class JointSpanHead(nn.Module):
     every place, and for each of the K best starts those of its ends, ``-inf`` before the start.
     Source: google-research/electra, finetune/qa/qa_tasks.py.
     """
+
+    reads_batch = True
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
@@ -21,24 +21,13 @@ from transformers import (
     PreTrainedModel,
 )
 
-from road_ray.data.specs import (
-    Choose,
-    Classify,
-    FeatureTag,
-    JointSpan,
-    Reason,
-    Regress,
-    Span,
-    Tag,
-    Task,
-)
+from road_ray.data.own_heads import OwnHead, own_head
+from road_ray.data.specs import Choose, Classify, Regress, Span, Tag, Task
 from road_ray.errors import CheckpointError
-from road_ray.models.answer_network import AnswerNetwork
 from road_ray.models.encoder import load_encoder
 from road_ray.models.families import FAMILIES
-from road_ray.models.feature_tagger import FEATURE_LAYERS, FeatureTagger
+from road_ray.models.head import Head
 from road_ray.models.heads import build_head
-from road_ray.models.joint_span import JointSpanHead
 from road_ray.models.quick import quicken
 from road_ray.models.quiet import hushed
 
@@ -62,10 +51,13 @@ class MultitaskModel(nn.Module):
             {task.name: build_head(task.kind, encoder.config) for task in tasks}
         )
         # Features are of an encoder that nobody trains.
-        heads = list(self.heads.values())
-        self._frozen = bool(heads) and all(isinstance(head, FeatureTagger) for head in heads)
+        of_features = [self._head(name).feature_layers is not None for name in self.tasks]
+        self._frozen = bool(of_features) and all(of_features)
         if self._frozen:
             encoder.requires_grad_(False).eval()
+
+    def _head(self, task: str) -> Head:
+        return cast("Head", self.heads[task])
 
     def train(self, mode: bool = True) -> MultitaskModel:
         """As for any module; a frozen encoder drops nothing."""
@@ -79,19 +71,19 @@ class MultitaskModel(nn.Module):
 
     def read(self, hidden: Tensor, batch: Mapping[str, Any]) -> Tensor:
         """The same logits from what the encoder made of every token."""
-        head = self.heads[batch["task"]]
-        reads_batch = isinstance(head, JointSpanHead | AnswerNetwork | FeatureTagger)
-        logits: Tensor = head(hidden, batch) if reads_batch else head(hidden)
+        head = self._head(batch["task"])
+        logits: Tensor = head(hidden, batch) if head.reads_batch else head(hidden)
         return logits
 
     def hidden(self, batch: Mapping[str, Any]) -> Tensor:
         """What the encoder makes of every token: ``[B, L, D]``, ``[B * N, L, D]`` of choices, and
         its last layers side by side for a head over features.
         """
-        if isinstance(self.heads[batch["task"]], FeatureTagger):
+        last = self._head(batch["task"]).feature_layers
+        if last is not None:
             with torch.no_grad():
                 layers = self.states(batch, output_hidden_states=True).hidden_states[1:]
-            return torch.cat(layers[-FEATURE_LAYERS:], -1)
+            return torch.cat(layers[-last:], -1)
         hidden: Tensor = self.states(batch).last_hidden_state
         return hidden
 
@@ -105,47 +97,38 @@ class MultitaskModel(nn.Module):
 
     def export(self, directory: Path, task: str) -> None:
         """Write encoder and head of ``task`` as plain ``transformers`` loads them."""
-        if type(self.tasks[task].kind) in _OWN_HEADS:
-            _export_own(self, directory, task)
+        own = own_head(self.tasks[task].kind)
+        if own is not None:
+            _export_own(self, directory, task, own)
             return
         exported = _hugging_face_class(self.tasks[task]).from_multitask(self, task)
         with hushed():
             exported.save_pretrained(directory)
 
 
-# Heads that plain transformers has no class for: their names, and the keys that ask for them.
-_OWN_HEADS: dict[type, tuple[str, str]] = {
-    JointSpan: ("joint span head", "data.span_head=joint"),
-    Reason: ("answer network", "data.pair_head=answer_network"),
-    FeatureTag: ("feature tagger", "data.tag_head=features"),
-}
+def _own_file(own: OwnHead) -> str:
+    return f"{own.name.replace(' ', '_')}.safetensors"
 
 
-def _own_file(name: str) -> str:
-    return f"{name.replace(' ', '_')}.safetensors"
-
-
-def _export_own(model: MultitaskModel, directory: Path, task: str) -> None:
+def _export_own(model: MultitaskModel, directory: Path, task: str, own: OwnHead) -> None:
     """The encoder alone as transformers knows it, the head in a file of ours beside it."""
-    name, key = _OWN_HEADS[type(model.tasks[task].kind)]
     with hushed():
         model.encoder.save_pretrained(directory)
     state = {part: x.detach().cpu() for part, x in model.heads[task].state_dict().items()}
-    file = directory / _own_file(name)
+    file = directory / _own_file(own)
     save_file(state, file)
     text = "%s: plain transformers has no class for the %s: it loads the encoder; %s"
-    _log.warning(f"{text} is for road_ray alone (%s)", directory, name, file.name, key)
+    _log.warning(f"{text} is for road_ray alone (%s)", directory, own.name, file.name, own.asked_by)
 
 
-def _load_own(directory: str, task: Task) -> MultitaskModel:
-    name, key = _OWN_HEADS[type(task.kind)]
-    model, path = load_multitask(directory, [task]), Path(directory) / _own_file(name)
+def _load_own(directory: str, task: Task, own: OwnHead) -> MultitaskModel:
+    model, path = load_multitask(directory, [task]), Path(directory) / _own_file(own)
     try:
         model.heads[task.name].load_state_dict(load_file(path))
     except (OSError, RuntimeError, SafetensorError) as error:
         raise CheckpointError(
             f"{directory}: holds no head for task {task.name}: {error}\n"
-            f"  fix: fine-tune it with {key}, or evaluate without that key"
+            f"  fix: fine-tune it with {own.asked_by}, or evaluate without that key"
         ) from error
     return model
 
@@ -201,8 +184,9 @@ def load_multitask(directory: str, tasks: Sequence[Task]) -> MultitaskModel:
 
 def load_trained(directory: str, task: Task) -> MultitaskModel:
     """Encoder *and* head of a fine-tuned model directory, for evaluation or to train on."""
-    if type(task.kind) in _OWN_HEADS:
-        return _load_own(directory, task)
+    own = own_head(task.kind)
+    if own is not None:
+        return _load_own(directory, task, own)
     model = load_multitask(directory, [task])
     exporter = _hugging_face_class(task)
     try:

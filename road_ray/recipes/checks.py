@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 
 from road_ray.data.encode import shared
+from road_ray.data.own_heads import OWN_HEADS
 from road_ray.data.sources import SourceConfig, Split
 from road_ray.errors import ConfigError
 
@@ -49,16 +50,12 @@ def require_init(init: str) -> str:
 
 def require_plain_head(source: SourceConfig) -> None:
     """Raises ``ConfigError`` where models must be readable by plain transformers, as teachers."""
-    own = {
-        "span_head": ("joint", "independent"),
-        "pair_head": ("answer_network", "first_token"),
-        "tag_head": ("features", "linear"),
-    }
-    for key, (odd, plain) in own.items():
-        if getattr(source, key) == odd:
+    for head in OWN_HEADS:
+        if getattr(source, head.key) == head.value:
             raise ConfigError(
-                f"data.{key} = {odd}: teachers are asked through transformers, which has no class "
-                f"for that head\n  allowed: {plain}\n  fix: leave it out"
+                f"data.{head.key} = {head.value}: teachers are asked through transformers, which "
+                "has no class for that head\n"
+                f"  allowed: {SourceConfig.model_fields[head.key].default}\n  fix: leave it out"
             )
 
 

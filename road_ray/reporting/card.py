@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ruamel.yaml import YAML
 
 from road_ray.data import catalog
+from road_ray.data.own_heads import OWN_HEADS
 from road_ray.reporting.ancestry import ancestors, described
 from road_ray.reporting.run_report import headline
 from road_ray.reporting.runs import CONFIG, RunRecord, is_run, read_run
@@ -205,12 +206,7 @@ def _limits(run: RunRecord, told: Mapping[str, Any]) -> Iterable[str]:
         yield f"Trained on rows of at most {told['max_length_tokens']} tokens; longer ones are cut."
     if most := run.settings.get("data.max_rows"):
         yield f"Trained on {most:,} rows of the data only."
-    own = {
-        "data.span_head": "joint",
-        "data.pair_head": "answer_network",
-        "data.tag_head": "features",
-    }
-    if any(run.settings.get(key) == value for key, value in own.items()):
+    if any(run.settings.get(f"data.{head.key}") == head.value for head in OWN_HEADS):
         yield "Its head is read by road_ray alone; plain transformers loads the encoder."
     if told.get("task"):
         yield "One seed. Figures of other seeds differ, on small data sets by points."
