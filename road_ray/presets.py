@@ -27,8 +27,8 @@ from road_ray.recipes.pretrain import PretrainConfig
 from road_ray.recipes.published import PUBLISHED
 from road_ray.recipes.teachers import TeachersConfig
 from road_ray.recipes.teaching import WeightingConfig
-from road_ray.training.loop import TrainingConfig
 from road_ray.training.optimizer import OptimizerConfig
+from road_ray.training.settings import TrainingConfig
 
 
 @dataclass(frozen=True)

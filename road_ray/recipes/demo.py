@@ -28,8 +28,8 @@ from road_ray.recipes.pretrain import PretrainConfig, pretrain
 from road_ray.recipes.run import Run, RunConfig, finished, opened
 from road_ray.recipes.teaching import DistillationConfig, WeightingConfig
 from road_ray.training.journal import write_json_atomic
-from road_ray.training.loop import TrainingConfig
 from road_ray.training.optimizer import OptimizerConfig
+from road_ray.training.settings import TrainingConfig
 
 if TYPE_CHECKING:
     from road_ray.distributed.asking import ActorEnsemble

@@ -34,8 +34,9 @@ from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.checks import check_length, require_init, warn_of_overlap
 from road_ray.recipes.lineage import head_for, sign
 from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
-from road_ray.training.loop import Training, TrainingConfig, identity_of, train
+from road_ray.training.loop import identity_of, train
 from road_ray.training.optimizer import OptimizerConfig
+from road_ray.training.settings import Training, TrainingConfig
 from road_ray.training.worker import Worker
 
 

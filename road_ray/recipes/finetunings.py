@@ -20,7 +20,7 @@ from road_ray.recipes import finetune as single
 from road_ray.recipes.finetune import FinetuneConfig
 from road_ray.recipes.run import Run, finished, opened
 from road_ray.reporting.tables import is_principal
-from road_ray.training import probe
+from road_ray.training import measure
 from road_ray.training.journal import write_json_atomic
 
 _log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ def finetune(config: FinetuneConfig) -> Run:
 
 def _run(config: FinetuningsConfig) -> Run:
     waves = planned(config)
-    if probe.asked() and len(waves[0]) > 1:
+    if measure.asked() and len(waves[0]) > 1:
         raise ConfigError(
             f"{sum(map(len, waves))} fine-tunings are not planned together\n"
             "  fix: plan one of them: pool={} num_seeds=1 data.dataset=..."

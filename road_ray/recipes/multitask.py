@@ -31,8 +31,9 @@ from road_ray.recipes.mixed_teachers import MixTeachingConfig, askings, lessons,
 from road_ray.recipes.mixture import check_mixing, drawn, read, stream
 from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
 from road_ray.recipes.teaching import WeightingConfig, record_teachers
-from road_ray.training.loop import Training, TrainingConfig, identity_of, train
+from road_ray.training.loop import identity_of, train
 from road_ray.training.optimizer import OptimizerConfig
+from road_ray.training.settings import Training, TrainingConfig
 from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:

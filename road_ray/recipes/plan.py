@@ -31,7 +31,7 @@ from road_ray.recipes.checks import require_init
 from road_ray.recipes.cost import cost as flops
 from road_ray.recipes.distill import DistillConfig
 from road_ray.recipes.pretrain import PretrainConfig
-from road_ray.training.probe import Measured, probing
+from road_ray.training.measure import Measured, measuring
 
 PLANNED = ("pretrain", "multitask", "finetune", "teachers", "distill")
 
@@ -125,7 +125,7 @@ def store_bytes(config: Config) -> int:
 
 def _measured(config: Config, recipe: Callable[[Any], Any], hosted: bool) -> Measured:
     """The recipe here, alone, in a directory that goes away, with teachers in this process."""
-    with tempfile.TemporaryDirectory(prefix="road-plan-") as place, probing():
+    with tempfile.TemporaryDirectory(prefix="road-plan-") as place, measuring():
         changes: dict[str, Any] = {"run_dir": place, "workers": 0, "console": "quiet"}
         changes["tracking.wandb_project"] = None
         if hosted:

@@ -20,8 +20,9 @@ from road_ray.recipes.lineage import sign
 from road_ray.recipes.networks import GeneratorConfig, ObjectiveConfig, build_objective
 from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
 from road_ray.training.journal import read_rows
-from road_ray.training.loop import Training, TrainingConfig, identity_of, train
+from road_ray.training.loop import identity_of, train
 from road_ray.training.optimizer import OptimizerConfig
+from road_ray.training.settings import Training, TrainingConfig
 from road_ray.training.worker import Worker
 
 

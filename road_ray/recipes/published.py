@@ -9,8 +9,8 @@ from road_ray.data.corpus_source import CorpusConfig
 from road_ray.models.encoder import EncoderConfig
 from road_ray.recipes.networks import GeneratorConfig, ObjectiveConfig
 from road_ray.recipes.pretrain import PretrainConfig
-from road_ray.training.loop import TrainingConfig
 from road_ray.training.optimizer import OptimizerConfig
+from road_ray.training.settings import TrainingConfig
 
 _BASE = EncoderConfig(
     layers=12, hidden_size=768, heads=12, intermediate_size=3072, embedding_size=768

@@ -20,7 +20,7 @@ from road_ray.recipes.pretrain import PretrainConfig, pretrain
 from road_ray.recipes.published import miniature
 from road_ray.recipes.run import Run, RunConfig, finished, opened
 from road_ray.training.journal import write_json_atomic
-from road_ray.training.loop import TrainingConfig
+from road_ray.training.settings import TrainingConfig
 
 
 class ReproduceConfig(RunConfig):

@@ -5,21 +5,17 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
 
 from road_ray.errors import DivergedError
+from road_ray.training.saving import Saver
+from road_ray.training.settings import Training
 from road_ray.training.step import StepResult
-
-if TYPE_CHECKING:
-    from road_ray.training.loop import Training
-    from road_ray.training.saving import Saver
 
 _log = logging.getLogger(__name__)
 
-OnSpike = Literal["warn", "skip", "stop"]
 _WINDOW_STEPS = 50  # long enough to hold a hard batch of every data set of a mixture
 _LEAST_STEPS = 10  # before them nobody knows what is usual
 _FACTOR = 2.0  # times the largest loss of the window; our choice

@@ -8,19 +8,16 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 import torch
 
 from road_ray.errors import ConfigError
+from road_ray.objectives.base import Objective
 from road_ray.training.journal import read_rows
 from road_ray.training.saving import named_tensors
+from road_ray.training.settings import Training
 from road_ray.training.tensors import tensors_from_file, tensors_to_file
 from road_ray.training.worker import Worker
-
-if TYPE_CHECKING:
-    from road_ray.objectives.base import Objective
-    from road_ray.training.loop import Training
 
 _log = logging.getLogger(__name__)
 

@@ -6,30 +6,26 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
-from pydantic import AfterValidator, Field
 
-from road_ray.config import Config
 from road_ray.data.batches import Batch, to_device
 from road_ray.errors import CheckpointError, InterruptedRunError
 from road_ray.objectives.base import Objective
-from road_ray.training import probe
-from road_ray.training.checkpoint import Checkpoints
+from road_ray.training import measure
 from road_ray.training.forwards import run_as
-from road_ray.training.guard import Guard, OnSpike
+from road_ray.training.guard import Guard
 from road_ray.training.health import Watch, gradient_norms
-from road_ray.training.journal import Journal
 from road_ray.training.looks import Looks
 from road_ray.training.memory import shapes
-from road_ray.training.mirror import Mirror, check_address
-from road_ray.training.optimizer import ElectraAdamW, OptimizerConfig, build_optimizer, clip, rate
+from road_ray.training.mirror import Mirror
+from road_ray.training.optimizer import ElectraAdamW, build_optimizer, clip, rate
 from road_ray.training.saving import Saver, named_tensors
+from road_ray.training.settings import Training
 from road_ray.training.signals import OUTSIDE, StopRequest
 from road_ray.training.step import Tally, backward
 from road_ray.training.tensors import (
@@ -44,51 +40,6 @@ Steps = Callable[[int], Iterator[list[Batch]]]
 """``steps(start)`` gives the passes of step ``start``, ``start + 1``, ...: a pure function of the
 seed.
 """
-
-
-class TrainingConfig(Config):
-    """How long to train, how often to look, what to keep."""
-
-    steps: int | None = Field(None, ge=1)  # updates; None: as many as data.epochs make
-    passes: int = Field(1, ge=1)  # batches a step, their gradients averaged
-    # "auto": bf16 autocast where the device gains from it.
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    # Layers run again in the backward pass instead of keeping what they made: less memory, a third
-    # more time, the same gradients.
-    activation_checkpointing: bool = False
-    # For a GPU: on a CPU it took three minutes and made steps slower. What cannot be
-    # compiled runs as it is.
-    torch_compile: bool = False
-    log_every_steps: int = Field(50, ge=1)
-    evaluate_every_steps: int | None = Field(None, ge=1)  # None: at the end only
-    # End after so many evaluations in a row without a better one, with the weights of the best;
-    # None: train to the last step and keep its weights.
-    patience: int | None = Field(None, ge=1)
-    # The figure that patience goes by, say eval/mrpc/f1; None: the mean of those that papers print.
-    watch: str | None = None
-    save_every_steps: int = Field(1000, ge=1)
-    keep_checkpoints: int = Field(2, ge=1)
-    # A loss over twice the largest of the last 50 steps: told, not learnt from, or the end.
-    on_spike: OnSpike = "warn"
-    # Where committed checkpoints are copied to, and come from when the run directory has none:
-    # s3://bucket/run, gs://..., a path. Credentials belong into the environment.
-    mirror: Annotated[str, AfterValidator(check_address)] | None = None
-
-
-@dataclass(frozen=True)
-class Training:
-    """Everything the loop needs besides objective and data."""
-
-    config: TrainingConfig
-    optimizer: OptimizerConfig
-    total_steps: int
-    seed: int
-    checkpoints: Checkpoints
-    journal: Journal
-    identity: Mapping[str, str]  # what a resumed run must share: data, tokenizer, teachers
-    evaluate: Callable[[], Mapping[str, float]] | None = None
-    record: Mapping[str, Any] = field(default_factory=dict)  # in every checkpoint, not compared
-    tokenizer: Any = None  # kept beside the model of every checkpoint: any stage starts from one
 
 
 def train(
@@ -106,8 +57,8 @@ def train(
     run_as(objective, config.activation_checkpointing, config.torch_compile)
     width = int(objective.encoder.config.hidden_size)
     autocast = autocast_dtype(config.precision, worker.device, width)
-    if probe.asked():
-        raise probe.measure(objective, steps, training, worker, autocast)
+    if measure.asked():
+        raise measure.measure(objective, steps, training, worker, autocast)
     optimizer = build_optimizer(objective, training.optimizer)
     start, losses = _resume(objective, optimizer, training, worker)
     warmup = training.optimizer.warmup(total)

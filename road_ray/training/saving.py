@@ -13,20 +13,18 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from road_ray.errors import ResourceError
+from road_ray.objectives.base import Objective
 from road_ray.training.mirror import Mirror
 from road_ray.training.optimizer import ElectraAdamW
+from road_ray.training.settings import Training
 from road_ray.training.tensors import optimizer_tensors, tensors_to_file
 from road_ray.training.worker import Worker
-
-if TYPE_CHECKING:
-    from road_ray.objectives.base import Objective
-    from road_ray.training.loop import Training
 
 _log = logging.getLogger(__name__)
 

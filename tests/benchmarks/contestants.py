@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from road_ray.objectives.electra import Electra
 from road_ray.training.checkpoint import Checkpoints
 from road_ray.training.journal import Journal
-from road_ray.training.loop import Training, TrainingConfig, train
+from road_ray.training.loop import train
 from road_ray.training.optimizer import OptimizerConfig
+from road_ray.training.settings import Training, TrainingConfig
 from road_ray.training.worker import Worker
 from tests.benchmarks import shapes
 from tests.benchmarks.race import gated

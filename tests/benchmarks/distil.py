@@ -44,8 +44,9 @@ from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.supervised import Supervised
 from road_ray.training.checkpoint import Checkpoints
 from road_ray.training.journal import Journal
-from road_ray.training.loop import Training, TrainingConfig, train
+from road_ray.training.loop import train
 from road_ray.training.optimizer import OptimizerConfig
+from road_ray.training.settings import Training, TrainingConfig
 from road_ray.training.worker import Worker
 from tests.benchmarks import shapes
 from tests.benchmarks.race import Over

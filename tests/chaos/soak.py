@@ -32,10 +32,12 @@ EVERY_SECONDS = 60.0
 RESUMABLE = 6
 
 
-def settings(minutes: float) -> dict[str, object]:
+def settings(minutes: float, run: Path) -> dict[str, object]:
+    """Of a pre-training on the miniature world that lasts so long by itself."""
     steps = max(60, int(minutes * 60 / STEP_SECONDS))
+    corpus = {"data.root": "miniature", "data.shards": str(run.parent / "shards")}
     paces = {"training.steps": steps, "training.save_every_steps": 25}
-    return PRETRAINING | paces | {"training.log_every_steps": 1}
+    return PRETRAINING | corpus | paces | {"training.log_every_steps": 1}
 
 
 @dataclass
@@ -176,7 +178,7 @@ def soak(
             next_fault = time.monotonic() + EVERY_SECONDS * chance.uniform(0.7, 1.3)
     assert driver.process.returncode == 0, driver.run.with_suffix(".log").read_text()[-3000:]
     told.seconds = time.monotonic() - began
-    told.ideal_seconds = settings(minutes)["training.steps"] * STEP_SECONDS
+    told.ideal_seconds = settings(minutes, place)["training.steps"] * STEP_SECONDS
     time.sleep(5)
     told.left = [f"process {pid}" for pid in driver.pids()]
     told.left += [str(path) for path in driver.run.rglob(".step-*")]
@@ -205,7 +207,9 @@ def drive(run: str, minutes: str, pace: str) -> int:
 
     attending.SILENT_SECONDS = 15.0
     try:
-        trained(settings(float(minutes)), Path(run), {"paced": paced, "quiet": quiet}[pace])
+        trained(
+            settings(float(minutes), Path(run)), Path(run), {"paced": paced, "quiet": quiet}[pace]
+        )
     except RoadError as error:
         print(f"error[{error.kind}]: {error}")
         return error.exit_code

@@ -16,8 +16,9 @@ from road_ray.objectives.base import Objective
 from road_ray.objectives.registry import OBJECTIVES, models_of
 from road_ray.training.checkpoint import Checkpoints
 from road_ray.training.journal import Journal
-from road_ray.training.loop import Training, TrainingConfig, train
+from road_ray.training.loop import train
 from road_ray.training.optimizer import OptimizerConfig
+from road_ray.training.settings import Training, TrainingConfig
 from road_ray.training.worker import Worker
 
 KINDS = (*OBJECTIVES, "second_stage")

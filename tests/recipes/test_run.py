@@ -11,7 +11,7 @@ import pytest
 from road_ray.errors import ConfigError, ResourceError
 from road_ray.recipes.finetune import FinetuneConfig
 from road_ray.recipes.run import Run, checkpoints, environment, finished, journal, opened
-from road_ray.training.loop import TrainingConfig
+from road_ray.training.settings import TrainingConfig
 
 
 def config(directory: Path, **changes: object) -> FinetuneConfig:

@@ -17,8 +17,8 @@ from road_ray.objectives.electra import Electra
 from road_ray.objectives.supervised import Supervised
 from road_ray.training.checkpoint import Checkpoints
 from road_ray.training.journal import Journal
-from road_ray.training.loop import Training, TrainingConfig
 from road_ray.training.optimizer import OptimizerConfig
+from road_ray.training.settings import Training, TrainingConfig
 from tests.objectives.tiny import config_of
 
 NLI = Task("nli", Classify(("a", "b", "c")))

@@ -9,19 +9,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from road_ray.data.batches import Batch, to_device
+from road_ray.objectives.base import Objective
 from road_ray.training.optimizer import build_optimizer, clip
+from road_ray.training.settings import Training
 from road_ray.training.step import backward
 from road_ray.training.worker import Worker
-
-if TYPE_CHECKING:
-    from road_ray.objectives.base import Objective
-    from road_ray.training.loop import Training
 
 _STEPS = 3  # measured; one before them warms up
 _FIRST_ROWS = 2
@@ -49,26 +47,26 @@ class Measured(Exception):
         return f"measured: {self.seconds_per_step:.3f} s a step"
 
 
-class _Probe:
+class _Measuring:
     on = False
 
 
-_PROBE = _Probe()
+_MEASURING = _Measuring()
 
 
 @contextmanager
-def probing() -> Iterator[None]:
+def measuring() -> Iterator[None]:
     """Inside, a training is measured and ended by ``Measured`` instead of being done."""
-    _PROBE.on = True
+    _MEASURING.on = True
     try:
         yield
     finally:
-        _PROBE.on = False
+        _MEASURING.on = False
 
 
 def asked() -> bool:
-    """True inside of ``probing``."""
-    return _PROBE.on
+    """True inside of ``measuring``."""
+    return _MEASURING.on
 
 
 def measure(
