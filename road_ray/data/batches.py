@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -39,6 +40,27 @@ class Rows(Protocol):
     def lengths(self) -> Longs: ...
     @property
     def first_segment(self) -> Ints: ...
+    @property
+    def dataset(self) -> str: ...
+    @property
+    def task(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How rows make batches, the same on every worker."""
+
+    batch_size: int  # global, in examples
+    seed: int
+    most_tokens: int | None = None  # of a batch, padding counted; None: any number
+
+
+@dataclass(frozen=True)
+class Share:
+    """Whose rows of every batch: those of worker ``rank`` of ``size``."""
+
+    rank: int = 0
+    size: int = 1
 
 
 def epoch_order(
@@ -132,62 +154,60 @@ def padded_width(longest: int) -> int:
 class BatchStream:
     """All batches of one data set for ever: ``stream[k]`` is this worker's share of batch ``k``.
 
-    ``batch_size`` is global, in examples; with ``most_tokens`` a batch has no more tokens than that
-    either, padding counted. With ``noise`` a batch carries uniform numbers
-    ``[noise_channels, B, L]`` drawn for the global batch, so that masking is the same on one worker
-    and on many, and after a resume.
+    With ``noise_channels`` a batch carries uniform numbers ``[noise_channels, B, L]`` drawn for the
+    global batch, so that masking is the same on one worker and on many, and after a resume.
     """
 
     def __init__(
         self,
         rows: Rows,
+        batching: Batching,
+        share: Share = Share(),
         *,
-        batch_size: int,
-        seed: int,
         pad_id: int,
-        rank: int = 0,
-        size: int = 1,
-        noise: bool = False,
-        noise_channels: int = NOISE_CHANNELS,
-        name: str = "",
-        task: str = "",
-        most_tokens: int | None = None,
+        noise_channels: int = 0,
     ) -> None:
+        self.rows, self.batching, self.share, self.pad_id = rows, batching, share, pad_id
+        self.noise_channels = noise_channels
         if len(rows) == 0:
-            raise DataError(f"data set {name or 'without name'}: 0 usable rows")
-        self.rows, self.batch_size, self.seed, self.pad_id = rows, batch_size, seed, pad_id
-        self.rank, self.size, self.name, self.task = rank, size, name, task
-        self.noise_channels = noise_channels if noise else 0
+            raise DataError(f"data set {self.name}: 0 usable rows")
         self._lengths = rows.lengths
-        choices = rows.choices if isinstance(rows, Features) else 1
-        self._most_tokens = None if most_tokens is None else most_tokens // choices
-        self._check_budget(most_tokens, choices)
+        self._check_budget()
         self._order = lru_cache(maxsize=2)(self._epoch)
         sizes = [len(numbers) for numbers in self._order(0)]
         self.batches_per_epoch, smallest = len(sizes), min(sizes)
-        if smallest < size:
+        if smallest < share.size:
             raise ConfigError(
-                f"batch_size = {batch_size}: the smallest batch of {name or 'the data set'} "
-                f"({len(rows)} rows) has {smallest}, fewer than the {size} workers\n"
+                f"batch_size = {batching.batch_size}: the smallest batch of {self.name} "
+                f"({len(rows)} rows) has {smallest}, fewer than the {share.size} workers\n"
                 "  allowed: at least one example a worker\n"
                 "  fix: raise batch_size (or max_batch_tokens), or lower workers"
             )
 
-    def _check_budget(self, asked: int | None, choices: int) -> None:
-        needed = padded_width(int(self._lengths.max())) * choices * self.size
+    @property
+    def name(self) -> str:
+        """Of the data set."""
+        return self.rows.dataset
+
+    @property
+    def _choices(self) -> int:
+        return self.rows.choices if isinstance(self.rows, Features) else 1
+
+    def _check_budget(self) -> None:
+        asked, workers = self.batching.most_tokens, self.share.size
+        needed = padded_width(int(self._lengths.max())) * self._choices * workers
         if asked is not None and asked < needed:
             raise ConfigError(
                 f"data.max_batch_tokens = {asked}: the longest rows of "
-                f"{self.name or 'the data set'} take {needed}, one for each of {self.size} workers"
+                f"{self.name} take {needed}, one for each of {workers} workers"
                 f"\n  allowed: at least {needed}\n  fix: raise it, or lower max_length_tokens"
             )
 
     def _epoch(self, epoch: int) -> list[NDArray[np.int64]]:
-        if self._most_tokens is None:
-            return epoch_order(self._lengths, self.batch_size, seed=self.seed, epoch=epoch)
-        return budget_order(
-            self._lengths, self._most_tokens, self.batch_size, seed=self.seed, epoch=epoch
-        )
+        most, size, seed = self.batching.most_tokens, self.batching.batch_size, self.batching.seed
+        if most is None:
+            return epoch_order(self._lengths, size, seed=seed, epoch=epoch)
+        return budget_order(self._lengths, most // self._choices, size, seed=seed, epoch=epoch)
 
     def row_numbers(self, number: int) -> NDArray[np.int64]:
         """Rows of global batch ``number``, over all workers."""
@@ -197,13 +217,15 @@ class BatchStream:
     def __getitem__(self, number: int) -> Batch:
         numbers = self.row_numbers(number)
         width = padded_width(int(self._lengths[numbers].max()))
-        mine = numbers[self.rank :: self.size]
+        own = slice(self.share.rank, None, self.share.size)
+        mine = numbers[own]
         batch = pad(self.rows, mine, pad_id=self.pad_id, width=width)
-        batch |= {"task": self.task, "dataset": self.name, "rows": torch.from_numpy(mine.copy())}
+        batch |= {"task": self.rows.task, "dataset": self.name}
+        batch["rows"] = torch.from_numpy(mine.copy())
         if self.noise_channels:
-            rng = np.random.default_rng((self.seed, 1, number))
+            rng = np.random.default_rng((self.batching.seed, 1, number))
             drawn = rng.random((self.noise_channels, len(numbers), width), dtype=np.float32)
-            batch["noise"] = torch.from_numpy(drawn[:, self.rank :: self.size].copy())
+            batch["noise"] = torch.from_numpy(drawn[:, own].copy())
         if isinstance(self.rows, Features):
             batch |= gold_of(self.rows, mine, width)
         return batch

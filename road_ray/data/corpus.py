@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,9 @@ MANIFEST = "MANIFEST.json"
 @dataclass(frozen=True)
 class Corpus:
     """Unpadded two-segment rows over memory-mapped shards, numbered through."""
+
+    dataset: ClassVar[str] = "corpus"
+    task: ClassVar[str] = ""
 
     directory: Path
     tokens: tuple[Ints, ...]

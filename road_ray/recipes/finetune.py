@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from pydantic import Field
 
-from road_ray.data.batches import Batch, BatchStream
+from road_ray.data.batches import Batch, Batching, BatchStream, Share
 from road_ray.data.encode import overlap
 from road_ray.data.features import Example
 from road_ray.data.folds import fold_of
@@ -147,14 +147,9 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
         check_length(one, model.encoder.config.max_position_embeddings)
     stream = BatchStream(
         split.features,
-        batch_size=config.data.batch_size,
-        seed=config.seed,
+        Batching(config.data.batch_size, config.seed, config.data.max_batch_tokens),
+        Share(worker.rank, worker.size),
         pad_id=int(tokenizer.pad_token_id),
-        rank=worker.rank,
-        size=worker.size,
-        name=entry.name,
-        task=task.name,
-        most_tokens=config.data.max_batch_tokens,
     )
     updates = stream.batches_per_epoch * config.data.epochs / config.training.passes
     total = config.training.steps or max(1, math.ceil(updates))

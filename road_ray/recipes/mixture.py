@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from road_ray.data.batches import Batch, BatchStream
+from road_ray.data.batches import Batch, Batching, BatchStream, Share
 from road_ray.data.mixing import Stream, mixed, probabilities, tallied
 from road_ray.data.sources import Split, entry_of, load_split
 from road_ray.errors import ConfigError
@@ -64,14 +64,9 @@ def _split(config: MultitaskConfig, name: str, part: str, tokenizer: Any) -> Spl
 def stream(split: Split, config: MultitaskConfig, worker: Worker, tokenizer: Any) -> BatchStream:
     return BatchStream(
         split.features,
-        batch_size=config.data.batch_size,
-        seed=config.seed,
+        Batching(config.data.batch_size, config.seed, config.data.max_batch_tokens),
+        Share(worker.rank, worker.size),
         pad_id=int(tokenizer.pad_token_id),
-        rank=worker.rank,
-        size=worker.size,
-        name=split.dataset.name,
-        task=split.features.task,
-        most_tokens=config.data.max_batch_tokens,
     )
 
 

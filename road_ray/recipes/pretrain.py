@@ -10,7 +10,7 @@ from typing import Literal
 
 import torch
 
-from road_ray.data.batches import Batch, BatchStream
+from road_ray.data.batches import Batch, Batching, BatchStream, Share
 from road_ray.data.corpus_source import CorpusConfig, prepare_corpus
 from road_ray.data.mixing import accumulated
 from road_ray.distributed.launch import launch
@@ -93,14 +93,10 @@ def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
     )
     stream = BatchStream(
         corpus,
-        batch_size=config.data.batch_size,
-        seed=config.seed,
+        Batching(config.data.batch_size, config.seed),
+        Share(worker.rank, worker.size),
         pad_id=int(tokenizer.pad_token_id),
-        rank=worker.rank,
-        size=worker.size,
-        noise=True,
         noise_channels=objective.noise_channels,
-        name="corpus",
     )
     total = config.training.steps or 1
     passes = config.training.passes

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from road_ray.data import catalog, miniature
-from road_ray.data.batches import BatchStream
+from road_ray.data.batches import Batching, BatchStream
 from road_ray.data.encode import encode
 from road_ray.data.features import SpanExample, TextExample
 from road_ray.data.readers import read_split
@@ -112,11 +112,8 @@ def ours(study: Study, connection: Connection) -> None:
     split = study.split(tokenizer)
     stream = BatchStream(
         split.features,
-        batch_size=study.batch_size,
-        seed=_SEED,
+        Batching(study.batch_size, _SEED),
         pad_id=int(tokenizer.pad_token_id),
-        name=split.dataset.name,
-        task=split.task.name,
     )
 
     def steps(start: int) -> Iterator[list[Any]]:

@@ -9,7 +9,10 @@ import pytest
 import torch
 
 from road_ray.data.batches import (
+    NOISE_CHANNELS,
+    Batching,
     BatchStream,
+    Share,
     allowed_positions,
     budget_cuts,
     budget_order,
@@ -36,9 +39,14 @@ def features(count=37, seed=0, longest=30):
     )
 
 
-def stream(rows=None, **options):
-    settings = {"batch_size": 8, "seed": 3, "pad_id": 0, "noise": True, "name": "d", "task": "t"}
-    return BatchStream(features() if rows is None else rows, **(settings | options))
+def stream(rows=None, *, batch_size=8, seed=3, most_tokens=None, noise=True, rank=0, size=1):
+    return BatchStream(
+        features() if rows is None else rows,
+        Batching(batch_size, seed, most_tokens),
+        Share(rank, size),
+        pad_id=0,
+        noise_channels=NOISE_CHANNELS if noise else 0,
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from road_ray.data.batches import BatchStream, gold_of, pad
+from road_ray.data.batches import Batching, BatchStream, Share, gold_of, pad
 from road_ray.data.catalog import dataset
 from road_ray.data.encode_tags import encode_tags
 from road_ray.data.features import TagExample
@@ -77,7 +77,7 @@ def test_labels_are_padded_beside_their_tokens(letters):
     assert labels[1].tolist() == [-100, 0, 1, *[-100] * 5]
     assert (labels[2] == -100).all()
     shares = [
-        BatchStream(rows, batch_size=3, seed=0, pad_id=0, rank=rank, size=2)[0] for rank in (0, 1)
+        BatchStream(rows, Batching(3, seed=0), Share(rank, 2), pad_id=0)[0] for rank in (0, 1)
     ]
     assert sum(len(share["labels"]) for share in shares) == 3
     assert all(share["labels"].shape == share["input_ids"].shape for share in shares)

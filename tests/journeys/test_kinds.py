@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import road_ray as rr
-from road_ray.data.batches import BatchStream
+from road_ray.data.batches import Batching, BatchStream
 from road_ray.data.catalog import task
 from road_ray.data.sources import SourceConfig, load_split
 from road_ray.data.tokenizer import load_tokenizer
@@ -65,9 +65,7 @@ def test_a_teacher_gives_the_logits_of_the_model_and_a_student_learns_from_it(tr
     name, run = trained
     chosen = task(name)
     split = load_split(name, "dev", SourceConfig(root=str(root)), load_tokenizer(run.hf_dir))
-    stream = BatchStream(
-        split.features, batch_size=4, seed=0, pad_id=0, name=name, task=NAMES[name]
-    )
+    stream = BatchStream(split.features, Batching(4, seed=0), pad_id=0)
     ensemble = LocalEnsemble.load([run.hf_dir, run.hf_dir], chosen)
     student = load_trained(str(run.hf_dir), chosen).eval()
     (batch,) = annotate([stream[0]], ensemble, resolve("mean"))

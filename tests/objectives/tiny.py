@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
-from road_ray.data.batches import Batch, BatchStream
+from road_ray.data.batches import Batch, Batching, BatchStream, Share
 from road_ray.data.features import Features
 from road_ray.data.mixing import accumulated
 from road_ray.objectives.base import Objective
@@ -96,12 +96,9 @@ def learn(
     """
     stream = BatchStream(
         rows(),
-        batch_size=8,
-        seed=5,
+        Batching(8, seed=5),
+        Share(worker.rank, worker.size),
         pad_id=0,
-        rank=worker.rank,
-        size=worker.size,
-        noise=True,
         noise_channels=objective.noise_channels,
     )
 

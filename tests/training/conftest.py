@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import ElectraForMaskedLM, ElectraForPreTraining, ElectraModel
 
-from road_ray.data.batches import BatchStream
+from road_ray.data.batches import NOISE_CHANNELS, Batching, BatchStream, Share
 from road_ray.data.features import Features
 from road_ray.data.specs import Classify, Regress, Span, Task
 from road_ray.models.multitask import MultitaskModel
@@ -68,16 +68,9 @@ def rows(task=NLI, count=23, *, seed=0, length=None, unlabelled=0.0):
     )
 
 
-def stream(features, **options):
-    settings = {
-        "batch_size": 8,
-        "seed": 5,
-        "pad_id": 0,
-        "noise": True,
-        "name": features.dataset,
-        "task": features.task,
-    }
-    return BatchStream(features, **(settings | options))
+def stream(features, *, batch_size=8, rank=0, size=1):
+    batching, share = Batching(batch_size, seed=5), Share(rank, size)
+    return BatchStream(features, batching, share, pad_id=0, noise_channels=NOISE_CHANNELS)
 
 
 def training(directory, **options):
