@@ -18,7 +18,7 @@ from road_ray.distillation.identity import fingerprint_weights, locate
 from road_ray.distributed.asking import ActorEnsemble
 from road_ray.distributed.placement import check_placement, core_share
 from road_ray.distributed.replicas import OnLost, Pool
-from road_ray.distributed.teachers import TeacherActor
+from road_ray.distributed.teachers import Hosting, TeacherActor
 from road_ray.errors import ConfigError
 
 _THREADS = 16  # requests that one actor holds at once, to join them; more wait in its queue
@@ -146,16 +146,16 @@ def started(specification: Specification) -> ActorEnsemble:
         # The loss of one machine should not take all copies of a teacher.
         scheduling_strategy="DEFAULT" if replicas == 1 else "SPREAD",
     )(TeacherActor)
-    options = {
-        "num_threads": max(1, int(asked["CPU"])),
-        "device": "cuda" if asked["GPU"] else "cpu",
-        "label_map": None if specification.label_map is None else dict(specification.label_map),
-        "precision": specification.precision,
-        "max_rows": specification.max_rows,
-        "wait_seconds": specification.wait_seconds,
-    }
+    hosting = Hosting(
+        num_threads=max(1, int(asked["CPU"])),
+        device="cuda" if asked["GPU"] else "cpu",
+        label_map=None if specification.label_map is None else dict(specification.label_map),
+        precision=specification.precision,
+        max_rows=specification.max_rows,
+        wait_seconds=specification.wait_seconds,
+    )
     actors = tuple(
-        tuple(actor.remote(group, specification.task, **options) for _ in range(replicas))
+        tuple(actor.remote(group, specification.task, hosting) for _ in range(replicas))
         for group in groups
     )
     ensemble = ActorEnsemble(pool_of(specification, actors), owner=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,30 +21,40 @@ from road_ray.distributed.joining import Answers, Batcher, Inputs
 from road_ray.errors import CheckpointError
 
 
+@dataclass(frozen=True, kw_only=True)
+class Hosting:
+    """How one process hosts teachers, and how it joins the requests of several students."""
+
+    num_threads: int = 1
+    device: str = "cpu"
+    label_map: Mapping[str, str] | None = None
+    precision: Precision = "fp32"
+    max_rows: int = 256  # of a joined batch
+    wait_seconds: float = 0.002  # that a request waits for those of other students
+
+
 class TeacherActor:
     """Teachers of one process; Ray can rebuild it from the arguments of its constructor."""
 
     def __init__(
-        self,
-        directories: Sequence[str],
-        task: Task,
-        num_threads: int,
-        device: str = "cpu",
-        label_map: Mapping[str, str] | None = None,
-        max_rows: int = 256,
-        wait_seconds: float = 0.002,
-        precision: Precision = "fp32",
+        self, directories: Sequence[str], task: Task, hosting: Hosting = Hosting()
     ) -> None:
         self._teachers = [
-            Teacher(place, task, label_map=label_map, device=device, precision=precision)
+            Teacher(
+                place,
+                task,
+                label_map=hosting.label_map,
+                device=hosting.device,
+                precision=hosting.precision,
+            )
             for place in directories
         ]
         self._batcher = Batcher(
             self._answer,
-            max_rows=max_rows,
-            wait_seconds=wait_seconds,
+            max_rows=hosting.max_rows,
+            wait_seconds=hosting.wait_seconds,
             token_axis=token_axis(task.kind),
-            begin=lambda: torch.set_num_threads(num_threads),
+            begin=lambda: torch.set_num_threads(hosting.num_threads),
         )
 
     def logits(self, inputs: Inputs, caller: str = "") -> tuple[Answers, float]:

@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 from road_ray.data.catalog import task
 from road_ray.distillation.ensemble import LocalEnsemble, Teacher
-from road_ray.distributed.teachers import TeacherActor, packed_logits, token_axis
+from road_ray.distributed.teachers import Hosting, TeacherActor, packed_logits, token_axis
 from road_ray.errors import CheckpointError
 from tests.distributed.small import FLOAT16, MRC, NLI, batches, make_teacher
 
@@ -27,7 +27,7 @@ def packed(batch):
 def test_several_teachers_live_in_one_actor(tmp_path, kind):
     asked = {"nli": NLI, "mrc": MRC}[kind]
     places = [make_teacher(tmp_path / str(n), n, kind=kind) for n in range(2)]
-    actor = TeacherActor([str(place) for place in places], asked, 1)
+    actor = TeacherActor([str(place) for place in places], asked)
     local = LocalEnsemble.load(places, asked)
     (one,) = batches(1, kind=kind)
     answers, seconds = actor.logits(packed(one))
@@ -44,7 +44,7 @@ def test_students_that_ask_at_once_get_what_they_would_get_alone(tmp_path, kind)
     place = str(make_teacher(tmp_path / "one", 0, kind=kind))
     lengths = [10, 10, 9, 11, 20, 12]
     given = [packed(batches(1, kind=kind, length=length)[0]) for length in lengths]
-    actor = TeacherActor([place], asked, 1, wait_seconds=1.0)
+    actor = TeacherActor([place], asked, Hosting(wait_seconds=1.0))
     alone = [actor.logits(one)[0][0] for one in given]
     got = [None] * len(given)
 
@@ -89,9 +89,7 @@ def test_a_teacher_with_permuted_labels_answers_as_before(tmp_path):
         weights[name] = weights[name][turned].clone()
     save_file(weights, place / "model.safetensors", metadata={"format": "pt"})
     given = packed(batches(1)[0])
-    expected, permuted = (
-        TeacherActor([str(x)], NLI, 1).logits(given)[0][0] for x in (plain, place)
-    )
+    expected, permuted = (TeacherActor([str(x)], NLI).logits(given)[0][0] for x in (plain, place))
     assert np.abs(expected - np.roll(expected, 1, -1)).max() > 0.1  # the order matters
     assert_close(torch.tensor(permuted), torch.tensor(expected))
 
@@ -100,4 +98,4 @@ def test_a_teacher_with_permuted_labels_answers_as_before(tmp_path):
 def test_a_teacher_of_other_labels_is_refused(tmp_path, labels):
     place = make_teacher(tmp_path / "other", 0, labels=labels)
     with pytest.raises(CheckpointError, match="other"):
-        TeacherActor([str(place)], NLI, 1)
+        TeacherActor([str(place)], NLI)
