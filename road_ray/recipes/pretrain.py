@@ -6,16 +6,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
 import torch
+from pydantic import model_validator
 
 from road_ray.data.batches import Batch, Batching, BatchStream, Share
+from road_ray.data.corpus import Corpus
 from road_ray.data.corpus_source import CorpusConfig, prepare_corpus
 from road_ray.data.mixing import accumulated
 from road_ray.distributed.launch import launch
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import EncoderConfig, model_directory
+from road_ray.objectives.base import Objective
+from road_ray.recipes.early_probe import ProbeConfig, early_probe
 from road_ray.recipes.lineage import sign
 from road_ray.recipes.networks import GeneratorConfig, ObjectiveConfig, build_objective
 from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
@@ -40,6 +44,15 @@ class PretrainConfig(RunConfig):
     objective: ObjectiveConfig = ObjectiveConfig()
     optimizer: OptimizerConfig = OptimizerConfig(peak_lr=5e-4, warmup_steps=10_000)
     training: TrainingConfig = TrainingConfig(steps=1_000_000)
+    probe: ProbeConfig = ProbeConfig()
+
+    @model_validator(mode="after")
+    def _something_to_evaluate(self) -> Self:
+        if self.training.evaluate_every_steps is not None and not self.probe.datasets:
+            raise ValueError(
+                "training.evaluate_every_steps needs something to evaluate: probe.datasets=[sst2]"
+            )
+        return self
 
 
 def pretrain(config: PretrainConfig) -> Run:
@@ -100,6 +113,10 @@ def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
     )
     total = config.training.steps or 1
     passes = config.training.passes
+    probe = config.probe.model_copy(update={"root": config.probe.root or config.data.root})
+
+    def judged() -> dict[str, float]:
+        return early_probe(probe, objective, tokenizer, config.run_dir, config.seed)
 
     def steps(start: int) -> Iterator[list[Batch]]:
         return accumulated(stream.since(start * passes), passes)
@@ -114,21 +131,39 @@ def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
             journal=log,
             tokenizer=tokenizer,
             identity=identity_of(corpus=corpus.manifest, batch=config.data.batch_size),
+            evaluate=judged if probe.datasets else None,
         )
         last = train(objective, steps, training, worker) or _last_row(config)
         if worker.leads:
-            directory = config.run_dir / "hf"
-            objective.export(directory)
-            tokenizer.save_pretrained(directory)
-            told = {"objective": config.objective.name, "corpus": corpus.manifest}
-            sign(directory, **told, init=config.init, seed=config.seed, metrics=last)
+            if probe.datasets:
+                log.write(total, figures := judged())
+                last = last | figures
+            _export(config, objective, tokenizer, corpus, last)
             log.finish(last)
     worker.barrier()
     return last
 
 
+def _export(
+    config: PretrainConfig,
+    objective: Objective,
+    tokenizer: Any,
+    corpus: Corpus,
+    figures: dict[str, float],
+) -> None:
+    """The networks as plain ``transformers`` loads them, with the tokenizer and where they come
+    from.
+    """
+    directory = config.run_dir / "hf"
+    objective.export(directory)
+    tokenizer.save_pretrained(directory)
+    told = {"objective": config.objective.name, "corpus": corpus.manifest}
+    sign(directory, **told, init=config.init, seed=config.seed, metrics=figures)
+
+
 def _last_row(config: PretrainConfig) -> dict[str, float]:
-    """The last row of the journal, for a run that was stopped after its last step."""
+    """The figures of the last step, for a run that was stopped after it."""
     rows = read_rows(config.run_dir / "metrics.jsonl")
-    last = rows[-1] if rows else {}
-    return {name: value for name, value in last.items() if name != "step" and value is not None}
+    last = [row for row in rows if row["step"] == rows[-1]["step"]]
+    merged = {name: value for row in last for name, value in row.items()}
+    return {name: value for name, value in merged.items() if name != "step" and value is not None}

@@ -25,7 +25,7 @@ _PRETRAIN = {
 def at_the_end(verb: str, config: Any) -> list[str]:
     """The final figures of a run that a sweep may judge by."""
     if verb == "pretrain":
-        return [f"train/{name}" for name in _PRETRAIN[config.objective.name]]
+        return _trained(config) + _of(config.probe.datasets)
     if verb == "multitask":
         return _of(config.data.datasets)
     return _of(config.data.evaluate_on or (config.data.dataset,))
@@ -33,11 +33,16 @@ def at_the_end(verb: str, config: Any) -> list[str]:
 
 def during(verb: str, config: Any) -> list[str]:
     """The figures that a run tells of while it trains."""
+    trained = _trained(config) if verb == "pretrain" else []
+    if config.training.evaluate_every_steps is None:
+        return trained
     if verb == "pretrain":
         return at_the_end(verb, config)
-    if config.training.evaluate_every_steps is None:
-        return []
     return _of(config.data.datasets if verb == "multitask" else (config.data.dataset,))
+
+
+def _trained(config: Any) -> list[str]:
+    return [f"train/{name}" for name in _PRETRAIN[config.objective.name]]
 
 
 def _of(datasets: Any) -> list[str]:

@@ -11,7 +11,7 @@ from statistics import fmean
 
 import torch
 
-from road_ray.errors import ConfigError
+from road_ray.errors import ConfigError, InterruptedRunError
 from road_ray.objectives.base import Objective
 from road_ray.training.journal import read_rows
 from road_ray.training.saving import named_tensors
@@ -88,8 +88,13 @@ class Looks:
         training, objective = self._training, self._objective
         assert training.evaluate is not None
         objective.eval()
-        figures = dict(training.evaluate())
-        objective.train()
+        try:
+            figures = dict(training.evaluate())
+        except InterruptedRunError as error:  # the loop is stopped too, and saves before it ends
+            _log.warning("the evaluation of step %d is given up: %s", done, error)
+            return
+        finally:
+            objective.train()
         if self._patience is not None:
             # Weighed before the row is written: a kill between the two costs a look, not the best.
             self._found[done] = quality(figures, training.config.watch)

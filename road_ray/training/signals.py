@@ -9,7 +9,8 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any
@@ -45,9 +46,22 @@ OUTSIDE = Outside()
 """One a process, as its signals are."""
 
 
+@contextmanager
+def apart() -> Iterator[None]:
+    """Inside, a training of one worker of a group goes on without the others: what they are all
+    asked at once is left to be asked afterwards.
+    """
+    preempted, step, batch = OUTSIDE.preempted, OUTSIDE.step, OUTSIDE.batch
+    OUTSIDE.preempted = None
+    try:
+        yield
+    finally:
+        OUTSIDE.preempted, OUTSIDE.step, OUTSIDE.batch = preempted, step, batch
+
+
 class StopRequest:
     """A context in which SIGTERM and SIGINT only set a flag; where signals cannot be caught it does
-    nothing.
+    nothing. A request to one that lies inside another goes to both.
     """
 
     def __init__(self) -> None:
@@ -70,7 +84,11 @@ class StopRequest:
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         self.asked = True
+        before = self._before.get(number)
         self._restore()
+        outer = getattr(before, "__self__", None)
+        if isinstance(outer, StopRequest):
+            outer._ask(number, frame)
 
     def _restore(self) -> None:
         while self._before:

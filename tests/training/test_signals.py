@@ -34,6 +34,14 @@ def test_a_second_signal_stops_at_once():
         interrupted_twice()
 
 
+def test_a_request_to_an_inner_one_goes_to_the_outer_too():
+    with StopRequest() as outer:
+        with StopRequest() as inner:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert inner.asked
+        assert outer.asked
+
+
 def test_outside_the_main_thread_it_does_nothing():
     asked = []
 
@@ -85,3 +93,13 @@ def test_a_notice_saves_at_once_and_then_every_few_seconds(outside, monkeypatch)
         assert len(asked) == 2
         now[0] += 5.1
         assert stop.after_step(5, Worker()) == (False, True)
+
+
+def test_apart_from_its_group_a_worker_asks_nobody_and_forgets_nothing(outside):
+    def asked_of_all():
+        raise AssertionError("the other workers are not there to answer")
+
+    outside.preempted, outside.look, outside.step = asked_of_all, True, 7
+    with signals.apart(), StopRequest() as stop:
+        assert stop.after_step(3, Worker()) == (False, False)
+    assert (outside.preempted, outside.look, outside.step) == (asked_of_all, True, 7)
