@@ -16,8 +16,15 @@ import typer
 
 from road_ray.commands.data import data_app
 from road_ray.commands.interrupt import uninterrupted
+from road_ray.commands.line import Line
 from road_ray.commands.look import check, presets, schema
-from road_ray.commands.options import JsonOption
+from road_ray.commands.options import (
+    AddressOption,
+    GpusOption,
+    JsonOption,
+    PresetOption,
+    WorkersOption,
+)
 from road_ray.commands.plan import plan, show_plan
 from road_ray.commands.report import report
 from road_ray.commands.runs import runs_app
@@ -43,7 +50,6 @@ _Arguments = Annotated[
     list[str] | None,
     typer.Argument(metavar="[CONFIG.yaml] [key=value]...", help="a YAML file, then overrides"),
 ]
-_PresetOption = Annotated[str | None, typer.Option("--preset", help="start from a named preset")]
 
 
 def _say_version(wanted: bool) -> None:
@@ -67,32 +73,28 @@ def _root(version: _VersionOption = False) -> None:
 def _register(name: str, about: str) -> None:
     def command(
         arguments: _Arguments = None,
-        preset: _PresetOption = None,
+        preset: PresetOption = None,
         run_dir: Annotated[Path | None, typer.Option(help="where the run is kept")] = None,
-        workers: Annotated[
-            int | None, typer.Option(help="Ray Train workers; 0: this process")
-        ] = None,
-        gpus_per_worker: Annotated[float | None, typer.Option(help="GPUs of each worker")] = None,
-        address: Annotated[str | None, typer.Option(help="a running Ray cluster")] = None,
+        workers: WorkersOption = None,
+        gpus_per_worker: GpusOption = None,
+        address: AddressOption = None,
         seed: Annotated[int | None, typer.Option(help="of weights, data order and masks")] = None,
         as_json: JsonOption = False,
         quiet: Annotated[bool, typer.Option("-q", help="no progress")] = False,
         dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what it takes")] = False,
     ) -> None:
-        path, overrides = _split(arguments or [])
-        flags = {
-            "run_dir": run_dir,
-            "workers": workers,
-            "gpus_per_worker": gpus_per_worker,
-            "address": address,
-            "seed": seed,
-            "console": "quiet" if quiet or as_json else None,
-        }
-        overrides += [f"{key}={value}" for key, value in flags.items() if value is not None]
-        if dry_run:
-            show_plan(name, configured(name, preset, path, overrides), as_json)
-            return
-        _run(name, preset, path, overrides, as_json)
+        line = Line.read(
+            arguments or [],
+            preset=preset,
+            run_dir=run_dir,
+            workers=workers,
+            gpus_per_worker=gpus_per_worker,
+            address=address,
+            seed=seed,
+            console="quiet" if quiet or as_json else None,
+        )
+        act = show_plan if dry_run else _run
+        act(name, line.config(name), as_json)
 
     command.__doc__ = about[0].upper() + about[1:] + "."
     app.command(name)(command)
@@ -102,24 +104,7 @@ for _verb in VERBS.values():
     _register(_verb.name, _verb.about)
 
 
-def _split(arguments: list[str]) -> tuple[Path | None, list[str]]:
-    """The YAML file, if the first argument is one, and the overrides."""
-    if arguments and "=" not in arguments[0]:
-        return Path(arguments[0]), arguments[1:]
-    return None, list(arguments)
-
-
-def configured(verb: str, preset: str | None, path: Path | None, overrides: list[str]) -> Any:
-    """The configuration of a line, with the heavy imports that this takes."""
-    from road_ray.verbs import configure
-
-    return configure(verb, preset=preset, path=path, overrides=overrides)
-
-
-def _run(
-    verb: str, preset: str | None, path: Path | None, overrides: list[str], as_json: bool
-) -> None:
-    config: Any = configured(verb, preset, path, overrides)
+def _run(verb: str, config: Any, as_json: bool) -> None:
     if getattr(config, "console", None) == "quiet":
         logging.getLogger("road_ray").setLevel(logging.WARNING)
     run = uninterrupted(VERBS[verb].run, config, config.run_dir)

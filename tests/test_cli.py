@@ -8,11 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
-from road_ray import cli, errors
+from road_ray import errors
 from road_ray.recipes.run import Run
 from road_ray.verbs import VERBS
 
@@ -136,9 +135,3 @@ def test_broken_yaml_is_named_by_its_line(road, tmp_path):
     said = road("finetune", file)
     assert said.code == 2
     assert f"{file}:" in said.err
-
-
-def test_what_is_no_file_is_an_override():
-    assert cli._split(["a=b", "c=d"]) == (None, ["a=b", "c=d"])
-    assert cli._split(["a.yaml", "c=d"]) == (Path("a.yaml"), ["c=d"])
-    assert cli._split([]) == (None, [])

@@ -8,6 +8,12 @@ from typing import Annotated, Any
 import typer
 
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
+PresetOption = Annotated[str | None, typer.Option("--preset", help="start from a named preset")]
+WorkersOption = Annotated[
+    int | None, typer.Option("--workers", help="Ray Train workers; 0: this process")
+]
+GpusOption = Annotated[float | None, typer.Option("--gpus-per-worker", help="GPUs of each worker")]
+AddressOption = Annotated[str | None, typer.Option("--address", help="a running Ray cluster")]
 
 
 def show_list(rows: list[dict[str, Any]], as_json: bool) -> None:

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from road_ray.commands.options import JsonOption
+from road_ray.commands.line import Line
+from road_ray.commands.options import (
+    AddressOption,
+    GpusOption,
+    JsonOption,
+    PresetOption,
+    WorkersOption,
+)
 
 if TYPE_CHECKING:
     from road_ray.config import Config
@@ -20,10 +27,10 @@ def plan(
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="[CONFIG.yaml] [key=value]...")
     ] = None,
-    preset: Annotated[str | None, typer.Option("--preset", help="start from a preset")] = None,
-    workers: Annotated[int | None, typer.Option(help="Ray Train workers")] = None,
-    gpus_per_worker: Annotated[float | None, typer.Option(help="GPUs of each worker")] = None,
-    address: Annotated[str | None, typer.Option(help="a running Ray cluster")] = None,
+    preset: PresetOption = None,
+    workers: WorkersOption = None,
+    gpus_per_worker: GpusOption = None,
+    address: AddressOption = None,
     run_dir: Annotated[Path | None, typer.Option(help="where the run would be kept")] = None,
     prices: Annotated[
         Path | None, typer.Option(help="YAML: gpu_hour, cpu_hour, head_hour, currency")
@@ -36,20 +43,18 @@ def plan(
     """
     from road_ray.errors import ConfigError
     from road_ray.recipes.plan import PLANNED
-    from road_ray.verbs import configure
 
     if verb not in PLANNED:
         raise ConfigError(f"road plan {verb}: not planned\n  allowed: {', '.join(PLANNED)}")
-    words = list(arguments or [])
-    path = Path(words.pop(0)) if words and "=" not in words[0] else None
-    flags = {
-        "workers": workers,
-        "gpus_per_worker": gpus_per_worker,
-        "address": address,
-        "run_dir": run_dir,
-    }
-    words += [f"{key}={value}" for key, value in flags.items() if value is not None]
-    show_plan(verb, configure(verb, preset=preset, path=path, overrides=words), as_json, prices)
+    line = Line.read(
+        arguments or [],
+        preset=preset,
+        workers=workers,
+        gpus_per_worker=gpus_per_worker,
+        address=address,
+        run_dir=run_dir,
+    )
+    show_plan(verb, line.config(verb), as_json, prices)
 
 
 def show_plan(verb: str, config: Config, as_json: bool, prices: Path | None = None) -> None:
