@@ -16,12 +16,16 @@ from road_ray.config import Config
 from road_ray.data.corpus_source import CorpusConfig
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import EncoderConfig
-from road_ray.recipes.distill import DistillConfig
+from road_ray.recipes.distill_config import DistillConfig
 from road_ray.recipes.evaluate import EvaluateConfig, EvaluateDataConfig
 from road_ray.recipes.finetune import FinetuneConfig, FinetuneDataConfig
 from road_ray.recipes.finetunings import FinetuningsConfig
-from road_ray.recipes.mixed_teachers import MixTeachingConfig
-from road_ray.recipes.multitask import MixingConfig, MultitaskConfig, MultitaskDataConfig
+from road_ray.recipes.multitask_config import (
+    MixingConfig,
+    MixTeachingConfig,
+    MultitaskConfig,
+    MultitaskDataConfig,
+)
 from road_ray.recipes.networks import GeneratorConfig, ObjectiveConfig
 from road_ray.recipes.pretrain import PretrainConfig
 from road_ray.recipes.published import PUBLISHED

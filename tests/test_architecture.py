@@ -36,6 +36,11 @@ FORBIDDEN_CALLS = {"torch.load", "yaml.load", "yaml.unsafe_load", "eval", "exec"
 FORBIDDEN_WORDS = {("shell", True), ("trust_remote_code", True), ("weights_only", False)}
 # Checks of a machine look at its cluster too, when an address is given.
 ALLOWED = {("road_ray/reporting/environment.py", "distributed")}
+# Modules of a room that still import each other, at the latest when they are used. To be emptied.
+CIRCLES = {
+    "distributed": [{"group", "launch"}],
+    "training": [{"lamb", "optimizer"}],
+}
 # Modules that have no test of their own yet. To be emptied.
 NOT_YET = {
     "road_ray/__init__.py",
@@ -108,6 +113,63 @@ def test_files_and_functions_are_short(path):
             assert length <= 60, f"{named(path)}:{node.lineno} {node.name}: {length} lines; 60"
 
 
+def type_checked(path: Path) -> set[int]:
+    """The lines that only a type checker reads."""
+    return {
+        line
+        for node in tree(path).body
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+        for inner in node.body
+        for line in range(inner.lineno, (inner.end_lineno or inner.lineno) + 1)
+    }
+
+
+def needed_by(path: Path) -> set[Path]:
+    """The modules of its own room that a file imports, type checking apart."""
+    skipped, needed = type_checked(path), set()
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            inner = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [name if module_at(name) else str(node.module) for name in inner]
+        else:
+            continue
+        if node.lineno not in skipped:
+            needed |= {module_at(name) for name in names if module_at(name)}
+    return {other for other in needed if other != path and room_of(other) == room_of(path)}
+
+
+def module_at(name: str) -> Path | None:
+    if not name.startswith("road_ray."):
+        return None
+    place = PACKAGE.parent.joinpath(*name.split("."))
+    found = (place.with_suffix(".py"), place / "__init__.py")
+    return next((path for path in found if path.is_file()), None)
+
+
+def circles(needs: dict[Path, set[Path]]) -> list[set[Path]]:
+    """Groups of modules each of which needs, by way of others, all others of its group."""
+    reached = {path: set(others) for path, others in needs.items()}
+    for middle in needs:
+        for path in needs:
+            if middle in reached[path]:
+                reached[path] |= reached[middle]
+    groups = {
+        frozenset(other for other in reached[path] if path in reached[other])
+        for path in needs
+        if path in reached[path]
+    }
+    return [set(group) for group in groups]
+
+
+@pytest.mark.parametrize("room", sorted({room_of(path) for path in SOURCES}))
+def test_modules_of_a_room_do_not_import_each_other_in_a_circle(room):
+    needs = {path: needed_by(path) for path in SOURCES if room_of(path) == room}
+    found = [{path.stem for path in group} for group in circles(needs)]
+    assert [group for group in found if group not in CIRCLES.get(room, [])] == []
+
+
 def places_for(path: Path) -> list[Path]:
     """Where the tests of a module may be; parts of a package inside a room share those of it."""
     inside = path.relative_to(PACKAGE)
@@ -174,6 +236,21 @@ def test_importing_the_package_is_quick(module):
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_a_circle_is_seen_and_one_for_type_checkers_alone_is_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "PACKAGE", tmp_path / "road_ray")
+    room = tmp_path / "road_ray" / "data"
+    room.mkdir(parents=True)
+    one, two, three = (room / f"{name}.py" for name in ("one", "two", "three"))
+    one.write_text("from road_ray.data import two\n")
+    two.write_text("from road_ray.data.three import x\n")
+    lazy, typed = "def f():\n    ", "if TYPE_CHECKING:\n    "
+    for start, expected in ((lazy, [{one, two, three}]), (typed, [])):
+        three.write_text(f"{start}from road_ray.data.one import y\n")
+        tree.cache_clear()
+        assert circles({path: needed_by(path) for path in (one, two, three)}) == expected
+    tree.cache_clear()
 
 
 def test_the_checks_see_what_they_forbid(tmp_path, monkeypatch):

@@ -15,14 +15,11 @@ from road_ray.data.sources import MINIATURE
 from road_ray.distributed.launch import connected, side_by_side
 from road_ray.evaluation.metrics import summary
 from road_ray.models.encoder import EncoderConfig
-from road_ray.recipes.distill import DistillConfig, distill
+from road_ray.recipes.distill import distill
+from road_ray.recipes.distill_config import DistillConfig
 from road_ray.recipes.finetune import FinetuneConfig, FinetuneDataConfig, finetune
-from road_ray.recipes.multitask import (
-    MixingConfig,
-    MultitaskConfig,
-    MultitaskDataConfig,
-    multitask,
-)
+from road_ray.recipes.multitask import multitask
+from road_ray.recipes.multitask_config import MixingConfig, MultitaskConfig, MultitaskDataConfig
 from road_ray.recipes.networks import GeneratorConfig
 from road_ray.recipes.pretrain import PretrainConfig, pretrain
 from road_ray.recipes.run import Run, RunConfig, finished, opened

@@ -25,13 +25,14 @@ from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.matched import Matched
 from road_ray.recipes.asking import Asking, kept_with_checkpoints
 from road_ray.recipes.checks import require_init, require_plain_head
-from road_ray.recipes.finetune import FinetuneConfig, fit, prepare
-from road_ray.recipes.folding import answering, needs_pool, num_folds
+from road_ray.recipes.distill_config import DistillConfig
+from road_ray.recipes.finetune import fit, prepare
+from road_ray.recipes.folding import answering, needs_pool
 from road_ray.recipes.generations import born_again
+from road_ray.recipes.listing import num_folds
 from road_ray.recipes.run import Run, finished, opened
 from road_ray.recipes.teaching import (
     DistillationConfig,
-    WeightingConfig,
     pool,
     record_teachers,
     recorded_teachers,
@@ -48,14 +49,6 @@ if TYPE_CHECKING:
 
 # What the model's card tells of the distillation.
 _TOLD = ("kd_weight", "schedule", "temperature", "average_loss", "matching")
-
-
-class DistillConfig(FinetuneConfig):
-    """A student run: fine-tuning plus teachers."""
-
-    run_dir: Path = Path("runs/distill")
-    distillation: DistillationConfig = DistillationConfig()
-    weighting: WeightingConfig = WeightingConfig()
 
 
 def distill(config: DistillConfig, ensemble: ActorEnsemble | None = None) -> Run:

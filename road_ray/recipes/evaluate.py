@@ -21,8 +21,8 @@ from road_ray.evaluation.robustness import consistency
 from road_ray.models.encoder import check_vocabulary, model_directory
 from road_ray.models.multitask import MultitaskModel, load_trained
 from road_ray.recipes.checks import check_length, require_init
-from road_ray.recipes.folding import listed
 from road_ray.recipes.lineage import head_for, stored_threshold, trained_length
+from road_ray.recipes.listing import listed
 from road_ray.recipes.run import Run, RunConfig, finished, opened
 from road_ray.recipes.together import judge_together
 from road_ray.training.journal import write_json_atomic

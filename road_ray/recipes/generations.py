@@ -6,16 +6,14 @@ import os
 import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from road_ray.config import override
 from road_ray.distributed.launch import connected
+from road_ray.recipes.distill_config import DistillConfig
 from road_ray.recipes.run import Run, opened
 from road_ray.recipes.together import judge_together
 from road_ray.training.journal import write_json_atomic
-
-if TYPE_CHECKING:
-    from road_ray.recipes.distill import DistillConfig
 
 Distill = Callable[..., Run]
 

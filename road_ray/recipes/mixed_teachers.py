@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
-
 from road_ray.config import to_dict
 from road_ray.data.batches import Batch, BatchStream
 from road_ray.data.mixing import Stream, timed
@@ -26,41 +24,18 @@ from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.encoder import model_directory
 from road_ray.recipes.asking import Asking, Tell, kept_with_checkpoints
 from road_ray.recipes.checks import require_init
-from road_ray.recipes.folding import answering, named_in, needs_pool, num_folds
+from road_ray.recipes.folding import answering, needs_pool
+from road_ray.recipes.listing import num_folds
+from road_ray.recipes.multitask_config import MultitaskConfig
 from road_ray.recipes.teaching import TeachingConfig, located, pool, recorded_teachers, rule
 from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:
     from road_ray.distributed.asking import ActorEnsemble
-    from road_ray.recipes.multitask import MultitaskConfig
 
 _log = logging.getLogger(__name__)
 _KEY = "distillation.teachers"
 _TOLD = ("kd_weight", "schedule", "temperature", "average_loss")  # in the model's card
-
-
-class MixTeachingConfig(TeachingConfig):
-    """The teachers of each data set. Source: ROaD part 1, section 3.5 (multi-task training with
-    distillation).
-    """
-
-    # By data set: a model or run directory, a hub name or a teachers.json, or a list of
-    # directories. Those that are not named learn from gold alone.
-    teachers: dict[str, str | tuple[str, ...]] = Field({})
-    # As many as every data set of the mix must have, so that none is forgotten ([] for one that is
-    # to have none); None: as many as are named.
-    num_teachers: int | None = Field(None, ge=1)
-    temperature: float = Field(4.0, ge=0.01, le=1000)  # of both sides; ROaD: above 3
-
-    def of(self, dataset: str) -> tuple[str, ...]:
-        """What is named for a data set."""
-        named = self.teachers.get(dataset, ())
-        return (named,) if isinstance(named, str) else named
-
-    @property
-    def num_asked(self) -> int:
-        """How many teachers answer for a run, over all data sets."""
-        return sum(len(named_in(self.of(name))[0]) for name in self.teachers)
 
 
 def askings(config: MultitaskConfig) -> dict[str, Asking]:

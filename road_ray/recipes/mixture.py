@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from road_ray.data.batches import Batch, Batching, BatchStream, Share
 from road_ray.data.mixing import Stream, mixed, probabilities, tallied
 from road_ray.data.sources import Split, entry_of, load_split
 from road_ray.errors import ConfigError
 from road_ray.recipes.checks import check_length, warn_of_overlap
+from road_ray.recipes.multitask_config import MultitaskConfig
 from road_ray.training.worker import Worker
-
-if TYPE_CHECKING:
-    from road_ray.recipes.multitask import MultitaskConfig
 
 
 def check_mixing(config: MultitaskConfig) -> None:

@@ -5,16 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
-from pydantic import Field
 
-from road_ray.config import Config
 from road_ray.data.batches import Batch
-from road_ray.data.mixing import Sampler
-from road_ray.data.sources import SourceConfig, Split, tasks_of
+from road_ray.data.sources import Split, tasks_of
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.schedule import schedule
 from road_ray.distributed.launch import launch
@@ -27,58 +23,17 @@ from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.asking import Asking
 from road_ray.recipes.checks import require_init
 from road_ray.recipes.lineage import sign
-from road_ray.recipes.mixed_teachers import MixTeachingConfig, askings, lessons, lineage, pools
+from road_ray.recipes.mixed_teachers import askings, lessons, lineage, pools
 from road_ray.recipes.mixture import check_mixing, drawn, read, stream
-from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
-from road_ray.recipes.teaching import WeightingConfig, record_teachers
+from road_ray.recipes.multitask_config import MultitaskConfig
+from road_ray.recipes.run import Run, checkpoints, finished, journal, opened
+from road_ray.recipes.teaching import record_teachers
 from road_ray.training.loop import identity_of, train
-from road_ray.training.optimizer import OptimizerConfig
-from road_ray.training.settings import Training, TrainingConfig
+from road_ray.training.settings import Training
 from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:
     from road_ray.distributed.asking import ActorEnsemble
-
-
-class MultitaskDataConfig(SourceConfig):
-    """The data sets that are mixed."""
-
-    datasets: tuple[str, ...] = Field(("squad_v2", "mnli", "qqp", "sst2"), min_length=1)
-    batch_size: int = Field(
-        128, ge=1
-    )  # of one pass, global, in examples: 512 / 4 (ROaD part 1, section 3.5)
-    # Of a pass with its padding: rows of like length, as many as fit, at most batch_size. None:
-    # every pass has batch_size rows.
-    max_batch_tokens: int | None = Field(None, ge=8)
-
-
-class MixingConfig(Config):
-    """How a step is put together. Source: ROaD part 1, Algorithm 1; part 2, section 5.1 (4 is best
-    of 1 to 8).
-    """
-
-    passes: int = Field(4, ge=1)  # data sets drawn a step, their gradients averaged
-    # How likely a data set is drawn: all alike, all tasks alike, by rows, or by rows ** power.
-    sampler: Sampler = "uniform_dataset"
-    power: float = Field(0.75, gt=0)  # of size_power (BAM)
-    replacement: bool = True  # a step may draw one data set twice
-    # One head a task, shared by its data sets (ROaD), or one a data set (MT-DNN).
-    heads: Literal["task", "dataset"] = "task"
-    # What the loss of a data set or of a task is multiplied by; those not named: 1.
-    weights: dict[str, float] = Field({})
-
-
-class MultitaskConfig(RunConfig):
-    """Source of the defaults: ROaD part 1, section 3.5 (steps for Large)."""
-
-    run_dir: Path = Path("runs/multitask")
-    init: str = ""  # a run directory, an hf/ directory or a hub name
-    data: MultitaskDataConfig = MultitaskDataConfig()
-    mixing: MixingConfig = MixingConfig()
-    distillation: MixTeachingConfig = MixTeachingConfig()
-    weighting: WeightingConfig = WeightingConfig()
-    optimizer: OptimizerConfig = OptimizerConfig(peak_lr=3e-4, layer_decay=0.75, warmup_steps=500)
-    training: TrainingConfig = TrainingConfig(steps=20_000)
 
 
 def multitask(config: MultitaskConfig) -> Run:

@@ -29,7 +29,7 @@ from road_ray.errors import ConfigError
 from road_ray.models.encoder import model_directory
 from road_ray.recipes.checks import require_init
 from road_ray.recipes.cost import cost as flops
-from road_ray.recipes.distill import DistillConfig
+from road_ray.recipes.distill_config import DistillConfig
 from road_ray.recipes.pretrain import PretrainConfig
 from road_ray.training.measure import Measured, measuring
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import Config, override
-from road_ray.recipes.distill import DistillConfig
+from road_ray.recipes.distill_config import DistillConfig
 from road_ray.sweeps.config import StageConfig, SweepConfig
 from road_ray.verbs import configure
 

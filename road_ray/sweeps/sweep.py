@@ -15,9 +15,9 @@ from road_ray.distributed.sweep_lock import locked
 from road_ray.distributed.sweep_record import Record
 from road_ray.errors import ConfigError, DivergedError
 from road_ray.recipes.checks import require_init
-from road_ray.recipes.distill import DistillConfig
+from road_ray.recipes.distill_config import DistillConfig
 from road_ray.recipes.mixed_teachers import teachers_by_dataset
-from road_ray.recipes.multitask import MultitaskConfig
+from road_ray.recipes.multitask_config import MultitaskConfig
 from road_ray.recipes.teaching import teacher_directories
 from road_ray.sweeps.check import load_sweep
 from road_ray.sweeps.config import SweepConfig

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 import road_ray as rr
@@ -12,9 +10,11 @@ from road_ray.data.folds import fold_of
 from road_ray.distillation.ensemble import LocalEnsemble
 from road_ray.distributed.replicas import Pool
 from road_ray.errors import ConfigError
-from road_ray.recipes.distill import DistillConfig, _asking, _of_pool
+from road_ray.recipes.distill import _asking, _of_pool
+from road_ray.recipes.distill_config import DistillConfig
 from road_ray.recipes.finetune import prepare
-from road_ray.recipes.folding import answering, complete, listed, num_folds, part
+from road_ray.recipes.folding import answering, complete, part
+from road_ray.recipes.listing import listed
 from road_ray.recipes.teaching import teacher_directories
 from road_ray.training.journal import read_rows
 from road_ray.training.worker import Worker
@@ -93,24 +93,6 @@ def test_a_part_of_a_pool_is_some_of_its_teachers():
     actors = (("a",), ("b",), ("c",), ("d",))
     some = part(Actors(Pool(actors, ("1", "2", "3", "4"), timeout_seconds=7.0)), 2, 4)
     assert some.handles == Pool(actors[2:], ("3", "4"), timeout_seconds=7.0)
-
-
-def test_a_list_is_sorted_by_fold_and_must_have_equally_many(tmp_path):
-    path = tmp_path / "teachers.json"
-
-    def written(*folds: int, count: int = 2) -> str:
-        teachers = [{"directory": f"d{n}", "fold": fold} for n, fold in enumerate(folds)]
-        path.write_text(json.dumps({"num_folds": count, "teachers": teachers}))
-        return str(path)
-
-    written(1, 0, 1, 0)
-    assert listed(path) == (["d1", "d3", "d0", "d2"], 2)
-    assert num_folds([str(path)]) == 2
-    assert num_folds(["a", "b"]) == 1
-    for folds in ((0, 1, 1), (0, 2), (0, 0)):
-        written(*folds)
-        with pytest.raises(ConfigError, match="equally many"):
-            listed(path)
 
 
 def test_the_number_of_teachers_is_that_of_one_fold(folded, sentiment, tmp_path):

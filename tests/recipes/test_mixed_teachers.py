@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 import road_ray as rr
 from road_ray.presets import named
-from road_ray.recipes.mixed_teachers import MixTeachingConfig, teachers_by_dataset
+from road_ray.recipes.mixed_teachers import teachers_by_dataset
 from road_ray.training.journal import read_rows
 
 
@@ -144,13 +144,6 @@ def test_mistakes_are_told(road, flags, taught, teachers, asked, tmp_path, chang
     assert said.code == code, said.err
     assert told in said.err
     assert not (tmp_path / "run").exists()
-
-
-def test_all_pools_ask_for_room_together():
-    settings = MixTeachingConfig(teachers={"sst2": ("a", "b"), "mnli": "c", "qqp": ()})
-    assert settings.num_asked == 3
-    assert settings.of("mnli") == ("c",)
-    assert settings.of("qqp") == settings.of("rte") == ()
 
 
 def test_roads_preset_forgets_no_data_set():

@@ -10,7 +10,7 @@ from road_ray.config import load
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import ConfigError
 from road_ray.recipes.mixture import check_mixing, drawn, read, stream
-from road_ray.recipes.multitask import MultitaskConfig
+from road_ray.recipes.multitask_config import MultitaskConfig
 from road_ray.training.worker import Worker
 
 ALONE = Worker.alone()

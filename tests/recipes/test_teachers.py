@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.recipes.folding import listed
+from road_ray.recipes.listing import listed
 
 
 def test_three_seeds_are_listed_with_directory_and_figures(teachers):

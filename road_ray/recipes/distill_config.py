@@ -1,0 +1,16 @@
+"""What a distillation is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from road_ray.recipes.finetune import FinetuneConfig
+from road_ray.recipes.teaching import DistillationConfig, WeightingConfig
+
+
+class DistillConfig(FinetuneConfig):
+    """A student run: fine-tuning plus teachers."""
+
+    run_dir: Path = Path("runs/distill")
+    distillation: DistillationConfig = DistillationConfig()
+    weighting: WeightingConfig = WeightingConfig()

@@ -1,0 +1,56 @@
+"""Teachers as they are named: by their directories, or in a ``teachers.json`` with its folds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from road_ray.errors import ConfigError
+
+
+def listed(path: Path, key: str = "distillation.teachers") -> tuple[list[str], int]:
+    """The directories in a ``teachers.json``, fold after fold, and the number of folds (1: none).
+    Relative ones are below the file's own, or else below the working directory.
+
+    Raises ``ConfigError`` for a file that is no such list.
+    """
+    try:
+        listing = json.loads(path.read_text(encoding="utf-8"))
+        teachers = [
+            (int(one.get("fold", 0)), _beside(path, str(one["directory"])))
+            for one in listing["teachers"]
+        ]
+        num_folds = int(listing.get("num_folds", 1))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(
+            f"{key} = {path}: no list of teachers: {error!r}\n"
+            "  allowed: a teachers.json as `road teachers` writes it, or the directories themselves"
+        ) from error
+    teachers.sort(key=lambda one: one[0])  # stable: the order within a fold is kept
+    counts = [sum(fold == number for fold, _ in teachers) for number in range(num_folds)]
+    if len(set(counts)) > 1 or sum(counts) != len(teachers):
+        raise ConfigError(
+            f"{key} = {path}: {counts} teachers of {num_folds} folds, "
+            f"{len(teachers)} in all\n  allowed: equally many of each fold"
+        )
+    return [directory for _, directory in teachers], num_folds
+
+
+def _beside(path: Path, named: str) -> str:
+    near = path.parent / named
+    return str(near) if near.is_dir() else named
+
+
+def named_in(teachers: Sequence[str], key: str = "distillation.teachers") -> tuple[list[str], int]:
+    """The teachers that are named, by themselves or in a ``teachers.json``, and the number of their
+    folds: 1 where they have seen all of the data.
+    """
+    if len(teachers) == 1 and teachers[0].endswith(".json"):
+        return listed(Path(teachers[0]).expanduser(), key)
+    return list(teachers), 1
+
+
+def num_folds(teachers: Sequence[str]) -> int:
+    """Of how many folds the named teachers are."""
+    return named_in(teachers)[1]
