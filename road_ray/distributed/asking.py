@@ -18,7 +18,6 @@ from typing import Any
 
 import ray
 import torch
-from numpy.typing import NDArray
 from ray.exceptions import (
     GetTimeoutError,
     ObjectLostError,
@@ -27,10 +26,11 @@ from ray.exceptions import (
 )
 from torch import Tensor
 
-from road_ray.distillation.ensemble import inputs_of, stacked
-from road_ray.distributed.joining import Answers
+from road_ray.distillation.ensemble import stacked
+from road_ray.distributed.joining import Answers, Inputs
 from road_ray.distributed.placement import free_resources
 from road_ray.distributed.replicas import Pool, Replicas, cause_of, ping
+from road_ray.distributed.teachers import packed_inputs
 from road_ray.errors import ClusterError, RoadError
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class Ask:
 class Request:
     """A batch on its way: what was sent, and where to, by group of replicas."""
 
-    inputs: dict[str, NDArray[Any]]
+    inputs: Inputs
     asks: dict[int, Ask] = field(default_factory=dict)
 
 
@@ -87,7 +87,7 @@ class ActorEnsemble:
 
     def submit(self, batch: Mapping[str, Any]) -> Request:
         """Send the batch to every teacher. Waits only while too many requests are on their way."""
-        request = Request({name: _packed(name, x) for name, x in inputs_of(batch).items()})
+        request = Request(packed_inputs(batch))
         for group in range(len(self._groups)):
             if not self._is_dropped(group):
                 self._send(group, request, Ask(0, None))
@@ -270,10 +270,3 @@ class ActorEnsemble:
 def attach(handles: Pool) -> ActorEnsemble:
     """The ensemble of teachers that another process started; closing it leaves them alive."""
     return ActorEnsemble(handles)
-
-
-def _packed(name: str, tensor: Tensor) -> NDArray[Any]:
-    """Small integers for the wire: int32 ids, int8 masks and segments."""
-    dtype = torch.int32 if name == "input_ids" else torch.int8
-    array: NDArray[Any] = tensor.detach().cpu().to(dtype).numpy()
-    return array

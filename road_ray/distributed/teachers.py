@@ -1,7 +1,8 @@
 """The actor that hosts teachers: one or several behind one method, asked by many students at once.
 
-Token ids travel as int32. Logits of classes and spans travel as float16 (relative rounding 2^-11,
-and two logits closer than that may swap their order); numbers of a regression travel as float32.
+Token ids travel as int32, masks and segments as int8. Logits of classes and spans travel as float16
+(relative rounding 2^-11, and two logits closer than that may swap their order); numbers of a
+regression travel as float32.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from road_ray.data.specs import Kind, Regress, Span, Tag, Task
-from road_ray.distillation.ensemble import Precision, Teacher
+from road_ray.distillation.ensemble import INPUTS, Precision, Teacher, inputs_of
 from road_ray.distributed.joining import Answers, Batcher, Inputs
 from road_ray.errors import CheckpointError
 
@@ -71,6 +72,13 @@ class TeacherActor:
     def _answer(self, inputs: Inputs) -> Answers:
         tensors = {name: torch.tensor(array) for name, array in inputs.items()}
         return [packed_logits(teacher, tensors) for teacher in self._teachers]
+
+
+def packed_inputs(batch: Mapping[str, Any]) -> Inputs:
+    """What a teacher reads of a batch, as it travels. ``[B, L]`` each."""
+    small = {name: torch.int32 if name == "input_ids" else torch.int8 for name in INPUTS}
+    given = inputs_of(batch).items()
+    return {name: tensor.detach().cpu().to(small[name]).numpy() for name, tensor in given}
 
 
 def packed_logits(teacher: Teacher, inputs: Mapping[str, torch.Tensor]) -> NDArray[Any]:

@@ -31,7 +31,6 @@ from road_ray.distillation.ensemble import (
     LocalEnsemble,
     Precision,
     annotate,
-    inputs_of,
 )
 from road_ray.distillation.manifest import teacher_manifest
 from road_ray.distillation.store_ensemble import StoredEnsemble
@@ -152,13 +151,13 @@ def transport_seconds(lesson: Lesson, repeats: int) -> tuple[list[float], list[f
     """
     import ray
 
-    from road_ray.distributed.asking import _packed
+    from road_ray.distributed.teachers import packed_inputs
 
     ours, bare = [], []
     with actors(lesson, 1) as ensemble:
         echo = ray.remote(num_cpus=0)(Echo).remote()
         given = batches(lesson)[0]
-        sent = {name: _packed(name, tensor) for name, tensor in inputs_of(given).items()}
+        sent = packed_inputs(given)
         for _ in range(repeats + 3):
             began = perf_counter()
             ensemble.gather(ensemble.submit(given))
