@@ -1,11 +1,14 @@
-"""Trackers: only when installed, offline too, and never with a secret."""
+"""Trackers: what holds for all of them, and what only one of them can show. Each is started twice
+for one run directory, in a process that is full of secrets.
+"""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
+import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -20,103 +23,140 @@ from road_ray.training.trackers import (
     watchers,
 )
 
+CONFIG = {
+    "hf_token": "CANARYkey",
+    "nested": [{"password": "CANARYnested"}],
+    "optimizer": {"peak_lr": 0.125},
+    "note": "see CANARYkey",
+    "url": "https://u:CANARYurl@host",
+    "marker": "harmless-text",
+}
+NAMED = ("project", "name", CONFIG)
+PACKAGES = {"wandb": "wandb", "mlflow": "mlflow", "tensorboard": "tensorboardX"}
+REACHED = {
+    "wandb": lambda place: wandb_tracker(*NAMED, place),
+    "mlflow": lambda place: mlflow_tracker(f"sqlite:///{place}/mlflow.db", *NAMED, place),
+    "tensorboard": tensorboard_tracker,
+}
+NOWHERE = {
+    "wandb": lambda place: wandb_tracker(*NAMED, place, mode="online"),
+    "mlflow": lambda place: mlflow_tracker("http://127.0.0.1:9", *NAMED, place),
+}
 CHILD = """
 import sys
 from pathlib import Path
-from road_ray.training.journal import Journal
 from road_ray.training import trackers
-trackers.START_TIMEOUT_SECONDS = float(sys.argv[3])
-run_dir, mode = Path(sys.argv[1]), sys.argv[2]
-config = {
-    "hf_token": "CANARYkey", "nested": [{"password": "CANARYnested"}], "lr": 0.125,
-    "note": "see CANARYkey", "url": "https://u:CANARYurl@host", "marker": "harmless-text",
-}
-tracker = trackers.wandb_tracker("project", "name", config, run_dir, mode)
+from tests.training import test_trackers
+kinds, place, trackers.START_TIMEOUT_SECONDS = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
 print("CANARYprinted")
-with Journal(run_dir, console="plain", trackers=[tracker]) as journal:
-    for step in range(3):
-        journal.write(step, {"train/loss": 1.0 / (step + 1)})
+test_trackers.start_twice(getattr(test_trackers, kinds), place)
 """
 
 
-def start(run_dir, mode, timeout, **environment):
-    pytest.importorskip("wandb")
-    root = str(Path(__file__).parents[2])
-    own = {"HOME": str(run_dir.parent), "PYTHONPATH": root, "HF_TOKEN": "CANARYenviron"}
-    return subprocess.run(
-        [sys.executable, "-c", CHILD, str(run_dir), mode, timeout, "--hub.token=CANARYargument"],
+def start_twice(trackers, root):
+    """One row at each start, for every tracker that is installed."""
+    for step in (1, 2):
+        for kind in filter(installed, trackers):
+            (root / kind).mkdir(exist_ok=True)
+            tracker = trackers[kind](root / kind)
+            with Journal(root / kind, console="plain", trackers=[tracker]) as journal:
+                row = {"train/loss": 1 / step, f"train/row_{step}": 1.0, "train/norm": float("nan")}
+                journal.write(step, row)
+        time.sleep(1.0)  # TensorBoard and wandb name their files by the second
+
+
+def installed(kind):
+    return find_spec(PACKAGES[kind]) is not None
+
+
+def started(kinds, root, seconds, **environment):
+    checkout = str(Path(__file__).parents[2])
+    own = {"HOME": str(root), "PYTHONPATH": checkout, "HF_TOKEN": "CANARYenviron"}
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, kinds, str(root), seconds, "--hub.token=CANARYargument"],
         env=os.environ | own | environment,
-        cwd=run_dir.parent,
+        cwd=root,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
     )
-
-
-def test_without_the_package_the_extra_is_named(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(ConfigError, match=r"pip install road-ray\[wandb\]"):
-        wandb_tracker("project", "name", {}, tmp_path)
-
-
-def test_an_offline_run_holds_numbers_and_no_secret(tmp_path):
-    run_dir = tmp_path / "run"
-    run_dir.mkdir()
-    done = start(run_dir, "offline", "60", WANDB_API_KEY="CANARY" + "0" * 34)
     assert done.returncode == 0, done.stderr
-    files = {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()}
-    records = [content for path, content in files.items() if path.suffix == ".wandb"]
-    assert len(records) == 1
-    assert b"harmless-text" in records[0]
-    assert b"train/loss" in records[0]
-    assert [str(path) for path, content in files.items() if b"CANARY" in content] == []
+    return root
 
 
-def test_an_unreachable_server_costs_an_event_and_no_row(tmp_path):
-    run_dir = tmp_path / "run"
-    run_dir.mkdir()
-    key = {"WANDB_API_KEY": "0" * 40, "WANDB_BASE_URL": "http://127.0.0.1:9"}
-    done = start(run_dir, "online", "2", **key)
-    assert done.returncode == 0, done.stderr
-    assert len((run_dir / "metrics.jsonl").read_text().splitlines()) == 3
-    (event,) = map(json.loads, (run_dir / "events.jsonl").read_text().splitlines())
-    assert event["kind"] == "tracker_failed"
+@pytest.fixture(scope="module")
+def reached(tmp_path_factory):
+    """A run directory of each tracker."""
+    key = {"WANDB_API_KEY": "CANARY" + "0" * 34}
+    return started("REACHED", tmp_path_factory.mktemp("reached"), "60", **key)
 
 
-def mlflow_run(uri, run_dir):
-    config = {"seed": 3, "optimizer": {"peak_lr": 0.125}, "hub": {"token": "CANARYkey"}}
-    tracker = mlflow_tracker(uri, "mine", "first", config, run_dir)
-    with Journal(run_dir, console="quiet", trackers=[tracker]) as journal:
-        journal.write(1, {"train/loss": 0.5, "train/norm": float("nan")})
-        journal.write(2, {"train/loss": 0.25})
+@pytest.fixture(scope="module")
+def nowhere(tmp_path_factory):
+    """A run directory of each tracker that has a server, where none answers."""
+    given = {"WANDB_API_KEY": "0" * 40, "WANDB_BASE_URL": "http://127.0.0.1:9"}
+    return started("NOWHERE", tmp_path_factory.mktemp("nowhere"), "2", **given)
 
 
-def test_mlflow_holds_numbers_and_no_secret_and_resumes_as_one_run(tmp_path):
-    client = pytest.importorskip("mlflow.tracking").MlflowClient
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
-    mlflow_run(uri, tmp_path / "run")
-    mlflow_run(uri, tmp_path / "run")
-    known = client(tracking_uri=uri)
-    experiment = known.get_experiment_by_name("mine").experiment_id
-    (run,) = known.search_runs([experiment])
-    assert (run.info.run_name, run.info.status) == ("first", "FINISHED")
-    assert (run.data.params["seed"], run.data.params["optimizer.peak_lr"]) == ("3", "0.125")
-    assert run.data.metrics == {"train/loss": 0.25}
-    assert b"CANARY" not in (tmp_path / "mlflow.db").read_bytes()
+def contents(place):
+    return {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
 
 
-def test_an_mlflow_that_is_not_there_costs_an_event_and_no_row(tmp_path, monkeypatch):
-    pytest.importorskip("mlflow")
-    monkeypatch.setattr("road_ray.training.trackers.START_TIMEOUT_SECONDS", 1.0)
-    mlflow_run("http://127.0.0.1:9", tmp_path / "run")
-    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 2
-    assert "tracker_failed" in (tmp_path / "run" / "events.jsonl").read_text()
+@pytest.fixture
+def kind(request):
+    if not installed(request.param):
+        pytest.skip(f"{request.param} is not installed")
+    return request.param
 
 
-def test_without_mlflow_the_extra_is_named(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "mlflow.entities", None)
-    with pytest.raises(ConfigError, match=r"pip install road-ray\[mlflow\]"):
-        mlflow_tracker("sqlite://", "mine", "first", {}, tmp_path)
+@pytest.mark.parametrize("kind", REACHED, indirect=True)
+def test_every_row_arrives_also_when_a_figure_is_no_number(reached, kind):
+    assert not (reached / kind / "events.jsonl").exists(), "the tracker was left out"
+    sent = b"".join(
+        content for path, content in contents(reached / kind).items() if path.suffix != ".jsonl"
+    )
+    for step in (1, 2):
+        assert b"train/row_%d" % step in sent
+
+
+@pytest.mark.parametrize("kind", REACHED, indirect=True)
+def test_no_secret_is_in_what_it_leaves(reached, kind):
+    found = contents(reached / kind)
+    assert [str(path) for path, content in found.items() if b"CANARY" in content] == []
+
+
+@pytest.mark.parametrize("kind", NOWHERE, indirect=True)
+def test_a_server_that_cannot_be_reached_costs_an_event_a_start_and_no_row(nowhere, kind):
+    assert [row["step"] for row in read_rows(nowhere / kind / "metrics.jsonl")] == [1, 2]
+    events = read_rows(nowhere / kind / "events.jsonl")
+    assert [event["kind"] for event in events] == ["tracker_failed"] * 2
+
+
+@pytest.mark.parametrize(("kind", "module"), [("wandb", "wandb"), ("mlflow", "mlflow.entities")])
+def test_without_the_package_the_extra_is_named(tmp_path, monkeypatch, kind, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ConfigError, match=rf"pip install road-ray\[{kind}\]"):
+        REACHED[kind](tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["wandb"], indirect=True)
+def test_wandb_has_the_configuration_and_one_id(reached, kind):
+    records = [path for path in contents(reached / kind) if path.suffix == ".wandb"]
+    assert len(records) == 2  # offline, each start has a file; they are joined when they are sent
+    assert len({path.stem.rpartition("-")[2] for path in records}) == 1
+    assert all(b"harmless-text" in path.read_bytes() for path in records)
+
+
+@pytest.mark.parametrize("kind", ["mlflow"], indirect=True)
+def test_mlflow_has_the_configuration_and_one_run(reached, kind):
+    from mlflow.tracking import MlflowClient
+
+    known = MlflowClient(tracking_uri=f"sqlite:///{reached / kind}/mlflow.db")
+    (run,) = known.search_runs([known.get_experiment_by_name("project").experiment_id])
+    assert (run.info.run_name, run.info.status) == ("name", "FINISHED")
+    assert run.data.params["optimizer.peak_lr"] == "0.125"
+    assert run.data.params["marker"] == "harmless-text"
+    assert run.data.metrics == {"train/loss": 0.5, "train/row_1": 1.0, "train/row_2": 1.0}
 
 
 def test_who_watches_the_thread_sees_every_row(tmp_path):
@@ -140,11 +180,3 @@ def test_a_watcher_may_end_the_run(tmp_path):
     ):
         journal.write(2, {"a": 0.5})
     assert len(read_rows(tmp_path / "metrics.jsonl")) == 1
-
-
-def test_tensorboard_has_every_row(tmp_path):
-    with Journal(tmp_path, console="quiet", trackers=[tensorboard_tracker(tmp_path)]) as journal:
-        journal.write(2, {"train/a": 0.5})
-    [path] = (tmp_path / "tensorboard").iterdir()
-    assert b"train/a" in path.read_bytes()
-    assert not (tmp_path / "events.jsonl").exists()
