@@ -7,10 +7,12 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -64,6 +66,15 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return miniature.write(tmp_path_factory.mktemp("data") / "world", size=0.05)
 
 
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Ray, joined to a cluster of four logical cores that the tests of one module share."""
+    from tests.cluster import own_cluster
+
+    with own_cluster(4) as ray:
+        yield ray
+
+
 @pytest.fixture
 def recipe(monkeypatch: pytest.MonkeyPatch):
     """``recipe(function)`` puts a function in the place of every verb's recipe."""
@@ -101,6 +112,25 @@ def road(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
         return Said(int(ended.value.code or 0), out, err)
 
     return run
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
+    """``small_disk(kibibytes)``: a file system that holds no more, until the test ends."""
+    place = tmp_path / "disk"
+    with ExitStack() as mounted:
+
+        def mount(kibibytes: int) -> Path:
+            place.mkdir()
+            command = ["mount", "-t", "tmpfs", "-o", f"size={kibibytes}k", "tmpfs", str(place)]
+            try:
+                subprocess.run(command, check=True, capture_output=True)
+            except (OSError, subprocess.CalledProcessError):
+                pytest.skip("no right to mount a small disk")
+            mounted.callback(subprocess.run, ["umount", str(place)], check=True)
+            return place
+
+        yield mount
 
 
 @pytest.fixture(scope="session")

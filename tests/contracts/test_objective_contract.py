@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import traceback
-
 import pytest
 import torch
-import torch.distributed as dist
 from torch.testing import assert_close
 
 from road_ray.training.journal import read_rows
 from road_ray.training.worker import Worker
 from tests.objectives import tiny
+from tests.pair import both
 
 
 def told(directory):
@@ -43,21 +40,13 @@ def test_a_resumed_run_equals_the_straight_one_bit_for_bit(kind, tmp_path):
     assert moved == {name.split(".")[0] for name in begun} - frozen
 
 
-def one_of_two(rank, directory, expected):
+def as_alone(worker, directory, expected):
     """What each process does: every objective on its share of the same batches."""
-    try:
-        store = f"file://{directory}/store"
-        dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
-        worker = Worker(rank=rank, size=2)
-        for kind, weights in expected.items():
-            made = tiny.objective_of(kind, dropout=0.0)
-            ours = tiny.learn(made, directory / kind, steps=4, worker=worker).state_dict()
-            told = {"rtol": 1e-4, "atol": 1e-5, "msg": lambda text, kind=kind: f"{kind}: {text}"}
-            assert_close(ours, weights, **told)
-        dist.barrier()
-    except BaseException:
-        (directory / f"error-{rank}").write_text(traceback.format_exc())
-        raise
+    for kind, weights in expected.items():
+        made = tiny.objective_of(kind, dropout=0.0)
+        ours = tiny.learn(made, directory / kind, steps=4, worker=worker).state_dict()
+        told = {"rtol": 1e-4, "atol": 1e-5, "msg": lambda text, kind=kind: f"{kind}: {text}"}
+        assert_close(ours, weights, **told)
 
 
 def test_two_workers_learn_as_one_does(tmp_path):
@@ -66,15 +55,4 @@ def test_two_workers_learn_as_one_does(tmp_path):
         made = tiny.objective_of(kind, dropout=0.0)
         alone = tmp_path / "alone" / kind
         expected[kind] = tiny.learn(made, alone, steps=4, worker=Worker()).state_dict()
-    context = multiprocessing.get_context("fork")  # a fresh interpreter would import for seconds
-    workers = [
-        context.Process(target=one_of_two, args=(rank, tmp_path, expected), daemon=True)
-        for rank in (0, 1)
-    ]
-    for process in workers:
-        process.start()
-    for process in workers:
-        process.join(200)
-    errors = [path.read_text() for path in sorted(tmp_path.glob("error-*"))]
-    assert not errors, "\n".join(errors)
-    assert [process.exitcode for process in workers] == [0, 0]
+    both(as_alone, tmp_path, tmp_path, expected, timeout_seconds=200)

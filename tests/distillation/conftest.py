@@ -1,50 +1,10 @@
-"""Tiny teachers on disk: one ELECTRA layer and a word-piece tokenizer of 24 words."""
+"""Tiny teachers and tokenizers."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-import torch
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnop", "good", "bad", "film"]
-LABELS = ("contradiction", "entailment", "neutral")
-
-
-def make_tokenizer(words=WORDS, **options):
-    from transformers import ElectraTokenizer
-
-    return ElectraTokenizer(vocab={word: index for index, word in enumerate(words)}, **options)
-
-
-def make_teacher(directory: Path, seed: int = 0, *, kind: str = "nli", labels=LABELS) -> Path:
-    from transformers import (
-        ElectraConfig,
-        ElectraForQuestionAnswering,
-        ElectraForSequenceClassification,
-    )
-
-    labels = {"nli": labels, "mrc": ("start", "end"), "similarity": ("score",)}[kind]
-    config = ElectraConfig(
-        vocab_size=len(WORDS),
-        embedding_size=16,
-        hidden_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=32,
-        id2label=dict(enumerate(labels)),
-        label2id={label: index for index, label in enumerate(labels)},
-    )
-    torch.manual_seed(seed)
-    model = (ElectraForQuestionAnswering if kind == "mrc" else ElectraForSequenceClassification)(
-        config
-    )
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)  # so that teachers differ and classes vary
-    model.save_pretrained(directory)
-    make_tokenizer().save_pretrained(directory)
-    return directory
+from tests.tiny_teacher import make_teacher, make_tokenizer
 
 
 @pytest.fixture

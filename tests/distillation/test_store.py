@@ -6,9 +6,7 @@ import json
 import logging
 import multiprocessing
 import os
-import shutil
 import signal
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -200,19 +198,9 @@ def test_two_processes_write_one_store(tmp_path):
     assert list(store.directory.glob("*.damaged")) == []
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 64 kB."""
-    mount = shutil.which("mount")
-    command = [mount, "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)]
-    if mount is None or subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("may not mount a tmpfs")
-    yield tmp_path
-    subprocess.run(["umount", str(tmp_path)], check=True)
-
-
 def test_a_full_disk_costs_the_new_answers_and_nothing_else(small_disk, caplog):
-    store = filled(small_disk, 1)
+    disk = small_disk(64)
+    store = filled(disk, 1)
     store.flush()
     many = tuple(range(2, 4000))
     store.add(rows(*many), answers(*many))
@@ -224,7 +212,7 @@ def test_a_full_disk_costs_the_new_answers_and_nothing_else(small_disk, caplog):
     store.add(rows(5), answers(5))  # it goes on in memory
     assert read(store, 1, 5)
     store.close()
-    again = TeacherStore(small_disk, WHO, NLI)
+    again = TeacherStore(disk, WHO, NLI)
     assert again.writable
     assert read(again, 1)
 

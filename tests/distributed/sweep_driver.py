@@ -95,22 +95,15 @@ def cluster(place: str) -> Iterator[None]:
     """The cluster at an address, or one of our own in a directory."""
     import ray
 
+    from tests.cluster import own_cluster
+
+    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
     if Path(place).is_dir():
-        ray.init(
-            address="local",
-            _temp_dir=place,
-            num_cpus=2,
-            include_dashboard=False,
-            object_store_memory=100 * 2**20,
-            log_to_driver=False,
-            logging_level="ERROR",
-        )
+        with own_cluster(2, place, **quiet):
+            yield
     else:
-        ray.init(address=place, log_to_driver=False, logging_level="ERROR")
-    try:
-        yield
-    finally:
-        ray.shutdown()
+        with ray.init(address=place, **quiet):
+            yield
 
 
 def main(directory: str, place: str, kind: str = "") -> None:

@@ -17,30 +17,10 @@ from torch.testing import assert_close
 from road_ray.distillation import weighting
 from road_ray.distillation.ensemble import LocalEnsemble, annotate
 from road_ray.errors import CheckpointError, ClusterError, DataError
-from tests.distributed.small import (
-    FLOAT16,
-    MRC,
-    NLI,
-    batches,
-    gone,
-    make_teacher,
-    small_cluster,
-    within,
-)
+from tests.distributed.small import FLOAT16, MRC, NLI, batches, gone, within
+from tests.tiny_teacher import make_teacher
 
 pytestmark = pytest.mark.ray
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with small_cluster() as ray:
-        yield ray
-
-
-@pytest.fixture(scope="module")
-def directories(tmp_path_factory):
-    root = tmp_path_factory.mktemp("teachers")
-    return [make_teacher(root / str(seed), seed) for seed in range(3)]
 
 
 @pytest.fixture(scope="module")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 
 import pytest
 
 from road_ray.distributed import check
+from tests.distributed.serving import Service, serving
 
 
 @pytest.fixture
@@ -29,24 +28,16 @@ def dashboard():
     """Asks for ``settings["token"]`` when there is one, and tells ``settings["version"]``."""
     settings = {"token": "the-token-of-this-cluster", "version": version("ray")}
 
-    class Dashboard(BaseHTTPRequestHandler):
+    class Dashboard(Service):
         def do_GET(self):
             wanted = settings["token"]
             given = self.headers["Authorization"]
             good = wanted is None or given == f"Bearer {wanted}"
-            self.send_response(200 if good else 401)
-            self.end_headers()
-            if good:
-                self.wfile.write(json.dumps({"ray_version": settings["version"]}).encode())
+            told = json.dumps({"ray_version": settings["version"]})
+            self.answer(*((200, told) if good else (401,)))
 
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Dashboard)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield settings, f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with serving(Dashboard) as address:
+        yield settings, f"http://{address}"
 
 
 def found(address):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,31 +12,10 @@ import torch
 from road_ray.distillation import weighting
 from road_ray.distributed.ensemble import Ensemble
 from road_ray.errors import CheckpointError, ConfigError
+from tests.cluster import short_directory
+from tests.tiny_teacher import WORDS, make_teacher, make_tokenizer
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrs"]
 LABELS = ("negative", "positive")
-
-
-def make_teacher(directory: Path, seed: int, words=WORDS) -> Path:
-    from transformers import ElectraConfig, ElectraForSequenceClassification, ElectraTokenizer
-
-    config = ElectraConfig(
-        vocab_size=len(WORDS),
-        embedding_size=16,
-        hidden_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=32,
-        id2label=dict(enumerate(LABELS)),
-        label2id={label: index for index, label in enumerate(LABELS)},
-    )
-    torch.manual_seed(seed)
-    model = ElectraForSequenceClassification(config)
-    torch.nn.init.normal_(model.classifier.out_proj.weight, std=2.0)
-    model.save_pretrained(directory)
-    ElectraTokenizer(vocab={w: i for i, w in enumerate(words)}).save_pretrained(directory)
-    return directory
 
 
 def batch() -> dict[str, torch.Tensor]:
@@ -52,7 +29,7 @@ def batch() -> dict[str, torch.Tensor]:
 
 @pytest.fixture
 def directories(tmp_path):
-    return [make_teacher(tmp_path / str(seed), seed) for seed in range(3)]
+    return [make_teacher(tmp_path / str(seed), seed, labels=LABELS) for seed in range(3)]
 
 
 def test_soft_targets_are_the_weighted_logits(directories):
@@ -81,7 +58,7 @@ def test_with_a_store_each_row_is_asked_once(directories, tmp_path):
 
 
 def test_a_run_directory_is_as_good_as_its_model(tmp_path):
-    make_teacher(tmp_path / "run" / "hf", 0)
+    make_teacher(tmp_path / "run" / "hf", labels=LABELS)
     with Ensemble([tmp_path / "run"], task="sst2", host="process") as ensemble:
         assert ensemble.size == 1
 
@@ -109,7 +86,8 @@ def test_what_cannot_be_done_is_refused_before_anything_starts(directories, tmp_
 
 def test_teachers_of_different_tokenizers_are_refused(directories, tmp_path):
     swapped = [*WORDS[:5], WORDS[6], WORDS[5], *WORDS[7:]]
-    stranger = make_teacher(tmp_path / "stranger", 3, swapped)
+    stranger = make_teacher(tmp_path / "stranger", 3, labels=LABELS)
+    make_tokenizer(swapped).save_pretrained(stranger)
     with pytest.raises(CheckpointError, match=r"(?s)stranger.*2 with another id"):
         Ensemble([*directories, stranger], task="sst2", host="process")
 
@@ -119,12 +97,11 @@ def test_without_a_cluster_it_brings_its_own_and_takes_it_away(directories, monk
     import ray
 
     assert not ray.is_initialized()
-    place = tempfile.mkdtemp(prefix="rr", dir="/tmp")  # short: sockets have a length limit
-    monkeypatch.setenv("RAY_TMPDIR", place)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     one = batch()
-    with Ensemble(directories, task="sst2") as ensemble:  # three, also on two cores
-        assert ray.is_initialized()
-        assert ensemble.logits(one).shape == (3, 6, 2)
-    assert not ray.is_initialized()
-    shutil.rmtree(place, ignore_errors=True)
+    with short_directory() as place:
+        monkeypatch.setenv("RAY_TMPDIR", place)
+        with Ensemble(directories, task="sst2") as ensemble:  # three, also on two cores
+            assert ray.is_initialized()
+            assert ensemble.logits(one).shape == (3, 6, 2)
+        assert not ray.is_initialized()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -156,24 +154,6 @@ def test_without_workers_it_is_a_call():
         launch(fail, None)
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    import ray
-
-    place = tempfile.mkdtemp(prefix="rr", dir="/tmp")  # short: sockets have a length limit
-    os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = "30"
-    ray.init(
-        address="local",
-        _temp_dir=place,
-        num_cpus=3,
-        include_dashboard=False,
-        object_store_memory=100 * 2**20,
-    )
-    yield ray
-    ray.shutdown()
-    shutil.rmtree(place, ignore_errors=True)
-
-
 class Holder:
     """Occupies what it was given."""
 
@@ -184,7 +164,7 @@ class Holder:
 @pytest.mark.ray
 @pytest.mark.usefixtures("cluster")
 class TestCluster:
-    """On three cores of a cluster of our own."""
+    """On the cores of a cluster of our own."""
 
     def test_two_workers_see_each_other_and_rank_0_answers(self, tmp_path):
         before = signal.getsignal(signal.SIGINT)

@@ -9,7 +9,8 @@ from torch.testing import assert_close
 
 from road_ray.distributed.pool import Specification, specify
 from road_ray.errors import ClusterError, ConfigError
-from tests.distributed.small import FLOAT16, NLI, batches, make_teacher, small_cluster
+from tests.distributed.small import FLOAT16, NLI, batches
+from tests.tiny_teacher import make_teacher
 
 
 def specification(**options):
@@ -71,18 +72,6 @@ def test_a_pool_is_named_by_its_weights_and_means_not_by_its_path_or_patience(tm
         specify([one], NLI, label_map={"a": "b"}),
     ]
     assert len({name, *(spec.digest() for spec in changed)}) == 6
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with small_cluster() as ray:
-        yield ray
-
-
-@pytest.fixture(scope="module")
-def directories(tmp_path_factory):
-    root = tmp_path_factory.mktemp("teachers")
-    return [make_teacher(root / str(seed), seed) for seed in range(3)]
 
 
 @pytest.mark.ray

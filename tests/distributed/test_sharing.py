@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from road_ray.errors import ClusterError
-from tests.distributed.small import NLI, batches, gone, make_teacher, small_cluster, within
+from tests.distributed.small import NLI, batches, gone, within
 
 pytestmark = pytest.mark.ray
 
@@ -30,15 +30,8 @@ with shared(specify(sys.argv[2:], NLI, num_cpus=0.25)) as ensemble:
 
 
 @pytest.fixture(scope="module")
-def cluster():
-    with small_cluster() as ray:
-        yield ray
-
-
-@pytest.fixture(scope="module")
-def directories(tmp_path_factory):
-    root = tmp_path_factory.mktemp("teachers")
-    return [make_teacher(root / str(seed), seed) for seed in range(2)]
+def directories(directories):
+    return directories[:2]
 
 
 @pytest.fixture

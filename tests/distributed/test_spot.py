@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from road_ray.distributed import spot
+from tests.distributed.serving import Service, serving
 
 
 @pytest.fixture
@@ -18,25 +17,16 @@ def service():
     answers: dict[str, str] = {}
     seen: list[dict[str, str]] = []
 
-    class Metadata(BaseHTTPRequestHandler):
+    class Metadata(Service):
         def do_GET(self):
             seen.append({"method": self.command, **dict(self.headers)})
             body = answers.get(self.path)
-            self.send_response(404 if body is None else 200)
-            self.end_headers()
-            self.wfile.write((body or "").encode())
+            self.answer(404 if body is None else 200, body or "")
 
         do_PUT = do_GET
 
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Metadata)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield answers, seen, f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with serving(Metadata) as address:
+        yield answers, seen, f"http://{address}"
 
 
 def test_aws_says_when(service):

@@ -5,11 +5,9 @@ itself on the machine or in the cluster.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -18,6 +16,7 @@ import pytest
 
 from road_ray.distributed import sweep_record
 from road_ray.distributed.sweep_storage import JOURNAL
+from tests.cluster import own_cluster, short_directory
 from tests.distributed.sweep_driver import HANGS, NAN, RAISES, STEPS
 
 pytestmark = [pytest.mark.ray, pytest.mark.chaos, pytest.mark.timeout(1800)]
@@ -113,28 +112,16 @@ def sweep(tmp_path):
 
 @pytest.fixture
 def place():
-    directory = tempfile.mkdtemp(prefix="rr", dir="/tmp")
-    yield directory
-    shutil.rmtree(directory, ignore_errors=True)
+    with short_directory() as directory:
+        yield directory
 
 
 @pytest.fixture(scope="module")
 def address():
     """A cluster that others use too: it stays when a driver dies."""
-    import ray
-
-    directory = tempfile.mkdtemp(prefix="rr", dir="/tmp")
-    ray.init(
-        address="local",
-        _temp_dir=directory,
-        num_cpus=4,
-        include_dashboard=True,  # Ray Train's cleaner asks it
-        object_store_memory=100 * 2**20,
-        log_to_driver=False,
-    )
-    yield ray.get_runtime_context().gcs_address
-    ray.shutdown()
-    shutil.rmtree(directory, ignore_errors=True)
+    # Ray Train's cleaner asks the dashboard.
+    with own_cluster(4, include_dashboard=True, log_to_driver=False) as ray:
+        yield ray.get_runtime_context().gcs_address
 
 
 def leaked() -> list[str]:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
-import tempfile
 import time
-from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -21,6 +18,7 @@ from road_ray.distributed.sweep_search import StudySearch
 from road_ray.distributed.sweep_space import SearchConfig
 from road_ray.distributed.sweep_study import open_study
 from road_ray.errors import CheckpointError
+from tests.cluster import own_cluster
 
 BASE = {
     "metric": "m",
@@ -150,35 +148,15 @@ def climb(directory, params, tell):
     return Outcome([state["sum"]], [None], {"m": state["sum"]})
 
 
-@contextmanager
-def cluster(place):
-    import ray
-
-    ray.init(
-        address="local",
-        _temp_dir=place,
-        num_cpus=2,
-        include_dashboard=False,
-        object_store_memory=100 * 2**20,
-        log_to_driver=False,
-    )
-    try:
-        yield
-    finally:
-        ray.shutdown()
-
-
 @pytest.mark.ray
 @pytest.mark.timeout(600)
 def test_a_population_ends_with_children_that_add_to_what_their_parents_had(tmp_path):
     from road_ray.distributed.sweep import search
 
-    place = tempfile.mkdtemp(prefix="rr", dir="/tmp")
     told = config(at_once=2)
-    try:
-        trials = search(told, "s", tmp_path, climb, connected=lambda: cluster(place))
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
+    trials = search(
+        told, "s", tmp_path, climb, connected=lambda: own_cluster(2, log_to_driver=False)
+    )
     children = [one for one in trials if one.parent is not None]
     assert len(trials) - len(children) == 8
     assert children, "nobody gave way"

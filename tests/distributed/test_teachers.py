@@ -13,14 +13,25 @@ from torch.testing import assert_close
 
 from road_ray.data.catalog import task
 from road_ray.distillation.ensemble import LocalEnsemble, Teacher
-from road_ray.distributed.teachers import Hosting, TeacherActor, packed_logits, token_axis
+from road_ray.distributed.teachers import (
+    Hosting,
+    TeacherActor,
+    packed_inputs,
+    packed_logits,
+    token_axis,
+)
 from road_ray.errors import CheckpointError
-from tests.distributed.small import FLOAT16, MRC, NLI, batches, make_teacher
+from tests.distributed.small import FLOAT16, MRC, NLI, batches
+from tests.tiny_teacher import make_teacher
 
 
-def packed(batch):
-    names = ("input_ids", "attention_mask", "token_type_ids")
-    return {name: batch[name].numpy().astype(np.int32) for name in names}
+def test_what_travels_of_a_batch_is_small_and_nothing_but_inputs():
+    ids, mask = torch.tensor([[2, 70_000, 3]]), torch.tensor([[True, True, False]])
+    sent = packed_inputs({"input_ids": ids, "attention_mask": mask, "labels": torch.tensor([1])})
+    assert {name: (array.dtype, array.tolist()) for name, array in sent.items()} == {
+        "input_ids": (np.int32, [[2, 70_000, 3]]),
+        "attention_mask": (np.int8, [[1, 1, 0]]),
+    }
 
 
 @pytest.mark.parametrize("kind", ["nli", "mrc"])
@@ -30,7 +41,7 @@ def test_several_teachers_live_in_one_actor(tmp_path, kind):
     actor = TeacherActor([str(place) for place in places], asked)
     local = LocalEnsemble.load(places, asked)
     (one,) = batches(1, kind=kind)
-    answers, seconds = actor.logits(packed(one))
+    answers, seconds = actor.logits(packed_inputs(one))
     assert seconds > 0
     assert [answer.dtype for answer in answers] == [np.float16] * 2
     expected = local.gather(local.submit(one))
@@ -43,7 +54,7 @@ def test_students_that_ask_at_once_get_what_they_would_get_alone(tmp_path, kind)
     asked = {"nli": NLI, "mrc": MRC}[kind]
     place = str(make_teacher(tmp_path / "one", 0, kind=kind))
     lengths = [10, 10, 9, 11, 20, 12]
-    given = [packed(batches(1, kind=kind, length=length)[0]) for length in lengths]
+    given = [packed_inputs(batches(1, kind=kind, length=length)[0]) for length in lengths]
     actor = TeacherActor([place], asked, Hosting(wait_seconds=1.0))
     alone = [actor.logits(one)[0][0] for one in given]
     got = [None] * len(given)
@@ -66,7 +77,7 @@ def test_students_that_ask_at_once_get_what_they_would_get_alone(tmp_path, kind)
 def test_numbers_keep_their_precision_and_large_logits_are_refused(tmp_path):
     place = make_teacher(tmp_path / "sts", 0, labels=["score"])
     (one,) = batches(1)
-    inputs = {name: torch.tensor(array) for name, array in packed(one).items()}
+    inputs = {name: torch.tensor(array) for name, array in packed_inputs(one).items()}
     regression = Teacher(place, task("similarity"))
     assert packed_logits(regression, inputs).dtype == np.float32
     teacher = Teacher(make_teacher(tmp_path / "nli", 0), NLI)
@@ -88,7 +99,7 @@ def test_a_teacher_with_permuted_labels_answers_as_before(tmp_path):
     for name in ("classifier.out_proj.weight", "classifier.out_proj.bias"):
         weights[name] = weights[name][turned].clone()
     save_file(weights, place / "model.safetensors", metadata={"format": "pt"})
-    given = packed(batches(1)[0])
+    given = packed_inputs(batches(1)[0])
     expected, permuted = (TeacherActor([str(x)], NLI).logits(given)[0][0] for x in (plain, place))
     assert np.abs(expected - np.roll(expected, 1, -1)).max() > 0.1  # the order matters
     assert_close(torch.tensor(permuted), torch.tensor(expected))

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from road_ray.distributed import tokens
 from road_ray.errors import ClusterError
+from tests.distributed.serving import Service, serving
 
 
 @pytest.fixture
@@ -28,20 +27,13 @@ def dashboard():
     """A jobs interface that answers with ``status[0]``."""
     status = [200]
 
-    class Jobs(BaseHTTPRequestHandler):
+    class Jobs(Service):
         def do_GET(self):
             assert self.headers["Authorization"] is None
-            self.send_response(status[0])
-            self.end_headers()
+            self.answer(status[0])
 
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Jobs)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield status, f"127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with serving(Jobs) as address:
+        yield status, address
 
 
 def test_a_new_token_is_its_owners_alone(home):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -15,28 +13,10 @@ from torch.testing import assert_close
 import road_ray as rr
 from road_ray.training.journal import read_rows
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 
 FLOAT16 = {"rtol": 5e-3, "atol": 5e-4}  # what the teachers' rounding makes of six large updates
 NOISE = {"rtol": 1e-3, "atol": 2e-5}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster():
-    import ray
-
-    place = tempfile.mkdtemp(prefix="rr", dir="/tmp")  # short: sockets have a length limit
-    os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = "60"
-    ray.init(
-        address="local",
-        _temp_dir=place,
-        num_cpus=4,
-        include_dashboard=False,
-        object_store_memory=100 * 2**20,
-    )
-    yield ray
-    ray.shutdown()
-    shutil.rmtree(place, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -245,20 +244,6 @@ def test_the_dev_split_is_looked_at_during_training_when_asked(sentiment, tmp_pa
     assert rows[-1]["eval/sst2/accuracy"] == run.metrics["eval/sst2/accuracy"]
 
 
-@contextmanager
-def small_disk(place: Path, kibibytes: int):
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={kibibytes}k", "tmpfs", str(place)]
-    try:
-        subprocess.run(mount, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("no right to mount a small disk")
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", str(place)], check=True)
-
-
 class TestMistakes:
     """Every one is a message and an exit code."""
 
@@ -351,10 +336,10 @@ class TestMistakes:
         assert "400" in said.err
 
     @pytest.mark.parametrize("kibibytes", [4, 12, 150, 380, 400, 420])
-    def test_on_a_full_disk(self, road, flags, sentiment, tmp_path, kibibytes):
+    def test_on_a_full_disk(self, road, flags, sentiment, small_disk, kibibytes):
         """Full before the record, at the first checkpoint and at the last model."""
-        with small_disk(tmp_path / "disk", kibibytes) as disk:
-            said = road("finetune", *flags(sentiment), "--run-dir", disk / "run")
+        disk = small_disk(kibibytes)
+        said = road("finetune", *flags(sentiment), "--run-dir", disk / "run")
         assert said.code == 4
         assert str(disk) in said.err
         assert "No space left" in said.err

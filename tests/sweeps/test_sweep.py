@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 
 import pytest
 
@@ -17,6 +15,7 @@ from road_ray.distributed.sweep_lock import locked
 from road_ray.errors import ConfigError, DivergedError, ResourceError
 from road_ray.sweeps.check import load_sweep
 from road_ray.sweeps.sweep import look_ahead, run
+from tests.cluster import own_cluster
 
 METRIC = "eval/sst2/accuracy"
 
@@ -85,21 +84,11 @@ def test_what_every_trial_would_miss_is_told_at_once():
         look_ahead(load_sweep("temperature", ["init=hub/name"]))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster():
-    import ray
-
-    place = tempfile.mkdtemp(prefix="rr", dir="/tmp")
-    ray.init(
-        address="local",
-        _temp_dir=place,
-        num_cpus=1,
-        include_dashboard=False,
-        object_store_memory=100 * 2**20,
-    )
-    yield
-    ray.shutdown()
-    shutil.rmtree(place, ignore_errors=True)
+    """One core: enough for a sweep that makes one trial at a time."""
+    with own_cluster(1) as ray:
+        yield ray
 
 
 @pytest.mark.ray

@@ -250,19 +250,9 @@ def test_too_little_space_is_told_before_anything_is_written(two):
     two.save(30, writer(30))
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 300 kB."""
-    mount = shutil.which("mount")
-    command = [mount, "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(tmp_path)]
-    if mount is None or subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("may not mount a tmpfs")
-    yield tmp_path
-    subprocess.run(["umount", str(tmp_path)], check=True)
-
-
 def test_a_full_disk_keeps_the_old_checkpoint(small_disk, record_property):
-    checkpoints = Checkpoints(small_disk)
+    disk = small_disk(300)
+    checkpoints = Checkpoints(disk)
     checkpoints.save(10, writer(10))
 
     def write(directory):
@@ -271,10 +261,10 @@ def test_a_full_disk_keeps_the_old_checkpoint(small_disk, record_property):
     with pytest.raises(ResourceError, match=r"(?s)No space left on device.*kept: .*00000010"):
         checkpoints.save(20, write)
     record_property("disk full", "path, need and what is kept are told; the old one loads")
-    assert names(small_disk) == ["step-00000010"]
-    assert checkpoints.newest() == small_disk / "step-00000010"
+    assert names(disk) == ["step-00000010"]
+    assert checkpoints.newest() == disk / "step-00000010"
     checkpoints.save(20, writer(20))
-    assert names(small_disk) == ["step-00000010", "step-00000020"]
+    assert names(disk) == ["step-00000010", "step-00000020"]
 
 
 def test_a_read_only_directory_is_refused_at_the_start(tmp_path):
@@ -288,10 +278,11 @@ def test_a_read_only_directory_is_refused_at_the_start(tmp_path):
 
 
 def test_a_read_only_file_system_is_refused_at_the_start(small_disk):
-    Checkpoints(small_disk).save(10, writer(10))
-    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    disk = small_disk(300)
+    Checkpoints(disk).save(10, writer(10))
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     with pytest.raises(ResourceError, match=r"(?s)Read-only.*fix: .*kept: .*step-00000010"):
-        Checkpoints(small_disk).prepare()
+        Checkpoints(disk).prepare()
 
 
 def test_a_file_in_the_place_of_the_directory_is_refused_at_the_start(tmp_path):

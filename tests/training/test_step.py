@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import traceback
-
 import pytest
 import torch
-import torch.distributed as dist
 from torch.testing import assert_close
 
 from road_ray.data.mixing import mixed
 from road_ray.training.step import Tally, backward
 from road_ray.training.worker import Worker
+from tests.pair import both
 
 ALONE = Worker()
 
@@ -144,47 +141,28 @@ def trained(tiny, kind, worker):
     return rows
 
 
-def one_of_two(tiny, kind, rank, directory, expected):
+def as_alone(worker, tiny, kind, expected):
     """What each process does: the same steps on its share, and the comparison."""
-    try:
-        dist.init_process_group(
-            "gloo", init_method=f"file://{directory}/store", rank=rank, world_size=2
+    found = trained(tiny, kind, worker)
+    for (ours, loss, row), (theirs, whole_loss, whole_row) in zip(found, expected, strict=True):
+        assert loss == pytest.approx(whole_loss, rel=1e-5)
+        assert row.pop("time/communication_seconds") > 0  # alone there is none
+        # An area is no sum over workers: each ranks its own tokens.
+        area, whole_area = (
+            row.pop("train/detection_auc", 0),
+            whole_row.pop("train/detection_auc", 0),
         )
-        found = trained(tiny, kind, Worker(rank=rank, size=2))
-        for (ours, loss, row), (theirs, whole_loss, whole_row) in zip(found, expected, strict=True):
-            assert loss == pytest.approx(whole_loss, rel=1e-5)
-            # An area is no sum over workers: each ranks its own tokens.
-            assert row.pop("time/communication_seconds") > 0  # alone there is none
-            area, whole_area = (
-                row.pop("train/detection_auc", 0),
-                whole_row.pop("train/detection_auc", 0),
-            )
-            assert area == pytest.approx(whole_area, abs=0.05)
-            assert row == pytest.approx(whole_row, rel=1e-4, abs=1e-6)
-            untouched = {name for name, gradient in theirs.items() if gradient is None}
-            assert {name for name, gradient in ours.items() if gradient is None} == untouched
-            assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
-        dist.barrier()
-    except BaseException:
-        (directory / f"error-{rank}").write_text(traceback.format_exc())
-        raise
+        assert area == pytest.approx(whole_area, abs=0.05)
+        assert row == pytest.approx(whole_row, rel=1e-4, abs=1e-6)
+        untouched = {name for name, gradient in theirs.items() if gradient is None}
+        assert {name for name, gradient in ours.items() if gradient is None} == untouched
+        assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["electra", "supervised"])
 def test_two_processes_are_one_with_unequal_counts_and_other_heads_every_pass(tiny, kind, tmp_path):
     expected = trained(tiny, kind, ALONE)
-    context = multiprocessing.get_context("fork")  # a fresh interpreter would import for seconds
-    workers = [
-        context.Process(target=one_of_two, args=(tiny, kind, rank, tmp_path, expected), daemon=True)
-        for rank in (0, 1)
-    ]
-    for process in workers:
-        process.start()
-    for process in workers:
-        process.join(60)
-    errors = [path.read_text() for path in sorted(tmp_path.glob("error-*"))]
-    assert not errors, "\n".join(errors)
-    assert [process.exitcode for process in workers] == [0, 0]
+    both(as_alone, tmp_path, tiny, kind, expected, timeout_seconds=60)
 
 
 def test_the_two_processes_had_unequal_counts(tiny):

@@ -1,0 +1,45 @@
+"""A Ray cluster on this machine for the tests that need one, while other work may run beside it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def short_directory(within: str = "/tmp") -> Iterator[str]:
+    """A directory for Ray's files, removed at the end: sockets have a limit to their path."""
+    place = tempfile.mkdtemp(prefix="rr", dir=within)
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+@contextmanager
+def own_cluster(num_cpus: int, within: str = "/tmp", **options: Any) -> Iterator[Any]:
+    """Inside, this process is joined to a cluster of so many logical cores that is its own; gives
+    Ray. ``options`` are those of ``ray.init``.
+    """
+    import ray
+
+    # Our 15 s are for lost machines; crowded ones take longer to start a group.
+    os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = "60"
+    with short_directory(within) as place:
+        asked = {"include_dashboard": False, "object_store_memory": 100 * 2**20} | options
+        for left in (2, 1, 0):  # they may take more than Ray's 30 s for a whole cluster, too
+            try:
+                ray.init(address="local", num_cpus=num_cpus, _temp_dir=place, **asked)
+                break
+            except Exception:
+                ray.shutdown()
+                if not left:
+                    raise
+        try:
+            yield ray
+        finally:
+            ray.shutdown()

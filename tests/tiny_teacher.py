@@ -1,0 +1,56 @@
+"""A tiny teacher on disk: one ELECTRA layer and a word-piece tokenizer of 24 words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnop", "good", "bad", "film"]
+LABELS = ("contradiction", "entailment", "neutral")
+
+
+def make_tokenizer(words: Sequence[str] = WORDS, **options: object) -> PreTrainedTokenizerBase:
+    from transformers import ElectraTokenizer
+
+    return ElectraTokenizer(vocab={word: index for index, word in enumerate(words)}, **options)
+
+
+def make_teacher(
+    directory: Path, seed: int = 0, *, kind: str = "nli", labels: Sequence[str] = LABELS
+) -> Path:
+    """Random weights for ``nli`` (or any classes), ``mrc`` or ``similarity``, as
+    ``save_pretrained`` leaves them.
+    """
+    from transformers import (
+        ElectraConfig,
+        ElectraForQuestionAnswering,
+        ElectraForSequenceClassification,
+    )
+
+    labels = {"nli": labels, "mrc": ("start", "end"), "similarity": ("score",)}[kind]
+    config = ElectraConfig(
+        vocab_size=len(WORDS),
+        embedding_size=16,
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=32,
+        id2label=dict(enumerate(labels)),
+        label2id={label: index for index, label in enumerate(labels)},
+    )
+    torch.manual_seed(seed)
+    model = (ElectraForQuestionAnswering if kind == "mrc" else ElectraForSequenceClassification)(
+        config
+    )
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)  # so that teachers differ and classes vary
+    model.save_pretrained(directory)
+    make_tokenizer().save_pretrained(directory)
+    return directory
