@@ -9,6 +9,7 @@ import typer
 
 from road_ray.commands.options import JsonOption, show_list
 from road_ray.commands.store import store_app
+from road_ray.errors import ConfigError
 
 data_app = typer.Typer(help="Look at data, train a tokenizer, build corpora.", no_args_is_help=True)
 data_app.add_typer(store_app, name="store")
@@ -34,15 +35,24 @@ def data_list(as_json: JsonOption = False) -> None:
 
 @data_app.command("peek")
 def data_peek(
-    dataset: Annotated[str, typer.Argument(help="a name of the catalogue")],
-    tokenizer: Annotated[str, typer.Option(help="vocab.txt or model directory")],
+    dataset: Annotated[str, typer.Argument(help="a name of the catalogue, or a pre-training run")],
+    tokenizer: Annotated[str, typer.Option(help="vocab.txt or model directory")] = "",
     root: Annotated[str, typer.Option(help="data root, or miniature")] = "miniature",
     split: Annotated[str, typer.Option()] = "train",
     rows: Annotated[int, typer.Option(min=1)] = 3,
 ) -> None:
-    """Rows as the model sees them, with their gold."""
+    """Rows as the model sees them: with their gold, or with what a pre-training hides."""
     from road_ray.data.peek import shown
+    from road_ray.recipes.peek import is_pretraining, peek
 
+    if is_pretraining(dataset):
+        typer.echo(peek(dataset, rows))
+        return
+    if not tokenizer:
+        raise ConfigError(
+            f"data peek {dataset}: no tokenizer to cut it with\n  fix: add --tokenizer MODEL, or "
+            "name the directory of a pre-training run"
+        )
     typer.echo(shown(dataset, split, root, _model_of(tokenizer), rows))
 
 

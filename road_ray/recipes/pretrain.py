@@ -5,6 +5,7 @@ discriminator.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -86,8 +87,18 @@ def _data(config: PretrainConfig) -> CorpusConfig:
     return config.data.model_copy(update={"tokenizer": model_directory(config.init)})
 
 
-def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
-    """What every worker does."""
+@dataclass(frozen=True)
+class Prepared:
+    """What is trained, on what: the same for a training and for a look at it."""
+
+    corpus: Corpus
+    tokenizer: Any
+    objective: Objective
+    stream: BatchStream
+
+
+def prepare(config: PretrainConfig, worker: Worker) -> Prepared:
+    """Corpus, new networks, and the batches of this worker."""
     corpus, tokenizer = prepare_corpus(_data(config))
     if config.data.max_length_tokens > config.encoder.max_length_tokens:
         raise ConfigError(
@@ -111,6 +122,13 @@ def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
         pad_id=int(tokenizer.pad_token_id),
         noise_channels=objective.noise_channels,
     )
+    return Prepared(corpus, tokenizer, objective, stream)
+
+
+def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
+    """What every worker does."""
+    made = prepare(config, worker)
+    objective, tokenizer = made.objective, made.tokenizer
     total = config.training.steps or 1
     passes = config.training.passes
     probe = config.probe.model_copy(update={"root": config.probe.root or config.data.root})
@@ -119,7 +137,7 @@ def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
         return early_probe(probe, objective, tokenizer, config.run_dir, config.seed)
 
     def steps(start: int) -> Iterator[list[Batch]]:
-        return accumulated(stream.since(start * passes), passes)
+        return accumulated(made.stream.since(start * passes), passes)
 
     with journal(config, leads=worker.leads, total_steps=total) as log:
         training = Training(
@@ -130,7 +148,7 @@ def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
             checkpoints=checkpoints(config, log, keep=config.training.keep_checkpoints),
             journal=log,
             tokenizer=tokenizer,
-            identity=identity_of(corpus=corpus.manifest, batch=config.data.batch_size),
+            identity=identity_of(corpus=made.corpus.manifest, batch=config.data.batch_size),
             evaluate=judged if probe.datasets else None,
         )
         last = train(objective, steps, training, worker) or _last_row(config)
@@ -138,26 +156,20 @@ def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
             if probe.datasets:
                 log.write(total, figures := judged())
                 last = last | figures
-            _export(config, objective, tokenizer, corpus, last)
+            _export(config, made, last)
             log.finish(last)
     worker.barrier()
     return last
 
 
-def _export(
-    config: PretrainConfig,
-    objective: Objective,
-    tokenizer: Any,
-    corpus: Corpus,
-    figures: dict[str, float],
-) -> None:
+def _export(config: PretrainConfig, made: Prepared, figures: dict[str, float]) -> None:
     """The networks as plain ``transformers`` loads them, with the tokenizer and where they come
     from.
     """
     directory = config.run_dir / "hf"
-    objective.export(directory)
-    tokenizer.save_pretrained(directory)
-    told = {"objective": config.objective.name, "corpus": corpus.manifest}
+    made.objective.export(directory)
+    made.tokenizer.save_pretrained(directory)
+    told = {"objective": config.objective.name, "corpus": made.corpus.manifest}
     sign(directory, **told, init=config.init, seed=config.seed, metrics=figures)
 
 

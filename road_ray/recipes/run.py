@@ -37,7 +37,7 @@ from road_ray.training.trackers import (
 )
 
 _log = logging.getLogger(__name__)
-_RECORD = "config.resolved.yaml"
+RECORD = "config.resolved.yaml"  # of every run directory
 _PACKAGES = ("road-ray", "torch", "transformers", "tokenizers", "ray", "numpy", "pyarrow")
 # Keys that may differ when a run goes on: they change where and how it runs, not what comes out;
 # or they are the way out of an error (on_spike).
@@ -97,7 +97,7 @@ class Run:
 def finished(config: RunConfig) -> Run | None:
     """The run of this directory if it is complete and of this very configuration, else None."""
     directory = config.run_dir
-    if not (directory / "metrics.json").is_file() or not (directory / _RECORD).is_file():
+    if not (directory / "metrics.json").is_file() or not (directory / RECORD).is_file():
         return None
     _same_as_recorded(config)
     try:
@@ -163,7 +163,7 @@ def _refused(directory: Path, error: Exception) -> ResourceError:
 def _has_progress(directory: Path) -> bool:
     """True when there is something that another configuration must not go on with."""
     done = (directory / "metrics.json").is_file() or any(directory.glob("checkpoints/step-*"))
-    return done and (directory / _RECORD).is_file()
+    return done and (directory / RECORD).is_file()
 
 
 def _record(config: RunConfig, lock: TextIO) -> None:
@@ -171,7 +171,7 @@ def _record(config: RunConfig, lock: TextIO) -> None:
     lock.truncate(0)
     lock.write(f"process {os.getpid()} on {socket.gethostname()}\n")
     lock.flush()
-    record = config.run_dir / _RECORD
+    record = config.run_dir / RECORD
     if not _has_progress(config.run_dir):
         header = f"# road_ray {_version('road-ray')}, revision {_revision()}\n"
         staged = record.with_suffix(".partial")
@@ -182,7 +182,7 @@ def _record(config: RunConfig, lock: TextIO) -> None:
 
 
 def _same_as_recorded(config: RunConfig) -> None:
-    path = config.run_dir / _RECORD
+    path = config.run_dir / RECORD
     recorded = _flat(to_dict(load(type(config), path=path)))
     now = _flat(to_dict(config))
     free = set(_FREE_ON_RESUME)

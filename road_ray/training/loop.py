@@ -165,7 +165,7 @@ def _resume(
             "  fix: restore them, or give another run directory to start afresh\n"
             "  kept: the checkpoint, untouched"
         )
-    _load_state(objective, directory / "model.safetensors")
+    load_weights(objective, directory / "model.safetensors")
     load_optimizer(
         optimizer, tensors_from_file(directory / "optimizer.safetensors"), state["optimizer"]
     )
@@ -189,7 +189,10 @@ def _fetch_from_mirror(training: Training, worker: Worker) -> None:
     worker.barrier()
 
 
-def _load_state(objective: Objective, path: Path) -> None:
+def load_weights(objective: Objective, path: Path) -> None:
+    """Those of a checkpoint's ``model.safetensors``. Raises ``CheckpointError`` when they are of
+    another model.
+    """
     saved, wanted = tensors_from_file(path), named_tensors(objective)
     if odd := sorted(saved.keys() ^ wanted.keys()):
         raise CheckpointError(

@@ -39,6 +39,7 @@ class TestData:
             (("tokenizer", "nowhere", "out"), 3, "nowhere: no such file"),
             (("tokenizer", "nowhere", "out", "--vocab-size", 2), 2, "--vocab-size"),
             (("peek", "sst3", "--tokenizer", "."), 3, "holds no tokenizer"),
+            (("peek", "sst2"), 2, "--tokenizer"),
             (("corpus", "nowhere", "out", "--tokenizer", "."), 3, "holds no tokenizer"),
         ],
     )

@@ -1,0 +1,141 @@
+"""Every pre-training objective, and two ways to chain two, on the Wikipedia text: losses fall,
+that a run which was stopped ends with the very weights of one that was not, that two workers learn
+what one process does, and that plain transformers loads what is left.
+
+Usage: python docs/results/objectives.py DATA RUNS [NAME...]   (about a minute each; a table)
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+
+from road_ray.objectives.registry import OBJECTIVES
+from road_ray.training.journal import read_rows
+
+ROAD = shlex.split(os.environ.get("ROAD", f"{sys.executable} -m road_ray"))
+STEPS = 80
+SHARED = {
+    "data.max_length_tokens": 64,
+    "data.batch_size": 16,
+    "encoder.dropout": 0.0,  # its draws differ by worker
+    "encoder.attention_dropout": 0.0,
+    "training.steps": STEPS,
+    "training.log_every_steps": 5,
+    "training.save_every_steps": 20,
+    "optimizer.warmup_steps": 10,
+    "optimizer.peak_lr": 5e-4,
+    "console": "plain",
+}
+LOADED = """
+import sys, transformers
+model, told = transformers.AutoModel.from_pretrained(sys.argv[1], output_loading_info=True)
+assert not told["missing_keys"] and "road_ray" not in sys.modules, told
+"""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The last stage, and the run that it goes on from."""
+
+    settings: Mapping[str, object]
+    first: str = ""
+    also: tuple[str, ...] = field(default=())  # keys that name the first run too
+
+
+CHAINS = {
+    **{name: Chain({"objective.name": name}) for name in OBJECTIVES},
+    "two stages": Chain(
+        {"objective.name": "electra", "generator.frozen": True, "generator.scale": 1.0}
+        | {"generator.tying": "none"},
+        first="mlm",
+        also=("init", "generator.init"),
+    ),
+    "joint after mlm": Chain(
+        {"objective.name": "electra", "generator.scale": 1.0},
+        first="mlm",
+        also=("init", "generator.init"),
+    ),
+}
+
+
+def command(run: Path, settings: Mapping[str, object], workers: int = 0) -> list[str]:
+    told = [f"{key}={value}" for key, value in settings.items()]
+    place = ["--preset", "tiny_electra", "--run-dir", str(run), "--workers", str(workers)]
+    return [*ROAD, "pretrain", *place, *told]
+
+
+def trained(run: Path, settings: Mapping[str, object], workers: int = 0) -> None:
+    done = subprocess.run(command(run, settings, workers), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def stopped_and_resumed(run: Path, settings: Mapping[str, object]) -> None:
+    """The same run, stopped by SIGTERM on its way."""
+    if not (run / "metrics.json").is_file():
+        process = subprocess.Popen(command(run, settings), stdout=-3, stderr=-3)
+        while process.poll() is None and len(rows_of(run)) < 5:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 6, f"{run}: not stopped but ended: {process.returncode}"
+    trained(run, settings)
+
+
+def rows_of(run: Path) -> list[dict[str, float]]:
+    path = run / "metrics.jsonl"
+    return read_rows(path) if path.is_file() else []
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(run / "hf" / "model.safetensors")
+
+
+def shown(name: str, data: str, place: Path) -> str:
+    """One row of the table."""
+    chain = CHAINS[name]
+    settings = SHARED | {"data.root": data, "data.shards": str(place / "shards")} | chain.settings
+    settings |= {key: str(place / chain.first / "straight") for key in chain.also}
+    runs = {kind: place / name.replace(" ", "-") / kind for kind in ("straight", "resumed", "two")}
+    trained(runs["straight"], settings)
+    stopped_and_resumed(runs["resumed"], settings)
+    trained(runs["two"], settings, workers=2)
+    ours, cut, two = (weights(runs[kind]) for kind in runs)
+    equal = all(torch.equal(ours[key], cut[key]) for key in ours)
+    apart = max(float((ours[key] - two[key]).abs().max()) for key in ours)
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    line = [sys.executable, "-c", LOADED, str(runs["straight"] / "hf")]
+    loaded = subprocess.run(line, env=environment, cwd="/", capture_output=True).returncode == 0
+    rows = rows_of(runs["straight"])
+    falls = [
+        f"{key.removeprefix('train/')} {rows[0][key]:.2f} to {rows[-1][key]:.2f}"
+        for key in ("train/mlm", "train/generator", "train/discriminator", "train/selection")
+        if key in rows[0]
+    ]
+    said = {True: "yes", False: "**no**"}
+    return f"| {name} | {', '.join(falls)} | {said[equal]} | {apart:.1e} | {said[loaded]} |"
+
+
+def main() -> None:
+    """The table, a row as soon as it is there."""
+    data, place, *names = sys.argv[1:]
+    print(
+        f"| objective | loss over {STEPS} steps | stopped and resumed: bit-equal "
+        "| two workers: largest difference of a weight | loads with plain transformers |"
+    )
+    print("|---|---|---|---|---|")
+    for name in names or CHAINS:
+        print(shown(name, data, Path(place)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
