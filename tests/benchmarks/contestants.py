@@ -5,24 +5,19 @@ All train the same two models on the same batches with fused AdamW and clipped g
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from road_ray.objectives.electra import Electra
-from road_ray.training.checkpoint import Checkpoints
-from road_ray.training.journal import Journal
-from road_ray.training.loop import train
-from road_ray.training.optimizer import OptimizerConfig
-from road_ray.training.settings import Training, TrainingConfig
+from road_ray.training.settings import TrainingConfig
 from road_ray.training.worker import Worker
 from tests.benchmarks import shapes
+from tests.benchmarks.learning import learn
 from tests.benchmarks.race import gated
 from tests.benchmarks.shapes import Shape
 
@@ -45,23 +40,13 @@ def ours(setting: Setting, connection: Connection, worker: Worker | None = None)
     generator, discriminator = shapes.models(setting.shape)
     objective = Electra(generator, discriminator, special_ids=shapes.SPECIAL, mask_id=shapes.MASK)
     given = shapes.batches(setting.shape)
-    with tempfile.TemporaryDirectory() as directory:
-        place = Path(directory)
-        training = Training(
-            config=TrainingConfig(precision=setting.precision, log_every_steps=_LOG_EVERY_STEPS),
-            optimizer=OptimizerConfig(peak_lr=_RATE, warmup_steps=1, schedule="constant"),
-            total_steps=1_000_000,
-            seed=0,
-            checkpoints=Checkpoints(place / "checkpoints"),
-            journal=Journal(place, console="quiet"),
-            identity={},
-        )
-        train(
-            objective,
-            lambda _: ([batch] for batch in gated(connection, given, setting.clock)),
-            training,
-            worker or Worker.alone(),
-        )
+    learn(
+        objective,
+        lambda _: ([batch] for batch in gated(connection, given, setting.clock)),
+        TrainingConfig(precision=setting.precision, log_every_steps=_LOG_EVERY_STEPS),
+        peak_lr=_RATE,
+        worker=worker,
+    )
 
 
 def electra_pytorch(setting: Setting, connection: Connection) -> None:

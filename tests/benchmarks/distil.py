@@ -41,13 +41,9 @@ from road_ray.models.quiet import hushed
 from road_ray.objectives.base import Objective
 from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.supervised import Supervised
-from road_ray.training.checkpoint import Checkpoints
-from road_ray.training.journal import Journal
-from road_ray.training.loop import train
-from road_ray.training.optimizer import OptimizerConfig
-from road_ray.training.settings import Training, TrainingConfig
-from road_ray.training.worker import Worker
+from road_ray.training.settings import TrainingConfig
 from tests.benchmarks import shapes
+from tests.benchmarks.learning import learn
 from tests.benchmarks.race import Over
 from tests.benchmarks.shapes import Shape
 
@@ -261,23 +257,12 @@ def _train(
 ) -> None:
     """The loop that every recipe runs, with its journal."""
     _pin_student(lesson)
-    with tempfile.TemporaryDirectory() as directory:
-        place = Path(directory)
-        training = Training(
-            config=TrainingConfig(precision="fp32"),
-            optimizer=OptimizerConfig(peak_lr=_RATE, warmup_steps=1, schedule="constant"),
-            total_steps=1_000_000,
-            seed=0,
-            checkpoints=Checkpoints(place / "checkpoints"),
-            journal=Journal(place, console="quiet"),
-            identity={},
-        )
-        train(
-            objective,
-            lambda _: ([dict(next(given))] for _ in rounds(connection, lesson)),
-            training,
-            Worker.alone(),
-        )
+    learn(
+        objective,
+        lambda _: ([dict(next(given))] for _ in rounds(connection, lesson)),
+        TrainingConfig(precision="fp32"),
+        peak_lr=_RATE,
+    )
 
 
 def batches(lesson: Lesson) -> list[dict[str, Any]]:

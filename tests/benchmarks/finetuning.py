@@ -34,13 +34,9 @@ from road_ray.models.encoder import EncoderConfig, hugging_face_config
 from road_ray.models.multitask import MultitaskModel
 from road_ray.models.quiet import hushed
 from road_ray.objectives.supervised import Supervised
-from road_ray.training.checkpoint import Checkpoints
-from road_ray.training.journal import Journal
-from road_ray.training.loop import train
-from road_ray.training.optimizer import OptimizerConfig
-from road_ray.training.settings import Training, TrainingConfig
-from road_ray.training.worker import Worker
+from road_ray.training.settings import TrainingConfig
 from tests.benchmarks import shapes
+from tests.benchmarks.learning import learn
 from tests.benchmarks.race import Over
 
 _RATE, _MAX_NORM, _SEED = 3e-4, 1.0, 0
@@ -125,17 +121,8 @@ def ours(study: Study, connection: Connection) -> None:
                 yield [next(batches)]
             end()
 
-    with tempfile.TemporaryDirectory() as directory:
-        training = Training(
-            config=TrainingConfig(precision=study.precision),
-            optimizer=OptimizerConfig(peak_lr=_RATE, warmup_steps=1, schedule="constant"),
-            total_steps=_FOR_EVER,
-            seed=_SEED,
-            checkpoints=Checkpoints(Path(directory) / "checkpoints"),
-            journal=Journal(Path(directory), console="quiet"),
-            identity={},
-        )
-        train(Supervised(_model(study, split, tokenizer)), steps, training, Worker.alone())
+    objective = Supervised(_model(study, split, tokenizer))
+    learn(objective, steps, TrainingConfig(precision=study.precision), peak_lr=_RATE)
 
 
 def _model(study: Study, split: Split, tokenizer: Any) -> MultitaskModel:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 import torch
 
@@ -16,13 +14,9 @@ from road_ray.objectives.registry import OBJECTIVES, models_of
 from road_ray.recipes.cost import cost
 from road_ray.recipes.networks import GeneratorConfig, ObjectiveConfig
 from road_ray.recipes.pretrain import PretrainConfig
-from road_ray.training.checkpoint import Checkpoints
-from road_ray.training.journal import Journal
-from road_ray.training.loop import train
-from road_ray.training.optimizer import OptimizerConfig
-from road_ray.training.settings import Training, TrainingConfig
-from road_ray.training.worker import Worker
+from road_ray.training.settings import TrainingConfig
 from tests.benchmarks import shapes
+from tests.benchmarks.learning import learn
 from tests.benchmarks.race import gated
 from tests.benchmarks.shapes import Shape
 
@@ -62,19 +56,9 @@ def step(learning: Learning, connection: Connection) -> None:
     """The loop that every recipe runs."""
     made = objective(learning.name, learning.shape)
     given = shapes.batches(learning.shape, noise_channels=made.noise_channels)
-    with tempfile.TemporaryDirectory() as directory:
-        place = Path(directory)
-        training = Training(
-            config=TrainingConfig(precision="fp32"),
-            optimizer=OptimizerConfig(warmup_steps=1, schedule="constant"),
-            total_steps=1_000_000,
-            seed=0,
-            checkpoints=Checkpoints(place / "checkpoints"),
-            journal=Journal(place, console="quiet"),
-            identity={},
-        )
-        stream = gated(connection, given, learning.clock)
-        train(made, lambda _: ([batch] for batch in stream), training, Worker.alone())
+    stream = gated(connection, given, learning.clock)
+    config = TrainingConfig(precision="fp32")
+    learn(made, lambda _: ([batch] for batch in stream), config, peak_lr=5e-4)
 
 
 def flops(name: str, shape: Shape) -> float:

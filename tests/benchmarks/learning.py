@@ -1,0 +1,38 @@
+"""Our side of a race: the loop that every recipe runs, with its journal, in a directory of its own
+that goes with it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from road_ray.objectives.base import Objective
+from road_ray.training.checkpoint import Checkpoints
+from road_ray.training.journal import Journal
+from road_ray.training.loop import Steps, train
+from road_ray.training.optimizer import OptimizerConfig
+from road_ray.training.settings import Training, TrainingConfig
+from road_ray.training.worker import Worker
+
+
+def learn(
+    objective: Objective,
+    steps: Steps,
+    config: TrainingConfig,
+    *,
+    peak_lr: float,
+    worker: Worker | None = None,
+) -> None:
+    """Until the steps say that it is over."""
+    with tempfile.TemporaryDirectory() as place:
+        training = Training(
+            config=config,
+            optimizer=OptimizerConfig(peak_lr=peak_lr, warmup_steps=1, schedule="constant"),
+            total_steps=1_000_000,
+            seed=0,
+            checkpoints=Checkpoints(Path(place) / "checkpoints"),
+            journal=Journal(Path(place), console="quiet"),
+            identity={},
+        )
+        train(objective, steps, training, worker or Worker.alone())
