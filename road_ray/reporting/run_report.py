@@ -107,7 +107,9 @@ def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
         tiles.append(("time in steps", clock(run.seconds), ""))
     speed = run.last("time/tokens_per_second")
     if speed:
-        tiles.append(("tokens a second", f"{speed:,.0f}", "of the last stretch"))
+        share = run.last("time/matrix_share")
+        remark = f"{share:.0%} of the device's matrix rate" if share else "of the last stretch"
+        tiles.append(("tokens a second", f"{speed:,.0f}", remark))
     return tiles[:6]
 
 

@@ -21,6 +21,7 @@ from road_ray.training.forwards import run_as
 from road_ray.training.guard import Guard
 from road_ray.training.health import Watch, gradient_norms
 from road_ray.training.looks import Looks
+from road_ray.training.matrix_share import MatrixShare
 from road_ray.training.memory import shapes
 from road_ray.training.mirror import Mirror
 from road_ray.training.optimizer import ElectraAdamW, build_optimizer, clip, rate
@@ -49,8 +50,7 @@ def train(
     the end. Gives the last row of the journal.
 
     Raises ``DivergedError`` before the update that a non-finite loss would make,
-    ``InterruptedRunError`` after SIGTERM or Ctrl-C, with the state saved. While a plan is made,
-    a few steps are measured and ``Measured`` is raised.
+    ``InterruptedRunError`` after SIGTERM or Ctrl-C, the state saved; ``Measured`` for a plan.
     """
     config, total = training.config, training.total_steps
     objective.to(worker.device).train()
@@ -64,6 +64,7 @@ def train(
     warmup = training.optimizer.warmup(total)
     wrapped = worker.wrap(objective, sparse=objective.sparse)
     source, tally, row = steps(start), Tally(), dict[str, float]()
+    share = MatrixShare(objective, worker, autocast)
     watch, looks = Watch(training.journal, total), Looks(objective, training, worker)
     with StopRequest() as stop, Saver(objective, optimizer, training, worker) as saver:
         guard = Guard(training, saver, losses)
@@ -92,7 +93,7 @@ def train(
             tally.add(result, passes, data_seconds=waited, step_seconds=time.perf_counter() - began)
             if told:
                 norms |= {"train/grad_norm": float(norm), "train/lr": _rate_of(optimizer)}
-                training.journal.write(done, row := tally.collect(worker) | norms)
+                training.journal.write(done, row := share.of(tally.collect(worker) | norms, passes))
                 watch.look(done, row)
             last = looks.after_step(done, last=last)
             stopped, save_now = stop.after_step(done, worker)

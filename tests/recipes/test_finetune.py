@@ -128,7 +128,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_names_what_is_kept(
 
     def poisoned(self, batch):
         terms = forward(self, batch)
-        if next(calls) >= 3:
+        if torch.is_grad_enabled() and next(calls) >= 3:
             terms["sst2"].total.data.fill_(torch.nan)
         return terms
 
