@@ -122,6 +122,8 @@ def _run(verb: str, config: Any, as_json: bool) -> None:
     else:
         typer.echo(figures(run.metrics))
     made = {"model": run.hf_dir, "predictions": run.directory / "predictions"}
+    if verb == "teachers":
+        made["teachers"] = run.directory / "teachers.json"
     made["report"] = run.directory / "report.html"
     parts = [f"{what}: {place}" for what, place in made.items() if place.exists()]
     typer.echo("   ".join([f"run: {run.directory}", *parts]))

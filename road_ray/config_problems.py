@@ -71,7 +71,9 @@ def unfit(kind: type[BaseModel], key: Key, error: Mapping[str, Any], where: str)
         head = f"{dotted(key)} is given as a section ({', '.join(map(str, value))})"
     if field is None:
         return Problem(where, head + reason)
-    return Problem(where, head + reason + _detail(field), _remedy(field, value))
+    # A field that refuses a value in its own words knows more than its type does.
+    detail = "" if own_words and ("allowed:" in reason or "known:" in reason) else _detail(field)
+    return Problem(where, head + reason + detail, _remedy(field, value))
 
 
 def _wrong_tag(key: Key, context: Mapping[str, Any], where: str) -> Problem:
@@ -98,7 +100,7 @@ def _remedy(field: Field, value: Any) -> str:
     if field.sections:
         return f"write its keys below it, e.g. {next(iter(field.keys), '...')}"
     if isinstance(value, str) and field.lists:
-        return "write a list: [first, second]"
+        return f"write a list: [{value}]"
     if bool in members:
         return "write true or false (yes, no, on and off are plain text in YAML 1.2)"
     if isinstance(value, bool) and (float in members or int in members):
@@ -108,7 +110,7 @@ def _remedy(field: Field, value: Any) -> str:
     near = difflib.get_close_matches(str(value), [str(c) for c in field.choices], n=1)
     if near:
         return f"did you mean {near[0]!r}?"
-    if isinstance(value, str) and int in members:
+    if isinstance(value, str) and int in members and value.strip().lstrip("+-").isdecimal():
         return "write a number without quotes" + _default(field)
     return "use a value that is allowed" + _default(field)
 

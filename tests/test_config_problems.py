@@ -67,7 +67,7 @@ def test_without_a_near_key_the_known_ones_are_listed() -> None:
         ({"weighting": {"rule": "correctness", "wrong": 2}}, "weighting.wrong = 2\n"),
         ({"weighting": {"rule": "correctness", "wrong": 2}}, "allowed: 0 <= value <= 1"),
         ({"weighting": {"rule": "correctness", "wrnog": 2}}, "did you mean 'weighting.wrong'?"),
-        ({"names": "a,b"}, "fix: write a list: [first, second]"),
+        ({"names": "a,b"}, "fix: write a list: [a,b]"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_remedy(changes: dict[str, Any], words: str) -> None:

@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import shutil
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ _log = logging.getLogger(__name__)
 _ROWS_PER_SHARD = 50_000
 FORMAT = 2  # rows depend on their block's number alone, so any number of processes gives the same
 _PROGRESS = "PROGRESS.json"
+_TOLD_EVERY_SECONDS = 30.0
 _SCHEMA = pa.schema([("tokens", pa.large_list(pa.int32())), ("first_segment", pa.int32())])
 
 
@@ -88,6 +90,10 @@ def build_corpus(
     encoder = Encoder.of(tokenizer, max_length_tokens=max_length_tokens, seed=seed)
     try:
         with _staging(directory, recipe) as (staging, progress):
+            _log.info(
+                "%s: cutting it into rows of %d tokens, once; kept in %s",
+                source.split(", ")[0] or "the corpus", max_length_tokens, directory,
+            )  # fmt: skip
             _write_shards(documents, staging, encoder, progress, processes, recipe)
             if progress.rows == 0:
                 raise DataError(
@@ -130,8 +136,11 @@ def _built(directory: Path, recipe: dict[str, Any]) -> Corpus | None:
     corpus = open_corpus(directory)
     there = {key: corpus.manifest.get(key) for key in recipe}
     if there != recipe:
+        odd = [
+            f"  {k}: there {there[k]}, asked {recipe[k]}\n" for k in recipe if recipe[k] != there[k]
+        ]
         raise DataError(
-            f"{directory} holds a corpus of another recipe:\n  there: {there}\n  asked: {recipe}\n"
+            f"{directory} holds a corpus of another recipe:\n{''.join(odd)}"
             "  fix: name another directory, or delete that one; it was left as it is"
         )
     return corpus
@@ -182,9 +191,12 @@ def _write_shards(
     processes: int | None,
     recipe: dict[str, Any],
 ) -> None:
-    pending = _Pending(skipped=progress.rows_of_block)
+    pending, told_at = _Pending(skipped=progress.rows_of_block), time.monotonic()
     for numbered in encoded_blocks(documents, encoder, processes=processes, start=progress.block):
         pending.blocks.append(numbered)
+        if time.monotonic() - told_at > _TOLD_EVERY_SECONDS:
+            _log.info("  %s rows so far", f"{progress.rows + len(pending):,}")
+            told_at = time.monotonic()
         while len(pending) >= _ROWS_PER_SHARD:
             _write_shard(directory, pending, _ROWS_PER_SHARD, progress)
             told = json.dumps(vars(progress) | {"recipe": recipe})

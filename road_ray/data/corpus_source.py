@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import tempfile
 from pathlib import Path
@@ -18,6 +19,7 @@ from road_ray.data.sources import resolve_root
 from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
 from road_ray.errors import ConfigError, DataError
 
+_log = logging.getLogger(__name__)
 _SAMPLED_BYTES = 1 << 20
 
 
@@ -101,6 +103,7 @@ def corpus_tokenizer(data: CorpusConfig, place: Path) -> Any:
     recipe = f"{_fingerprint(place)}|{data.vocab_size}"
     directory = data.shards / f"tokenizer-{hashlib.sha256(recipe.encode()).hexdigest()[:16]}"
     if not (directory / "tokenizer.json").is_file():
+        _log.info("%s: learning a tokenizer of %d word pieces, once", place, data.vocab_size)
         trained = train_wordpiece(read_corpus(place), vocab_size=data.vocab_size)
         # Whole or not at all, as other runs may look for it at this moment.
         with tempfile.TemporaryDirectory(dir=data.shards) as staged:

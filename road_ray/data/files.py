@@ -113,7 +113,10 @@ def _csv_rows(path: Path, delimiter: str) -> Iterator[tuple[str, dict[str, objec
                     raise DataError(f"{where}: {len(cells)} columns, expected {len(header)}")
                 yield where, dict(zip(header, cells, strict=True))
     except csv.Error as error:
-        raise DataError(f"{path}:{reader.line_num}: broken CSV: {error}") from error
+        raise DataError(
+            f"{path}:{reader.line_num}: broken CSV: {error}\n"
+            "  fix: close every quote, and double those within a cell"
+        ) from error
 
 
 def well_formed(text: object, where: str, column: str | int) -> str:
@@ -140,7 +143,8 @@ def missing_columns(where: str, missing: Sequence[str | int], found: Sequence[st
     return (
         f"{where}: no column {', '.join(repr(name) for name in missing)}; found: {', '.join(known)}"
         + (f"; nearest: {', '.join(near)}" if near else "")
-        + "\n  fix: name the columns of this file in `columns` of the data set's entry"
+        + "\n  fix: name the columns of this file in the data set's entry "
+        "(of your own: text, label, id)"
     )
 
 

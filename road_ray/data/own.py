@@ -49,7 +49,9 @@ class OwnSet(Config):
         if not (self.train or self.dev or self.test):
             raise ValueError("names no file; give train, dev or test")
         if self.task is None and self.kind in ("classify", "tag") and len(self.labels) < 2:
-            raise ValueError(f"labels = {list(self.labels)}: at least two, or name a task")
+            raise ValueError(
+                f"labels = {list(self.labels)}: at least two, or a task; for numbers: kind: regress"
+            )
         if self.kind == "choose" and len(self.text) < 3:
             raise ValueError("text names the question and at least two choices")
         if self.kind in ("classify", "regress") and len(self.text) not in (1, 2):

@@ -112,7 +112,9 @@ def _existing(dataset: Dataset, root: Path, names: str) -> Path:
         for path in (wanted, wanted.with_name(f"{wanted.name}.gz")):
             if path.is_file():
                 if not path.stat().st_size:
-                    raise DataError(f"{path}: 0 rows, the file is empty\n  fix: fetch it again")
+                    raise DataError(
+                        f"{path}: 0 rows, the file is empty\n  fix: fetch or write it again"
+                    )
                 return path
     there = "the folder does not exist"
     if plain[0].parent.is_dir():
@@ -122,6 +124,6 @@ def _existing(dataset: Dataset, root: Path, names: str) -> Path:
     others = ", ".join([f"{plain[0].name}.gz", *(path.name for path in plain[1:])])
     raise DataError(
         f"data set {dataset.name!r}: no file {plain[0]} (or {others}); {there}\n"
-        f"  data.root is {root}; the catalogue entry names {dataset.folder}/{names}\n"
+        f"  data.root is {root}; the data set's entry names {Path(dataset.folder) / names}\n"
         "  fix: set `data.root` (or ROAD_DATA) to the directory above, or correct the entry"
     )

@@ -97,7 +97,9 @@ def load_tokenizer(path: Path | str) -> PreTrainedTokenizerFast:
         tokenizer: Any = AutoTokenizer.from_pretrained(str(path), trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise DataError(
-            f"{path}: no tokenizer can be loaded from there: {error}\n"
+            f"{path}: "
+            + ("" if place.exists() else "no such file or directory here; on the hub: ")
+            + f"no tokenizer can be loaded from there: {str(error).splitlines()[0]}\n"
             "  fix: name a vocabulary file, a model directory or a model of the hub"
         ) from error
     return tokenizer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -93,6 +94,7 @@ def connected(
         if address is None:
             start(num_cpus, dashboard=dashboard)
         else:
+            _require_answer(address)
             joined = ray.init(address=address, logging_level=logging.ERROR).dashboard_url
     except (ConnectionError, ValueError, TimeoutError) as error:
         raise ClusterError(
@@ -105,6 +107,17 @@ def connected(
         yield
     finally:
         ray.shutdown()
+
+
+def _require_answer(address: str) -> None:
+    """Raises ``ConnectionError`` where nobody listens, which Ray would wait for by the minute."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or "//" in address:
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+    except OSError as error:  # a name that is unknown, too
+        raise ConnectionError(f"nobody answers there ({error})") from error
 
 
 def enter(place: str) -> None:

@@ -5,6 +5,7 @@ Knows neither recipes nor their configuration; `road_ray.sweeps` says what a tri
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 from collections.abc import Mapping
@@ -29,6 +30,22 @@ class Range(Config):
     int: tuple[_Whole, _Whole] | None = None  # [low, high], both included
     logint: tuple[_Whole, _Whole] | None = None
     choice: tuple[Any, ...] | None = Field(None, min_length=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, value: Any) -> Any:
+        odd = (
+            [kind for kind in value if kind not in cls.model_fields]
+            if isinstance(value, Mapping)
+            else []
+        )
+        if odd:
+            near = difflib.get_close_matches(str(odd[0]), cls.model_fields, n=1)
+            raise ValueError(
+                f"{odd[0]} is no kind of range{f', did you mean {near[0]}?' if near else ''}; "
+                f"allowed: exactly one of {', '.join(cls.model_fields)}"
+            )
+        return value
 
     @model_validator(mode="after")
     def _sensible(self) -> Range:

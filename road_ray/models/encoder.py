@@ -140,15 +140,28 @@ def initialize_output(linear: nn.Linear) -> None:
     nn.init.zeros_(linear.bias)
 
 
-def model_directory(init: str) -> str:
+def model_directory(init: str, key: str = "init") -> str:
     """What ``init=`` names: ``hf/`` of a run, a model directory, or a hub name as it is."""
     place = Path(init).expanduser()
     for candidate in (place / "hf", place):
         if (candidate / "config.json").is_file():
             return str(candidate)
+    if several := sorted(str(found.parents[1]) for found in place.glob("*/hf/config.json")):
+        teachers = place / "teachers.json"
+        more = f" (as teachers: {teachers})" if teachers.is_file() else ""
+        raise CheckpointError(
+            f"{key} = {init}: no model itself; below it there are {len(several)}\n"
+            f"  fix: name one of them, such as {several[0]}{more}"
+        )
+    if (place / "config.resolved.yaml").is_file():
+        raise CheckpointError(
+            f"{key} = {init}: that run has no model yet (hf/ is written at its end)\n"
+            "  fix: repeat the command that began it, which goes on with it, or name one of its "
+            "checkpoints"
+        )
     if place.exists():
         raise CheckpointError(
-            f"init = {init}: no config.json there or in hf/; no run and no model directory\n"
+            f"{key} = {init}: no config.json there or in hf/; no run and no model directory\n"
             "  fix: name a finished run, its hf/ folder, or a checkpoint of it"
         )
     return init

@@ -27,22 +27,22 @@ def warn_of_overlap(train: Split, dev: Split) -> None:
         )  # fmt: skip
 
 
-def require_init(init: str) -> str:
-    """``init`` itself. Raises ``ConfigError`` when none was given, or a local one that is not
-    there: what looks like a name of the hub is left to the loader.
+def require_init(init: str, key: str = "init") -> str:
+    """``init`` itself, of that key. Raises ``ConfigError`` when none was given, or a local one that
+    is not there: what looks like a name of the hub is left to the loader.
     """
     if not init:
         raise ConfigError(
-            "init is not given\n"
+            f"{key} is not given\n"
             "  allowed: a run directory (say runs/pretrain), an hf/ directory or a hub name\n"
-            "  fix: add init=..."
+            f"  fix: add {key}=..."
         )
     place = Path(init).expanduser()
     if len(place.parts) > 1 and place.parent.is_dir() and not place.exists():
         beside = [path.name for path in place.parent.iterdir() if path.is_dir()]
         near = difflib.get_close_matches(place.name, beside, n=1)
         raise ConfigError(
-            f"init = {init}: no such directory\n  fix: "
+            f"{key} = {init}: no such directory\n  fix: "
             + (f"did you mean {place.parent / near[0]}?" if near else f"look into {place.parent}")
         )
     return init

@@ -15,6 +15,13 @@ def listed(path: Path, key: str = "distillation.teachers") -> tuple[list[str], i
 
     Raises ``ConfigError`` for a file that is no such list.
     """
+    if not path.is_file():
+        raise ConfigError(
+            f"{key} = {path}: no such file\n"
+            "  allowed: a teachers.json, which `road teachers` writes when all of its teachers are "
+            "trained, or the directories themselves\n"
+            "  fix: check the path, or let `road teachers` end: the same command goes on"
+        )
     try:
         listing = json.loads(path.read_text(encoding="utf-8"))
         teachers = [

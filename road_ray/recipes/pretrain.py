@@ -20,6 +20,7 @@ from road_ray.distributed.launch import launch
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import EncoderConfig, model_directory
 from road_ray.objectives.base import Objective
+from road_ray.recipes.checks import require_init
 from road_ray.recipes.early_probe import ProbeConfig, early_probe
 from road_ray.recipes.lineage import sign
 from road_ray.recipes.networks import GeneratorConfig, ObjectiveConfig, build_objective
@@ -66,6 +67,7 @@ def pretrain(config: PretrainConfig) -> Run:
 def _run(config: PretrainConfig) -> Run:
     if config.training.steps is None:
         raise ConfigError("training.steps is not given\n  allowed: a number of updates, at least 1")
+    _check(config)
     with opened(config) as directory:
         prepare_corpus(_data(config))  # once, before there are several workers
         metrics = launch(
@@ -78,6 +80,19 @@ def _run(config: PretrainConfig) -> Run:
             scratch=directory,
         )
     return Run(directory, metrics)
+
+
+def _check(config: PretrainConfig) -> None:
+    """What can be told before a corpus is built, which takes minutes or hours."""
+    for key, init in (("init", config.init), ("generator.init", config.generator.init)):
+        if init:
+            model_directory(require_init(init, key), key)
+    if config.data.max_length_tokens > config.encoder.max_length_tokens:
+        raise ConfigError(
+            f"data.max_length_tokens = {config.data.max_length_tokens} exceeds the position table, "
+            f"encoder.max_length_tokens = {config.encoder.max_length_tokens}\n"
+            f"  fix: data.max_length_tokens={config.encoder.max_length_tokens}"
+        )
 
 
 def _data(config: PretrainConfig) -> CorpusConfig:
@@ -99,12 +114,8 @@ class Prepared:
 
 def prepare(config: PretrainConfig, worker: Worker) -> Prepared:
     """Corpus, new networks, and the batches of this worker."""
+    _check(config)
     corpus, tokenizer = prepare_corpus(_data(config))
-    if config.data.max_length_tokens > config.encoder.max_length_tokens:
-        raise ConfigError(
-            f"data.max_length_tokens = {config.data.max_length_tokens} exceeds the position table, "
-            f"encoder.max_length_tokens = {config.encoder.max_length_tokens}"
-        )
     torch.manual_seed(config.seed)
     objective = build_objective(
         corpus,

@@ -55,7 +55,8 @@ def spread(row: Mapping[str, Any], name: str) -> str:
 
 def is_principal(name: str) -> bool:
     """Whether a figure is one that papers print: ``eval/squad_v2/f1``, not ``.../total``."""
-    return name.startswith("eval/") and name.rsplit("/", 1)[-1] in _PRINCIPAL
+    last = name.rsplit("/", 1)[-1].removeprefix("ensemble_")
+    return name.startswith("eval/") and last in _PRINCIPAL
 
 
 def metric_title(name: str) -> str:
@@ -70,6 +71,13 @@ def metric_title(name: str) -> str:
 def percent(value: float) -> str:
     """A score as papers print it, with one digit more than they do."""
     return f"{value:.2f}"
+
+
+def setting(value: Any) -> str:
+    """A value of a configuration as it was given: 0.999 in two digits would be another one."""
+    if value is None:
+        return "-"
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, list | tuple) else str(value)
 
 
 def figures(metrics: Mapping[str, float]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from road_ray import yaml_lines
 from road_ray.config import InvalidConfig, load, override
-from road_ray.config_fields import field_at, shown
+from road_ray.config_fields import field_at
 from road_ray.config_problems import unknown
 from road_ray.errors import Problem
 from road_ray.sweeps.config import SweepConfig, locate
@@ -104,9 +104,7 @@ def _problems(
             problem = Problem(where("space", key), what, "leave it out; `seeds` repeats trials")
         elif field_at(type(bases[number]), tuple(own.split("."))) is None:
             seen = scope.model_dump(exclude_none=True)
-            problem = unknown(
-                type(bases[number]), tuple(own.split(".")), shown(seen), where("space", key)
-            )
+            problem = unknown(type(bases[number]), tuple(own.split(".")), seen, where("space", key))
         if problem:
             refused.add(key)
             yield problem

@@ -19,6 +19,8 @@ def test_one_run_is_shown(road, pretrained):
     said = road("runs", "show", pretrained.directory)
     assert "train/generator" in said.out
     assert "generator.scale" in said.out
+    beta2 = next(line for line in said.out.splitlines() if line.startswith("optimizer.beta2"))
+    assert beta2.split()[1] == "0.999"
     told = json.loads(road("runs", "show", pretrained.directory, "--json").out)
     assert told["config"]["training.steps"] == 6
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import threading
 import time
 from pathlib import Path
@@ -137,6 +138,7 @@ def test_the_address_of_the_environment_is_joined(monkeypatch, given, environmen
 
     monkeypatch.setattr(ray, "init", init)
     monkeypatch.setattr(module, "asked_for", lambda create: None)
+    monkeypatch.setattr(module, "_require_answer", lambda address: None)
     monkeypatch.setattr(ray, "shutdown", lambda: None)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     if environment is not None:
@@ -146,6 +148,18 @@ def test_the_address_of_the_environment_is_joined(monkeypatch, given, environmen
     (options,) = asked
     assert options["address"] == joined
     assert options.get("num_cpus") == (3 if joined == "local" else None)
+
+
+def test_an_address_where_nobody_listens_is_told_at_once(monkeypatch):
+    import ray
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(module, "asked_for", lambda create: None)
+    with socket.socket() as taken:  # bound, not listening: no other program can answer
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ClusterError, match=rf"{address}: .*nobody answers"), connected(address):
+            pass
 
 
 def test_without_workers_it_is_a_call():

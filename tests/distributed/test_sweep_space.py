@@ -25,7 +25,8 @@ def search(**values):
         ({"choice": []}, "length at least 1"),
         ({"uniform": [0, 1], "int": [0, 1]}, "uniform and int given"),
         ({}, "exactly one of"),
-        ({"normal": [0, 1]}, "uniform"),
+        ({"normal": [0, 1]}, "normal is no kind of range; allowed: exactly one of uniform"),
+        ({"uniform": [0, 1], "unifrom": [0, 2]}, "unifrom is no .* did you mean uniform"),
     ],
 )
 def test_a_range_that_cannot_be_drawn_from_is_refused(scope, told):

@@ -190,7 +190,9 @@ class TestMistakes:
         assert "names 0: none" in attempt().err
 
     def test_a_list_that_is_not_there_or_no_list(self, attempt, tmp_path):
-        assert attempt(tmp_path / "teachers.json").code == 2
+        said = attempt(tmp_path / "teachers.json")
+        assert said.code == 2
+        assert "teachers.json: no such file" in said.err
         (tmp_path / "teachers.json").write_text('{"a": 1}')
         said = attempt(tmp_path / "teachers.json")
         assert said.code == 2
@@ -220,7 +222,8 @@ class TestMistakes:
         first = teachers.directory / "teacher-0"
         said = attempt(first, first, teachers.directory)
         assert said.code == 4
-        assert f"distillation.teachers: {teachers.directory}: no config.json" in said.err
+        assert f"distillation.teachers: {teachers.directory}: no model itself" in said.err
+        assert f"(as teachers: {teachers.directory / 'teachers.json'})" in said.err
 
     def test_a_directory_that_is_not_there(self, attempt, teachers):
         first = teachers.directory / "teacher-0"

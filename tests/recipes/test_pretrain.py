@@ -142,6 +142,15 @@ class TestCorpora:
         assert said.code == 2
         assert "data.max_length_tokens = 256 exceeds the position table" in said.err
 
+    @pytest.mark.parametrize("key", ["init", "generator__init"])
+    def test_a_model_that_is_not_there_is_told_before_a_corpus_is_built(
+        self, attempt, tmp_path, key
+    ):
+        said = attempt(**{key: tmp_path / "nothing", "data__shards": tmp_path / "shards"})
+        assert said.code == 2
+        assert f"{key.replace('__', '.')} = {tmp_path / 'nothing'}: no such directory" in said.err
+        assert not (tmp_path / "shards").exists()
+
     def test_without_a_number_of_steps(self, attempt):
         said = attempt(training__steps="null")
         assert said.code == 2
