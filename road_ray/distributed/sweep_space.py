@@ -40,7 +40,7 @@ class Range(Config):
             else []
         )
         if odd:
-            near = difflib.get_close_matches(str(odd[0]), cls.model_fields, n=1)
+            near = difflib.get_close_matches(str(odd[0]), cls.model_fields, 1, cutoff=0.7)
             raise ValueError(
                 f"{odd[0]} is no kind of range{f', did you mean {near[0]}?' if near else ''}; "
                 f"allowed: exactly one of {', '.join(cls.model_fields)}"
