@@ -42,9 +42,6 @@ app = typer.Typer(
 )
 app.add_typer(data_app, name="data")
 app.add_typer(runs_app, name="runs")
-for _command in (sweep, presets, check, schema, report, plan):
-    app.command()(_command)
-app.command(context_settings=submit_settings)(submit)
 
 _Arguments = Annotated[
     list[str] | None,
@@ -102,6 +99,10 @@ def _register(name: str, about: str) -> None:
 
 for _verb in VERBS.values():
     _register(_verb.name, _verb.about)
+# Below the verbs of the story, as `road --help` lists them.
+for _command in (sweep, report, plan, check, presets, schema):
+    app.command()(_command)
+app.command(context_settings=submit_settings)(submit)
 
 
 def _run(verb: str, config: Any, as_json: bool) -> None:

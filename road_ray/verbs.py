@@ -51,12 +51,12 @@ VERBS: dict[str, Verb] = {
         ),
         Verb(
             "multitask",
-            "multi-task pre-training with the gradient averaged over data sets",
+            "multi-task pre-training on a mix of data sets",
             "MultitaskConfig",
         ),
         Verb(
             "finetune",
-            "one data set, one head, from any checkpoint; or N seeds of each of a pool",
+            "one data set, one head; or N seeds of several data sets",
             "FinetuningsConfig",
             "finetunings",
         ),
@@ -65,7 +65,7 @@ VERBS: dict[str, Verb] = {
         Verb("evaluate", "a trained model on one or more data sets", "EvaluateConfig"),
         Verb(
             "reproduce",
-            "a published comparison of pre-training methods at a scale of one's own",
+            "a published comparison of pre-training, at your scale",
             "ReproduceConfig",
         ),
         Verb("demo", "the whole story at miniature scale, in a few minutes", "DemoConfig"),

@@ -32,7 +32,7 @@ def check(
     root: Annotated[str | None, typer.Option(help="a data root to look at")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Look at the environment: versions, devices, disk, data, cluster."""
+    """The environment: versions, devices, disk, data, cluster."""
     from road_ray.reporting.environment import findings
 
     rows, good = findings(address, root)

@@ -37,9 +37,9 @@ def plan(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What a line takes: rows, steps, memory, disk, placement, time, cost; measured on three steps.
+    """What a line takes: steps, memory, disk, time, cost.
 
-    What cannot work is an error, in seconds.
+    Measured on three steps. What cannot work is an error, in seconds.
     """
     from road_ray.errors import ConfigError
     from road_ray.recipes.plan import PLANNED

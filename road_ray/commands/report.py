@@ -33,7 +33,7 @@ def report(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """One self-contained HTML page for a run, a sweep or a folder of runs."""
+    """One HTML page for a run, a sweep or a folder of runs."""
     from road_ray.reporting.report import report as make
 
     made = make(paths, out, kind.value, baseline)

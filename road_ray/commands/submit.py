@@ -33,7 +33,9 @@ def submit(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run any line of road as a Ray job: road submit --cluster aws -- distill my.yaml --run-dir x.
+    """Run any line of road as a job on a cluster.
+
+    For instance: road submit --cluster aws -- distill my.yaml --run-dir x
 
     Sent again, the same line finds its job, or goes on where the last one ended.
     """

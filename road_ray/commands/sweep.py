@@ -22,7 +22,9 @@ def sweep(
     as_json: JsonOption = False,
     quiet: Annotated[bool, typer.Option("-q", help="no progress")] = False,
 ) -> None:
-    """Try values of a search space with Ray Tune and Optuna; the same command goes on with it."""
+    """Try values of a search space (Ray Tune, Optuna).
+
+    The same command goes on with it."""
     given = arguments or []
     if not given or "=" in given[0]:
         from road_ray.sweeps.config import shipped

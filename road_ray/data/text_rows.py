@@ -165,7 +165,7 @@ def _kept(path: Path, rows: Iterable[TextExample]) -> list[TextExample]:
     if repeated:
         raise DataError(
             f"{path}: {len(repeated)} rows repeat an id\n  {first_of(repeated)}\n"
-            "  fix: remove the copies, or leave `columns.id` out and rows are numbered"
+            "  fix: remove the copies, or leave `id` out of the entry: rows are numbered"
         )
     if dropped:
         _log.warning("%s: dropped %d rows without a gold label (%r)", path, dropped, _NO_GOLD)
