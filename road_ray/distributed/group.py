@@ -25,11 +25,12 @@ from ray.train import (
     UserCallback,
     WorkerGroupError,
 )
-from ray.train.torch import TorchConfig, TorchTrainer, get_device
+from ray.train.torch import TorchTrainer, get_device
 
 from road_ray.distributed.attending import attended
 from road_ray.distributed.board import Board, listening
 from road_ray.distributed.launch import enter
+from road_ray.distributed.network import ByNodeAddress, named_cluster
 from road_ray.distributed.placement import check_placement, wait_for_room
 from road_ray.errors import RoadError
 from road_ray.training import trackers
@@ -67,7 +68,7 @@ def fit(
             **{"main": main, "config": config, "extra": tuple(extra)},
             **{"board": board, "watched": see is not None, "place": os.getcwd()},
         },
-        torch_config=TorchConfig(backend="nccl" if gpus_per_worker else "gloo"),
+        torch_config=ByNodeAddress(backend="nccl" if gpus_per_worker else "gloo"),
         scaling_config=ScalingConfig(
             num_workers=workers if least == workers else (least, workers),
             use_gpu=gpus_per_worker > 0,
@@ -86,9 +87,10 @@ def fit(
         ),
     )
     try:
-        result = attended(
-            lambda: _persistent(lambda: trainer.fit().return_value, board.furthest), board, see
-        )
+        with named_cluster():
+            result = attended(
+                lambda: _persistent(lambda: trainer.fit().return_value, board.furthest), board, see
+            )
     except Exception as error:
         raise _unwrapped(error) or error from error
     finally:

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from road_ray.training.redact import redact
 _log = logging.getLogger(__name__)
 _STOP_SECONDS = "120"  # to save after SIGTERM; Ray's own 3 s are less than a step
 _RUN, _LINE = "road_run", "road_line"
+_STARTING, _STARTING_SECONDS, _AGAIN_SECONDS = "No available agent", 60.0, 1.0
 _DONE = ("SUCCEEDED", "FAILED", "STOPPED")
 
 
@@ -88,7 +90,8 @@ class Jobs:
     def _submit(
         self, name: str, run: str, line: str, words: Sequence[str], environment: dict[str, Any]
     ) -> None:
-        self._client.submit_job(
+        submit = partial(
+            self._client.submit_job,
             entrypoint=shlex.join(["python", "-m", "road_ray", *words]),
             submission_id=name,
             runtime_env=environment,
@@ -96,6 +99,16 @@ class Jobs:
             entrypoint_num_cpus=self.profile.entry_cpus,
             entrypoint_memory=int(self.profile.entry_memory_gib * 2**30) or None,
         )
+        deadline = time.monotonic() + _STARTING_SECONDS
+        while True:
+            try:
+                submit()
+                return
+            except RuntimeError as error:
+                if _STARTING not in str(error) or time.monotonic() > deadline:
+                    raise
+                _log.info("the cluster is still starting; trying again")
+                time.sleep(_AGAIN_SECONDS)
 
     def follow(self, name: str, say: Callable[[str], None]) -> int:
         """The log as it grows, then the exit code of the job."""

@@ -107,7 +107,6 @@ def _tune(
         place=os.getcwd(),
         threads=max(1, int(config.cpus_per_trial)),
         timeout_seconds=config.trial_timeout_seconds,
-        nested=nested,
     )
     judge = scheduler(config, searcher.breed)
     if config.scheduler != "none":

@@ -7,7 +7,6 @@ to Tune, which starts the trial again: it goes on from its own checkpoints.
 from __future__ import annotations
 
 import math
-import os
 import time
 import traceback
 from collections.abc import Mapping
@@ -15,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import ray
 import torch
 from ray import tune
 
@@ -42,7 +40,6 @@ class Work:
     place: str  # working directory of the command
     threads: int = 1
     timeout_seconds: float | None = None
-    nested: bool = False  # the trial starts workers of its own
 
 
 def perform(config: Mapping[str, Any], work: Work) -> None:
@@ -50,8 +47,6 @@ def perform(config: Mapping[str, Any], work: Work) -> None:
     enter(work.place)
     hold(work.directory)
     torch.set_num_threads(work.threads)
-    if work.nested:
-        _name_cluster()
     number = int(config["number"])
     begun = sweep_record.read(work.directory, number) or Record(number, config["params"])
     if not begun.ended:
@@ -102,16 +97,6 @@ def _ran(record: Record, work: Work) -> Record:
 def _keep_traceback(error: Exception, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
-
-
-def _name_cluster() -> None:
-    """Ray Train's cleaner of placement groups asks the dashboard of the cluster in RAY_ADDRESS, or
-    of the only one on the machine; without it, a stopped trial's workers keep their place for ever.
-    """
-    from ray.train.v2._internal import constants
-
-    os.environ["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address
-    constants.ENV_VARS_TO_PROPAGATE.add("RAY_ADDRESS")
 
 
 def reason_of(error: BaseException) -> str:

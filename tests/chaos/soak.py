@@ -25,7 +25,7 @@ from pathlib import Path
 import torch
 
 from road_ray.distributed import attending
-from tests.chaos.runs import paced, quiet, rows_of, trained, weights
+from tests.chaos.runs import events_of, paced, quiet, rows_of, trained, weights
 from tests.conftest import PRETRAINING
 
 STEP_SECONDS = 0.2  # of `paced`: the machine idles meanwhile, so a soak disturbs nobody
@@ -161,7 +161,7 @@ def soak(
     order = list(FAULTS)
     driver, began = Driver(place / "run", minutes), time.monotonic()
     deadline, next_fault = began + 60 * (4 * minutes + 5), math.inf
-    reached = 30
+    reached, resumed = 30, -1
     while driver.process.poll() is None:
         assert time.monotonic() < deadline, f"not done after {deadline - began:.0f} s"
         time.sleep(0.5)
@@ -170,12 +170,14 @@ def soak(
             told.resident_mib.append(driver.resident_mib())
         # A minute after the run has got over the last one: a machine that needs longer for that
         # would get no further otherwise, and faults in rows are another test.
-        if working and rows > reached and next_fault == math.inf:
+        anew = len(events_of(driver.run, "resumed"))
+        if working and rows > reached and anew > resumed and next_fault == math.inf:
             next_fault = time.monotonic() + every_seconds * chance.uniform(0.7, 1.3)
         if working and time.monotonic() > next_fault:
             if not told.faults.total() % len(FAULTS):
                 chance.shuffle(order)
-            fault, reached = order[told.faults.total() % len(FAULTS)], rows
+            fault = order[told.faults.total() % len(FAULTS)]
+            reached, resumed = rows, anew
             print(f"{time.monotonic() - began:6.0f} s, step {rows}: {fault.__name__}", flush=True)
             fault(driver, chance)
             told.faults[fault.__name__] += 1

@@ -23,7 +23,8 @@ import road_ray as rr
 from tests.chaos.runs import NOISE, Watched, rows_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.chaos, pytest.mark.timeout(2400)]
-HERE, THERE, PORT, DASHBOARD = "10.231.77.1", "10.231.77.2", 26379, 28265
+HERE, THERE = "10.231.77.1", "10.231.77.2"
+PORT, DASHBOARD, AGENT = 26379, 28265, 28365
 SENDER_NET = ("10.231.78.1", "10.231.78.2")
 CHECKS = {"period_ms": "1000", "timeout_ms": "2000", "failure_threshold": "5"}  # as in clusters/
 ROOT = Path(__file__).parents[2]
@@ -142,7 +143,9 @@ def hosts():
     try:
         made.wire()
         session = f"--temp-dir={place / 'ray'}"
+        # Ports of their own, for another cluster may be at work on this machine.
         board = ("--dashboard-host=0.0.0.0", f"--dashboard-port={DASHBOARD}")
+        board += (f"--dashboard-agent-listen-port={AGENT}",)
         made.start("--head", f"--port={PORT}", f"--node-ip-address={HERE}", *board, session)
         made.start(f"--address={HERE}:{PORT}", f"--node-ip-address={THERE}", there=True)
         yield made

@@ -73,6 +73,20 @@ def test_the_line_is_the_entry_point_with_resources_and_places_of_the_cluster(jo
     assert jobs.send(own, tmp_path)[0].line.endswith("--run-dir=/mine --workers 1")
 
 
+def test_a_cluster_that_is_still_starting_is_waited_for(jobs, tmp_path, monkeypatch):
+    submitted, refusals = jobs._client.submit_job, iter([True, True, False])
+
+    def starting(**given):
+        if next(refusals):
+            raise RuntimeError("Request failed with status code 500: No available agent to submit")
+        submitted(**given)
+
+    jobs._client.submit_job = starting
+    monkeypatch.setattr(submit, "_AGAIN_SECONDS", 0.0)
+    assert jobs.send(LINE, tmp_path)[1]
+    assert next(refusals, None) is None
+
+
 def test_the_same_run_is_sent_once_and_goes_on_once_it_has_ended(jobs, tmp_path):
     first, _ = jobs.send(LINE, tmp_path)
     again, new = jobs.send(LINE, tmp_path)
