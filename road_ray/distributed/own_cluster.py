@@ -4,14 +4,37 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
+import sys
+import uuid
+from functools import cache
 
 import ray
 
 from road_ray.errors import ClusterError
 
+_MARK = "ROAD_CLUSTER"  # in the environment of every process of a cluster of ours
+# Ray's processes notice the death of the one that started them, some of them after a minute only.
+# This one hears of it at once, because then its standard input ends, and ends what is still there.
+_UNDERTAKER = """
+import os, signal, sys, time
+sys.stdin.read()
+time.sleep(3)
+mark = sys.argv[1].encode()
+for entry in os.listdir("/proc"):
+    try:
+        if entry.isdigit() and int(entry) != os.getpid():
+            with open(f"/proc/{entry}/environ", "rb") as file:
+                if mark in file.read():
+                    os.kill(int(entry), signal.SIGKILL)
+    except OSError:
+        pass
+"""
+
 
 def start(num_cpus: int | None, *, dashboard: bool) -> None:
     """Start one and join it. Raises ``ClusterError`` when it is not up within Ray's 30 s."""
+    os.environ[_MARK], _ = _attended()
     try:
         ray.init(
             address="local",
@@ -30,3 +53,19 @@ def start(num_cpus: int | None, *, dashboard: bool) -> None:
             "cluster that is up (`ray start --head`, then --address auto)\n"
             "  kept: what was there before"
         ) from error
+    finally:
+        del os.environ[_MARK]
+
+
+@cache
+def _attended() -> tuple[str, subprocess.Popen[bytes]]:
+    """The mark of this process's clusters, and who waits from here on to end them."""
+    mark = uuid.uuid4().hex
+    undertaker = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", _UNDERTAKER, mark],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C is not for it
+    )
+    return mark, undertaker

@@ -99,9 +99,11 @@ def marked(mark: str) -> list[int]:
 
 
 def test_a_killed_driver_leaves_no_orphans_and_a_run_to_go_on_with(
-    settings, calm, flags, tmp_path, record_property
+    settings, flags, tmp_path, record_property
 ):
     mark, run = uuid.uuid4().hex, tmp_path / "run"
+    settings = settings | {"training.steps": 1000}  # long enough to be killed in the middle
+    calm = trained(settings, tmp_path / "calm", quiet)
     line = [sys.executable, "-m", "road_ray", "pretrain", *flags(settings)]
     line += ["--workers", "2", "--run-dir", str(run)]
     environment = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
@@ -120,7 +122,7 @@ def test_a_killed_driver_leaves_no_orphans_and_a_run_to_go_on_with(
     record_property(
         "driver killed: processes left after", f"0 after {time.monotonic() - began:.1f} s"
     )
-    assert len(rows_of(run)) < 24
+    assert len(rows_of(run)) < 1000
     done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=1500)
     assert done.returncode == 0, done.stderr
     for name, tensor in weights(calm).items():
