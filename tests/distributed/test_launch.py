@@ -16,6 +16,7 @@ import torch
 
 from road_ray.distributed import attending
 from road_ray.distributed import launch as module
+from road_ray.distributed.attending import SILENT_SECONDS
 from road_ray.distributed.launch import connected, launch, side_by_side
 from road_ray.distributed.placement import wait_for_room
 from road_ray.errors import ClusterError, DataError, DivergedError, InterruptedRunError
@@ -219,13 +220,17 @@ class TestCluster:
         thread.join()
 
     @pytest.mark.chaos
-    def test_a_worker_that_hangs_is_named_and_ended(self, tmp_path, caplog, monkeypatch):
+    def test_a_worker_that_hangs_is_named_and_ended(
+        self, tmp_path, caplog, monkeypatch, record_property
+    ):
         monkeypatch.setattr(attending, "SILENT_SECONDS", 5.0)
         found = launch(hang_once, str(tmp_path), workers=2, scratch=tmp_path / "run")
         assert found == {"sum": 3.0}
         assert len(list(tmp_path.glob("started-1-*"))) == 2, "rank 1 did not hang once"
         assert "worker 1 (process" in caplog.text
         assert "silent for 5 s" in caplog.text
+        told = f"{attending.SILENT_SECONDS:g} s here; {SILENT_SECONDS:g} s unless told"
+        record_property("worker stopped (SIGSTOP): noticed after", told)
 
     @pytest.mark.chaos
     def test_a_worker_that_dies_is_told_and_replaced_with_its_group(self, tmp_path, caplog):

@@ -53,7 +53,7 @@ def test_a_new_token_is_its_owners_alone(home):
     os.environ.pop("RAY_AUTH_MODE")
 
 
-def test_a_token_that_others_can_read_is_closed(home, monkeypatch, caplog):
+def test_a_token_that_others_can_read_is_closed(home, monkeypatch, caplog, record_property):
     path = home / "elsewhere"
     path.write_text("x" * 32)
     path.chmod(0o644)
@@ -63,6 +63,7 @@ def test_a_token_that_others_can_read_is_closed(home, monkeypatch, caplog):
     assert path.stat().st_mode & 0o777 == 0o600
     assert "mode 644" in caplog.text
     assert "x" * 32 not in caplog.text
+    record_property("token file", "closed to others (0600) before it is used")
 
 
 def test_who_switched_tokens_off_is_left_alone(home, monkeypatch):
@@ -79,7 +80,9 @@ def test_an_open_cluster_is_known_by_its_answer(dashboard, code, open_):
     assert tokens.answers_anybody(f"http://{address}/") is open_
 
 
-def test_an_open_cluster_is_refused_unless_that_is_meant(home, dashboard, monkeypatch):
+def test_an_open_cluster_is_refused_unless_that_is_meant(
+    home, dashboard, monkeypatch, record_property
+):
     status, address = dashboard
     with pytest.raises(ClusterError, match="lets everybody in"):
         tokens.refuse_open(address)
@@ -89,6 +92,7 @@ def test_an_open_cluster_is_refused_unless_that_is_meant(home, dashboard, monkey
     monkeypatch.delenv(tokens.ACCEPT)
     status[0] = 401
     tokens.refuse_open(address)
+    record_property("cluster without a token", "refused, unless a flag says that it is meant")
 
 
 def test_silence_is_not_openness(home):

@@ -85,7 +85,9 @@ def test_saving_a_damaged_step_again_mends_it(two):
 
 @pytest.mark.parametrize("name", [*FILES, MANIFEST])
 @pytest.mark.parametrize("fraction", [0, 4, 0.5, 0.99])
-def test_a_truncated_file_is_seen_and_the_older_one_taken(two, caplog, name, fraction):
+def test_a_truncated_file_is_seen_and_the_older_one_taken(
+    two, caplog, name, fraction, record_property
+):
     path = two.root / "step-00000020" / name
     size = path.stat().st_size
     cut = min(int(fraction if fraction in (0, 4) else fraction * size), size - 1)
@@ -97,6 +99,9 @@ def test_a_truncated_file_is_seen_and_the_older_one_taken(two, caplog, name, fra
     assert [event["kind"] for event in events] == ["checkpoint_damaged"]
     assert name in events[0]["problems"][0]
     assert "step-00000020" in caplog.text
+    record_property(
+        "newest checkpoint truncated", "seen, named and passed over; the older one loads"
+    )
 
 
 @pytest.mark.parametrize("name", [*FILES, MANIFEST])

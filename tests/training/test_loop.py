@@ -136,7 +136,7 @@ def test_another_model_is_refused_with_its_first_odd_weight(tiny, tmp_path):
         run(tiny, "supervised", tmp_path)
 
 
-def test_a_loss_that_is_not_finite_stops_before_the_update(tiny, tmp_path):
+def test_a_loss_that_is_not_finite_stops_before_the_update(tiny, tmp_path, record_property):
     objective = tiny.supervised()
     good = mixed_steps(tiny)
     bad = tiny.stream(tiny.rows(tiny.similarity))[0]
@@ -159,6 +159,7 @@ def test_a_loss_that_is_not_finite_stops_before_the_update(tiny, tmp_path):
     assert "step-00000001; the update was not made" in message
     assert len(before) > 0
     assert all(torch.equal(p, before[n]) for n, p in objective.named_parameters())
+    record_property("loss not finite", "ends before the update, exit code 5, rows named")
 
 
 def test_an_infinite_loss_with_a_finite_gradient_stops_too(tiny, tmp_path):
