@@ -27,13 +27,14 @@ def store_ls(store: _Store, as_json: JsonOption = False) -> None:
 
 @store_app.command("inspect")
 def store_inspect(store: _Store, teachers: _Teachers = None) -> None:
-    """Whose answers these are: weights, tokenizer, labels, as JSON."""
+    """Whose answers these are: weights, tokenizer, labels, as a JSON list."""
     import json
 
     from road_ray.distillation.store_upkeep import chosen, kept_in
 
-    for one in chosen(kept_in(store), teachers or []):
-        typer.echo(json.dumps({"name": one.directory.name, **one.manifest}, indent=1))
+    found = chosen(kept_in(store), teachers or [])
+    told = [{"name": one.directory.name, **one.manifest} for one in found]
+    typer.echo(json.dumps(told, indent=1))
 
 
 @store_app.command("verify")

@@ -158,7 +158,9 @@ def tensorboard_tracker(run_dir: Path) -> Tracker:
     """Event files in ``tensorboard/`` of the run directory; the writer comes with Ray Tune."""
     from tensorboardX import SummaryWriter
 
-    return _TensorBoard(SummaryWriter(str(run_dir / "tensorboard")))
+    # It names files by the second: two starts within one would write the same.
+    suffix = f".{time.time_ns()}"
+    return _TensorBoard(SummaryWriter(str(run_dir / "tensorboard"), filename_suffix=suffix))
 
 
 class _MLflow:

@@ -22,7 +22,7 @@ def root(tmp_path):
 def test_a_store_is_listed_inspected_verified_merged_and_pruned(road, root):
     (line,) = json.loads(road("data", "store", "ls", root, "--json").out)
     assert (line["rows"], line["shards"], line["task"]) == (2, 2, "nli")
-    told = json.loads(road("data", "store", "inspect", root).out)
+    (told,) = json.loads(road("data", "store", "inspect", root).out)
     assert told["weights_sha256"] == "a" * 64
     assert "2 shards, 0 damaged" in road("data", "store", "verify", root).out
     assert "2 rows, 2 -> 1 shards" in road("data", "store", "merge", root, line["name"][:6]).out

@@ -62,7 +62,7 @@ def start_twice(trackers, root):
             with Journal(root / kind, console="plain", trackers=[tracker]) as journal:
                 row = {"train/loss": 1 / step, f"train/row_{step}": 1.0, "train/norm": float("nan")}
                 journal.write(step, row)
-        time.sleep(1.0)  # TensorBoard and wandb name their files by the second
+        time.sleep(1.0)  # wandb names its files by the second
 
 
 def installed(kind):
