@@ -49,10 +49,7 @@ assert not told["missing_keys"] and "road_ray" not in sys.modules, told
 """
 
 
-LOSSES = tuple(
-    f"train/{name}"
-    for name in ("mlm", "generator", "discriminator", "selection", "choice", "model")
-)
+LOSSES = ("mlm", "generator", "discriminator", "selection", "choice")
 
 
 @dataclass(frozen=True)
