@@ -311,7 +311,7 @@ FAULTS = (
     ),
     _f(
         *("F49", "the tracker is down", "training unaffected, no row lost"),
-        "training/test_trackers.py::test_an_unreachable_server_costs_an_event_and_no_row",
+        "training/test_trackers.py::test_a_server_that_cannot_be_reached_costs_an_event_a_start_and_no_row",
         "training/test_journal.py::test_a_failing_tracker_is_noted_once_and_no_row_is_lost",
     ),
     _f(

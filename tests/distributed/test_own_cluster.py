@@ -38,7 +38,8 @@ import os, subprocess, sys, time
 from road_ray.distributed.own_cluster import _MARK, _attended
 mark, _ = _attended()
 for environment in (os.environ | {_MARK: mark}, os.environ):
-    print(subprocess.Popen(["sleep", "60"], env=environment).pid, flush=True)
+    child = subprocess.Popen(["sleep", "60"], env=environment, stdout=subprocess.DEVNULL)
+    print(child.pid, flush=True)
 time.sleep(60)
 """
 
