@@ -183,6 +183,7 @@ class TestCluster:
 
     def test_two_workers_see_each_other_and_rank_0_answers(self, tmp_path):
         before = signal.getsignal(signal.SIGINT)
+        (tmp_path / ".ray" / "fit-of-a-killed-driver").mkdir(parents=True)
         found = launch(report, 5, 1, 2, workers=2, scratch=tmp_path)
         assert signal.getsignal(signal.SIGINT) == before
         assert found == {"rank": 0, "size": 2, "extra": 3, "config": 5}
