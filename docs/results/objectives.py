@@ -63,6 +63,7 @@ class Chain:
 
 CHAINS = {
     **{name: Chain({"objective.name": name}) for name in OBJECTIVES},
+    "teams": Chain({"objective.name": "teams", "objective.shared_layers": 1}),  # of two
     "two stages": Chain(
         {"objective.name": "electra", "generator.frozen": True, "generator.scale": 1.0}
         | {"generator.tying": "none"},
