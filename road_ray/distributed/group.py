@@ -61,9 +61,9 @@ def fit(
     check_placement("workers", least, asked, remedy=", or lower --workers")
     wait_for_room("workers", least, asked)
     board, see = Board(), trackers.watching()
-    # What is there already is of a driver that was killed: the directory is this process's alone.
-    shutil.rmtree(Path(scratch) / ".ray", ignore_errors=True)
     name, storage = f"fit-{uuid.uuid4().hex[:12]}", Path(scratch).resolve() / ".ray"
+    # What is there already is of a driver that was killed: the directory is this process's alone.
+    shutil.rmtree(storage, ignore_errors=True)
     trainer = TorchTrainer(
         _on_worker,
         train_loop_config={

@@ -12,7 +12,6 @@ from road_ray.config import Config
 from road_ray.errors import InterruptedRunError
 from road_ray.objectives.base import Objective
 from road_ray.recipes.finetune import FinetuneConfig, FinetuneDataConfig, finetune
-from road_ray.training.optimizer import OptimizerConfig
 from road_ray.training.settings import TrainingConfig
 from road_ray.training.signals import apart
 
@@ -74,7 +73,7 @@ def _finetuning(
             max_rows=probe.max_rows,
             max_judged_rows=probe.max_judged_rows,
         ),
-        optimizer=OptimizerConfig(peak_lr=probe.peak_lr, layer_decay=0.8, weight_decay=0.0),
+        optimizer=FinetuneConfig().optimizer.model_copy(update={"peak_lr": probe.peak_lr}),
         training=TrainingConfig(
             steps=probe.steps, save_every_steps=probe.steps, log_every_steps=probe.steps
         ),

@@ -43,8 +43,9 @@ def peek(place: str, rows: int) -> str:
         step = int(newest.name.removeprefix("step-"))
     batch = next(iter(made.stream.since(step * config.training.passes)))
     told = f"{config.objective.name}, the batch after step {step}"
-    lines = [f"{told}: {rows} of {len(batch['input_ids'])} rows"]
-    for tokens in _marked(made.objective, batch, made.tokenizer)[:rows]:
+    marked = _marked(made.objective, batch, made.tokenizer)
+    lines = [f"{told}: {len(marked[:rows])} of {len(marked)} rows"]
+    for tokens in marked[:rows]:
         lines += ["", " ".join(tokens)]
     return "\n".join(lines)
 

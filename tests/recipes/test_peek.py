@@ -32,7 +32,7 @@ def test_replacements_are_those_of_the_trained_generator(pretrained, pretraining
     with torch.no_grad():
         corrupted = made.objective.eval().corrupted(next(iter(made.stream.since(6))))
     head, *rows = peek(str(pretrained.directory), 100).split("\n\n")
-    assert head == "electra, the batch after step 6: 100 of 8 rows"
+    assert head == "electra, the batch after step 6: 8 of 8 rows"
     shown = [hidden(row) for row in rows]
     assert list(map(len, shown)) == corrupted.chosen.sum(1).tolist()
     arrows = [sum("->" in mark for mark in row) for row in shown]
