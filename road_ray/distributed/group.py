@@ -27,6 +27,7 @@ from ray.train import (
 )
 from ray.train.torch import TorchTrainer, get_device
 
+from road_ray.distributed import starting
 from road_ray.distributed.attending import attended
 from road_ray.distributed.board import Board, listening
 from road_ray.distributed.launch import enter
@@ -83,7 +84,7 @@ def fit(
             name=name,
             storage_path=str(storage),
             failure_config=FailureConfig(max_failures=_MAX_FAILURES),
-            callbacks=[_Deaths(board)],
+            callbacks=[_Deaths(board), starting.StartDeadline(starting.START_SECONDS)],
             # Ray would print the traceback of every error; the last one is raised and told once.
             logging_config=LoggingConfig(log_level="CRITICAL"),
         ),
@@ -129,6 +130,15 @@ def _persistent(fit: Callable[[], Any], furthest: Callable[[], int]) -> Any:
                 raise
             left -= 1
             _log.warning("a worker died while it was started; starting again")
+        except RayActorError:
+            if not left:
+                raise
+            left -= 1
+            _log.warning(
+                "the controller of the workers is gone: killed, or they were not up within %g s, "
+                "as when one hangs in an import; starting again",
+                starting.START_SECONDS,
+            )
         except WorkerGroupError:
             if (now := furthest()) <= reached:
                 raise

@@ -89,6 +89,7 @@ FAULTS = (
     _f(
         *("F11", "a worker that hangs (SIGSTOP)", "named by its rank, ended, started again"),
         f"{_GROUP}TestCluster::test_a_worker_that_hangs_is_named_and_ended",
+        f"{_GROUP}TestCluster::test_a_worker_that_hangs_while_it_starts_is_not_waited_for",
     ),
     _f(
         *("F12", "SIGTERM and Ctrl-C to the driver, once and twice", "saved, code 6, the command"),

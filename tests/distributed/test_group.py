@@ -43,6 +43,24 @@ def test_a_death_during_the_start_is_no_end():
     assert len(causes) == 9 - 4
 
 
+def test_a_controller_that_is_gone_is_no_end():
+    from ray.exceptions import RayActorError
+
+    tries = []
+
+    def fit(deaths):
+        tries.append(1)
+        if len(tries) <= deaths:
+            raise RayActorError
+        return {"a": 1.0}
+
+    assert module._persistent(lambda: fit(3), lambda: 0) == {"a": 1.0}
+    tries.clear()
+    with pytest.raises(RayActorError):
+        module._persistent(lambda: fit(9), lambda: 0)
+    assert len(tries) == 4
+
+
 def test_deaths_are_no_end_as_long_as_the_run_gets_further():
     from ray.train import WorkerGroupError
 

@@ -8,13 +8,14 @@ import signal
 import socket
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from road_ray.distributed import attending
+from road_ray.distributed import attending, starting
 from road_ray.distributed import launch as module
 from road_ray.distributed.attending import SILENT_SECONDS
 from road_ray.distributed.launch import connected, launch, side_by_side
@@ -113,6 +114,25 @@ def hang_once(place, worker):
     if worker.rank == 1 and len(list(Path(place).glob("started-1-*"))) == 1:
         os.kill(os.getpid(), signal.SIGSTOP)
     return {"sum": float(worker.total(torch.tensor(float(worker.rank + 1))))}
+
+
+def freeze_as_soon_as_it_is_there(name, found):
+    """SIGSTOP the first process of this machine with that title that was not there before."""
+    before, deadline = set(titled(name)), time.monotonic() + 60
+    while not found and time.monotonic() < deadline:
+        for pid in titled(name):
+            if pid not in before:
+                os.kill(pid, signal.SIGSTOP)
+                found.append(pid)
+                return
+        time.sleep(0.002)
+
+
+def titled(name):
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if entry.read_bytes().startswith(name):
+                yield int(entry.parent.name)
 
 
 def where(config, worker):
@@ -232,6 +252,25 @@ class TestCluster:
         assert "silent for 5 s" in caplog.text
         told = f"{attending.SILENT_SECONDS:g} s here; {SILENT_SECONDS:g} s unless told"
         record_property("worker stopped (SIGSTOP): noticed after", told)
+
+    @pytest.mark.chaos
+    def test_a_worker_that_hangs_while_it_starts_is_not_waited_for(
+        self, tmp_path, caplog, monkeypatch, record_property
+    ):
+        monkeypatch.setattr(starting, "START_SECONDS", seconds := 20.0)
+        frozen = []
+        thread = threading.Thread(
+            target=freeze_as_soon_as_it_is_there, args=(b"ray::RayTrainWorker", frozen)
+        )
+        thread.start()
+        began = time.monotonic()
+        found = launch(report, 5, workers=2, scratch=tmp_path / "run")
+        thread.join()
+        assert found["size"] == 2
+        assert not [pid for pid in frozen if Path(f"/proc/{pid}").exists()], "what hung lives on"
+        assert "they were not up within 20 s" in caplog.text, "nothing hung"
+        took = f"{time.monotonic() - began:.1f} s with a deadline of {seconds:g} s"
+        record_property("worker stopped while it started: running again after", took)
 
     @pytest.mark.chaos
     def test_a_worker_that_dies_is_told_and_replaced_with_its_group(self, tmp_path, caplog):
