@@ -186,47 +186,52 @@ def in_store(lesson: Lesson, connection: Connection) -> None:
 
 def in_textbrewer(lesson: Lesson, connection: Connection) -> None:
     """TextBrewer's ``MultiTeacherDistiller``: the plain mean of teachers in its process."""
+    gold = [_for_hugging_face(batch) for batch in batches(lesson)]
+    with tempfile.TemporaryDirectory() as place:
+        directories = teachers(lesson, Path(place) / "teachers", TEACHERS + 1)
+        _pin_student(lesson)
+        textbrewer(
+            directories,
+            Path(place),
+            _Stepping(connection, lesson, gold),
+            span=isinstance(catalog.task(lesson.task).kind, Span),
+        )
+
+
+def textbrewer(directories: Sequence[Path], place: Path, loader: Any, *, span: bool) -> None:
+    """Its distiller on what the loader gives, for ever; the last directory is the student's."""
     # Its import wants a writer of TensorBoard's, also where nothing is to be written.
     sys.modules.setdefault("tensorboardX", cast(Any, SimpleNamespace(SummaryWriter=None)))
     from textbrewer import DistillationConfig, MultiTeacherDistiller, TrainingConfig
     from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification
 
-    span = isinstance(catalog.task(lesson.task).kind, Span)
     auto = AutoModelForQuestionAnswering if span else AutoModelForSequenceClassification
     names = ("start_logits", "end_logits") if span else ("logits",)
     logging.getLogger("Distillation").setLevel(logging.ERROR)
-    with tempfile.TemporaryDirectory() as place:
-        with hushed():
-            models = [
-                auto.from_pretrained(directory).eval().requires_grad_(False).to(shapes.device())
-                for directory in teachers(lesson, Path(place) / "teachers", TEACHERS + 1)
-            ]
-        student = models.pop().requires_grad_(True).train()
-        distiller = MultiTeacherDistiller(
-            train_config=TrainingConfig(
-                output_dir=place, log_dir=None, device=shapes.device(), ckpt_steps=10**9
-            ),
-            distill_config=DistillationConfig(
-                temperature=TEMPERATURE, kd_loss_weight=KD_WEIGHT, hard_label_weight=1 - KD_WEIGHT
-            ),
-            model_T=models,
-            model_S=student,
-            adaptor_T=lambda _, out: {"logits": [out[name] for name in names]},
-            adaptor_S=lambda _, out: {
-                "logits": [out[name] for name in names],
-                "losses": [out.loss],
-            },
-        )
-        optimizer = torch.optim.AdamW(student.parameters(), lr=_RATE, fused=True)
-        gold = [_for_hugging_face(batch) for batch in batches(lesson)]
-        _pin_student(lesson)
-        with distiller:
-            distiller.train(
-                optimizer,
-                _Stepping(connection, lesson, gold),
-                num_steps=1_000_000,
-                max_grad_norm=_MAX_NORM,
-            )
+    with hushed():
+        models = [
+            auto.from_pretrained(directory).eval().requires_grad_(False).to(shapes.device())
+            for directory in directories
+        ]
+    student = models.pop().requires_grad_(True).train()
+    distiller = MultiTeacherDistiller(
+        train_config=TrainingConfig(
+            output_dir=str(place), log_dir=None, device=shapes.device(), ckpt_steps=10**9
+        ),
+        distill_config=DistillationConfig(
+            temperature=TEMPERATURE, kd_loss_weight=KD_WEIGHT, hard_label_weight=1 - KD_WEIGHT
+        ),
+        model_T=models,
+        model_S=student,
+        adaptor_T=lambda _, out: {"logits": [out[name] for name in names]},
+        adaptor_S=lambda _, out: {
+            "logits": [out[name] for name in names],
+            "losses": [out.loss],
+        },
+    )
+    optimizer = torch.optim.AdamW(student.parameters(), lr=_RATE, fused=True)
+    with distiller:
+        distiller.train(optimizer, loader, num_steps=1_000_000, max_grad_norm=_MAX_NORM)
 
 
 class _Stepping:

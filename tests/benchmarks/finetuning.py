@@ -121,14 +121,15 @@ def ours(study: Study, connection: Connection) -> None:
                 yield [next(batches)]
             end()
 
-    objective = Supervised(_model(study, split, tokenizer))
+    objective = Supervised(model_of(study, split, tokenizer))
     learn(objective, steps, TrainingConfig(precision=study.precision), peak_lr=_RATE)
 
 
-def _model(study: Study, split: Split, tokenizer: Any) -> MultitaskModel:
+def model_of(study: Study, split: Split, tokenizer: Any, seed: int = _SEED) -> MultitaskModel:
+    """A new model of the study's size with the head of its task."""
     from transformers import ElectraModel
 
-    torch.manual_seed(_SEED)
+    torch.manual_seed(seed)
     return MultitaskModel(
         ElectraModel(hugging_face_config(study.encoder, len(tokenizer))), [split.task]
     )
@@ -163,7 +164,7 @@ def hugging_face(study: Study, connection: Connection) -> None:
     auto = AutoModelForQuestionAnswering if span else AutoModelForSequenceClassification
     logging.getLogger("accelerate").setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory() as directory:
-        _model(study, split, tokenizer).export(Path(directory), split.task.name)
+        model_of(study, split, tokenizer).export(Path(directory), split.task.name)
         with hushed():
             model = auto.from_pretrained(directory)
         trainer = Trainer(
@@ -182,14 +183,14 @@ def hugging_face(study: Study, connection: Connection) -> None:
                 disable_tqdm=True,
                 logging_strategy="no",
             ),
-            train_dataset=_rows(split),
+            train_dataset=rows_of(split),
             data_collator=DataCollatorWithPadding(tokenizer),
             callbacks=[Told()],
         )
         trainer.train()
 
 
-def _rows(split: Split) -> Any:
+def rows_of(split: Split) -> Any:
     """The encoded rows as a data set of Hugging Face's, unpadded."""
     from datasets import Dataset
 

@@ -23,6 +23,7 @@ from tests.benchmarks import distil as distilling
 from tests.benchmarks import objectives as learning
 from tests.benchmarks.contestants import PRODUCT_FLOPS, Setting
 from tests.benchmarks.distil import Lesson
+from tests.benchmarks.distil_rows import distil_rows
 from tests.benchmarks.finetune import finetune
 from tests.benchmarks.objectives import Learning
 from tests.benchmarks.plan import Plan, Row
@@ -376,6 +377,7 @@ SUITE: dict[str, Callable[[Plan], list[Row]]] = {
     "precision": precision,
     "ray_train": ray_train,
     "distil": distil,
+    "distil_rows": distil_rows,
     "transport": transport,
     "finetune": finetune,
     "sweep": sweep,
