@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -62,6 +63,21 @@ def launch(
             gpus_per_worker=gpus_per_worker,
             scratch=scratch,
         )
+
+
+def check_machine(workers: int, address: str | None) -> None:
+    """Raises ``ClusterError`` for more workers than a cluster of our own would hold: at once, where
+    its start and the data before it would take half a minute.
+    """
+    cores = os.cpu_count() or workers
+    joins = address or os.environ.get("RAY_ADDRESS")
+    if workers <= cores or joins or ("ray" in sys.modules and sys.modules["ray"].is_initialized()):
+        return
+    raise ClusterError(
+        f"workers = {workers} find no place on this machine: each takes a core, and it has {cores}"
+        f"\n  fix: --workers {cores} or fewer, or the address of a larger cluster (--address)\n"
+        "  kept: nothing was started"
+    )
 
 
 def prepared(address: str | None) -> str | None:

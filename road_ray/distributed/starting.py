@@ -11,7 +11,7 @@ from typing import Any
 from ray.train.v2._internal.execution.callback import ControllerCallback
 from ray.train.v2._internal.execution.controller.state import SchedulingState
 
-START_SECONDS = 300.0  # one minute of it Ray waits for room; long for a machine that swaps
+START_SECONDS = 300.0  # Ray gives up earlier where there is no room; long for one that swaps
 
 
 class StartDeadline(ControllerCallback):  # type: ignore[misc]  # Ray does not type it

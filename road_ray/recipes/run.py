@@ -9,22 +9,19 @@ import fcntl
 import json
 import logging
 import os
-import platform
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any, Literal, TextIO
 
 from pydantic import AfterValidator, Field
 
 from road_ray.config import Config, load, to_dict, to_yaml
+from road_ray.distributed.launch import check_machine
 from road_ray.errors import ConfigError, DivergedError, ResourceError, RoadError
-from road_ray.reporting.environment import devices
+from road_ray.reporting.provenance import environment, revision, version_of
 from road_ray.reporting.report import leave_report
 from road_ray.training.checkpoint import Checkpoints, disk_error
 from road_ray.training.journal import Journal, write_json_atomic
@@ -38,7 +35,6 @@ from road_ray.training.trackers import (
 
 _log = logging.getLogger(__name__)
 RECORD = "config.resolved.yaml"  # of every run directory
-_PACKAGES = ("road-ray", "torch", "transformers", "tokenizers", "ray", "numpy", "pyarrow")
 # Keys that may differ when a run goes on: they change where and how it runs, not what comes out;
 # or they are the way out of an error (on_spike).
 _FREE_ON_RESUME = {
@@ -114,8 +110,9 @@ def opened(config: RunConfig) -> Iterator[Path]:
     and with ``report.html`` once the run has ended or diverged.
 
     Raises ``ConfigError`` when it belongs to another configuration, ``ResourceError`` when another
-    process has it.
+    process has it, ``ClusterError`` for more workers than this machine holds.
     """
+    check_machine(config.workers, config.address)
     directory = config.run_dir
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -173,7 +170,7 @@ def _record(config: RunConfig, lock: TextIO) -> None:
     lock.flush()
     record = config.run_dir / RECORD
     if not _has_progress(config.run_dir):
-        header = f"# road_ray {_version('road-ray')}, revision {_revision()}\n"
+        header = f"# road_ray {version_of('road-ray')}, revision {revision()}\n"
         staged = record.with_suffix(".partial")
         staged.write_text(header + to_yaml(config), encoding="utf-8")
         staged.replace(record)
@@ -262,38 +259,3 @@ def checkpoints(config: RunConfig, log: Journal, *, keep: int) -> Checkpoints:
     if log.enabled:
         made.prepare()  # a directory that cannot be written is found before the first step
     return made
-
-
-def environment() -> dict[str, Any]:
-    """Versions and devices of the process that starts the run."""
-    return {
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "cpus": os.cpu_count(),
-        "devices": devices(),
-        "packages": {name: _version(name) for name in _PACKAGES},
-        "revision": _revision(),
-        "command": [Path(sys.argv[0]).name, *sys.argv[1:2]],  # no arguments: they may hold secrets
-    }
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
-
-
-def _revision() -> str:
-    """The git revision of the source tree that this code runs from, or "unknown"."""
-    try:
-        return subprocess.run(
-            ["git", "describe", "--always", "--dirty"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=5,
-        ).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return "unknown"

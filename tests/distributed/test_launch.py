@@ -139,6 +139,17 @@ def where(config, worker):
     return {"here": float(Path(config).is_file()), "threads": float(torch.get_num_threads())}
 
 
+def test_more_workers_than_cores_are_refused_before_anything_starts(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    module.check_machine(2, None)
+    module.check_machine(8, "10.0.0.1:6379")
+    with pytest.raises(ClusterError, match=r"workers = 8 find no place on this machine: .* has 2"):
+        module.check_machine(8, None)
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    module.check_machine(8, None)
+
+
 @pytest.mark.parametrize(
     ("given", "environment", "joined"),
     [

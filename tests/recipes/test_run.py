@@ -10,7 +10,7 @@ import pytest
 
 from road_ray.errors import ConfigError, ResourceError
 from road_ray.recipes.finetune import FinetuneConfig
-from road_ray.recipes.run import Run, checkpoints, environment, finished, journal, opened
+from road_ray.recipes.run import Run, checkpoints, finished, journal, opened
 from road_ray.training.settings import TrainingConfig
 
 
@@ -32,11 +32,6 @@ def test_what_runs_is_recorded_before_it_runs(tmp_path):
         assert recorded["seed"] == 3
         assert recorded["packages"]["torch"]
         assert isinstance(recorded["devices"], list)
-
-
-def test_the_environment_holds_no_arguments(monkeypatch):
-    monkeypatch.setattr("sys.argv", ["/bin/road", "finetune", "tracking.key=secret"])
-    assert environment()["command"] == ["road", "finetune"]
 
 
 def test_a_second_process_is_refused(tmp_path):

@@ -1,0 +1,51 @@
+"""What a run directory tells of where its figures come from: versions, devices, revision."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from road_ray.reporting.environment import devices
+
+_PACKAGES = ("road-ray", "torch", "transformers", "tokenizers", "ray", "numpy", "pyarrow")
+
+
+def environment() -> dict[str, Any]:
+    """Versions and devices of the process that starts the run."""
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpus": os.cpu_count(),
+        "devices": devices(),
+        "packages": {name: version_of(name) for name in _PACKAGES},
+        "revision": revision(),
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:2]],  # no arguments: they may hold secrets
+    }
+
+
+def version_of(package: str) -> str:
+    """The version of an installed package, or "not installed"."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def revision() -> str:
+    """The git revision of the source tree that this code runs from, or "unknown"."""
+    try:
+        return subprocess.run(
+            ["git", "describe", "--always", "--dirty"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=5,
+        ).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
