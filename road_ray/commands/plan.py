@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -90,6 +90,7 @@ def told(found: Mapping[str, Any]) -> str:
     ]
     lines = (
         f"steps       {runs}{found['steps']:,}: {found['rows']:,} rows, {found['tokens']:,} tokens",
+        *_phases(found["phases"]),
         f"model       {found['parameters']:,} parameters",
         *_operations(found["flops"]),
         f"memory      {used}; {_size(memory['available'])} a worker",
@@ -104,6 +105,16 @@ def told(found: Mapping[str, Any]) -> str:
     )
     note = "workers alike, a ring at 10 GB/s with nothing hidden: an estimate on paper"
     return "\n".join([*lines, "", aligned(rows), f"({note})"])
+
+
+def _phases(phases: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Of a pre-training with several; no line for one."""
+    parts = [
+        f"{phase['steps']:,} steps of {phase['batch_size']:,} rows of "
+        f"{phase['max_length_tokens']} tokens, {phase['measured_step_seconds']:.3f} s each"
+        for phase in phases
+    ]
+    return ["phases      " + "; then ".join(parts)] if len(parts) > 1 else []
 
 
 def _operations(flops: Mapping[str, float]) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from road_ray.errors import ConfigError
 from road_ray.models.encoder import EncoderConfig, scaled
 from road_ray.models.flops import (
     choice_head_flops,
@@ -17,7 +16,7 @@ from road_ray.models.flops import (
     word_head_flops,
 )
 from road_ray.objectives.registry import OBJECTIVES, models_of, options_of
-from road_ray.recipes.pretrain import PretrainConfig
+from road_ray.recipes.pretrain import PretrainConfig, phases
 
 
 @dataclass(frozen=True)
@@ -26,8 +25,8 @@ class Cost:
 
     train_paper: float  # the whole run, by the rules of the ELECTRA paper
     train_6nd: float  # the whole run: 6 a weight of the layers and a token, both networks
-    step_paper: float
-    infer_paper: float  # one row through the encoder that is kept
+    step_paper: float  # the mean of all steps
+    infer_paper: float  # one row of the last phase through the encoder that is kept
     tokens: float  # rows taken as full
 
 
@@ -79,34 +78,43 @@ _HEADS: dict[str, Callable[[_Row], float]] = {
 
 
 def cost(config: PretrainConfig, vocab_size: int | None = None) -> Cost:
-    """The cost of a configuration, all rows taken as ``data.max_length_tokens`` long.
+    """The cost of a configuration, all rows taken as full: as long as their phase allows.
 
     Raises ``ConfigError`` when ``training.steps`` is missing.
     """
-    if config.training.steps is None:
-        raise ConfigError("training.steps is not given\n  allowed: a number of updates, at least 1")
-    kind = OBJECTIVES[config.objective.name]
-    length = config.data.max_length_tokens
     vocab_size = vocab_size or (config.data.vocab_size if not config.data.tokenizer else 30_522)
     small = scaled(config.encoder, config.generator.scale, config.generator.depth)
-    candidates = config.objective.candidates or int(options_of(kind).get("candidates", 1))
-    row = _Row(config.encoder, small, vocab_size, length, candidates)
-    head = _HEADS.get(config.objective.name, _detection)
-    once = encoder_flops(config.encoder, vocab_size, length) + head(row)
+    generates = "generator" in models_of(OBJECTIVES[config.objective.name])
+    generates = generates and config.generator.kind == "model"
     weights = config.encoder.layers * layer_parameters(config.encoder)
-    if "generator" in models_of(kind) and config.generator.kind == "model":
+    weights += small.layers * layer_parameters(small) if generates else 0
+    train = tokens = 0.0
+    for phase in phases(config):
+        once = _forward_flops(config, small, vocab_size, phase.max_length_tokens, generates)
+        rows = phase.batch_size * config.training.passes
+        train += 2 * rows * once * phase.steps
+        tokens += rows * phase.max_length_tokens * phase.steps
+    return Cost(
+        train_paper=train,
+        train_6nd=6 * weights * tokens,
+        step_paper=train / phase.end,
+        infer_paper=infer_flops(config.encoder, vocab_size, config.data.max_length_tokens),
+        tokens=tokens,
+    )
+
+
+def _forward_flops(
+    config: PretrainConfig, small: EncoderConfig, vocab_size: int, length: int, generates: bool
+) -> float:
+    """Of one row through both networks, in those of a forward pass that has a backward pass."""
+    kind = OBJECTIVES[config.objective.name]
+    candidates = config.objective.candidates or int(options_of(kind).get("candidates", 1))
+    head = _HEADS.get(config.objective.name, _detection)
+    once = encoder_flops(config.encoder, vocab_size, length)
+    once += head(_Row(config.encoder, small, vocab_size, length, candidates))
+    if generates:
         generator = encoder_flops(small, vocab_size, length)
         generator += word_head_flops(small, vocab_size, length)
         # Without a backward pass it costs half.
         once += generator / 2 if config.generator.frozen else generator
-        weights += small.layers * layer_parameters(small)
-    rows = config.data.batch_size * config.training.passes
-    step = 2 * rows * once
-    tokens = float(rows * length * config.training.steps)
-    return Cost(
-        train_paper=step * config.training.steps,
-        train_6nd=6 * weights * tokens,
-        step_paper=step,
-        infer_paper=infer_flops(config.encoder, vocab_size, length),
-        tokens=tokens,
-    )
+    return once

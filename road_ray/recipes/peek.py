@@ -41,7 +41,7 @@ def peek(place: str, rows: int) -> str:
     if newest is not None:
         load_weights(made.objective, newest / "model.safetensors")
         step = int(newest.name.removeprefix("step-"))
-    batch = next(iter(made.stream.since(step * config.training.passes)))
+    batch = next(made.steps.since(step))[0]
     told = f"{config.objective.name}, the batch after step {step}"
     marked = _marked(made.objective, batch, made.tokenizer)
     lines = [f"{told}: {len(marked[:rows])} of {len(marked)} rows"]

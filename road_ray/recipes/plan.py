@@ -30,7 +30,7 @@ from road_ray.models.encoder import model_directory
 from road_ray.recipes.checks import require_init
 from road_ray.recipes.cost import cost as flops
 from road_ray.recipes.distill_config import DistillConfig
-from road_ray.recipes.pretrain import PretrainConfig
+from road_ray.recipes.pretrain import PretrainConfig, phases
 from road_ray.training.measure import Measured, measuring
 
 PLANNED = ("pretrain", "multitask", "finetune", "teachers", "distill")
@@ -71,6 +71,7 @@ def plan(
         "rows": round(steps * measured.rows_per_step),
         "tokens": round(steps * measured.tokens_per_step),
         "batch_size": batch,
+        "phases": _phases(config, measured),
         "parameters": measured.parameters,
         "flops": _flops(config),
         "memory_bytes": {
@@ -95,6 +96,21 @@ def plan(
         "currency": (prices or Prices()).currency,
         "by_workers": by_workers(measured.seconds_per_step, measured.gradient_bytes, batch),
     }
+
+
+def _phases(config: Config, measured: Measured) -> list[dict[str, float]]:
+    """The phases of a pre-training, each as long as it is; empty for other verbs."""
+    if not isinstance(config, PretrainConfig):
+        return []
+    return [
+        {
+            "steps": phase.steps,
+            "max_length_tokens": phase.max_length_tokens,
+            "batch_size": phase.batch_size,
+            "measured_step_seconds": seconds,
+        }
+        for phase, seconds in zip(phases(config), measured.seconds_by_phase, strict=True)
+    ]
 
 
 def _flops(config: Config) -> dict[str, float]:

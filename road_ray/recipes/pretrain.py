@@ -4,6 +4,7 @@ discriminator.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +13,10 @@ from typing import Any, Literal, Self
 import torch
 from pydantic import model_validator
 
-from road_ray.data.batches import Batch, Batching, BatchStream, Share
+from road_ray.data.batches import Batch, BatchStream, Share
 from road_ray.data.corpus import Corpus
 from road_ray.data.corpus_source import CorpusConfig, prepare_corpus
-from road_ray.data.mixing import accumulated
+from road_ray.data.phases import Phase, PhasedSteps, phases_of
 from road_ray.distributed.launch import launch
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import EncoderConfig, model_directory
@@ -25,11 +26,13 @@ from road_ray.recipes.early_probe import ProbeConfig, early_probe
 from road_ray.recipes.lineage import sign
 from road_ray.recipes.networks import GeneratorConfig, ObjectiveConfig, build_objective
 from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
-from road_ray.training.journal import read_rows
+from road_ray.training.journal import Journal, read_rows
 from road_ray.training.loop import identity_of, train
 from road_ray.training.optimizer import OptimizerConfig
 from road_ray.training.settings import Training, TrainingConfig
 from road_ray.training.worker import Worker
+
+_log = logging.getLogger(__name__)
 
 
 class PretrainConfig(RunConfig):
@@ -65,11 +68,10 @@ def pretrain(config: PretrainConfig) -> Run:
 
 
 def _run(config: PretrainConfig) -> Run:
-    if config.training.steps is None:
-        raise ConfigError("training.steps is not given\n  allowed: a number of updates, at least 1")
     _check(config)
     with opened(config) as directory:
-        prepare_corpus(_data(config))  # once, before there are several workers
+        for phase in phases(config):  # once, before there are several workers
+            prepare_corpus(phase.corpus(_data(config)))
         metrics = launch(
             main,
             config,
@@ -84,6 +86,7 @@ def _run(config: PretrainConfig) -> Run:
 
 def _check(config: PretrainConfig) -> None:
     """What can be told before a corpus is built, which takes minutes or hours."""
+    phases(config)
     for key, init in (("init", config.init), ("generator.init", config.generator.init)):
         if init:
             model_directory(require_init(init, key), key)
@@ -93,6 +96,16 @@ def _check(config: PretrainConfig) -> None:
             f"encoder.max_length_tokens = {config.encoder.max_length_tokens}\n"
             f"  fix: data.max_length_tokens={config.encoder.max_length_tokens}"
         )
+
+
+def phases(config: PretrainConfig) -> tuple[Phase, ...]:
+    """The phases of a training: one, unless it has shorter rows first.
+
+    Raises ``ConfigError`` when ``training.steps`` is missing, or a phase is left without a step.
+    """
+    if config.training.steps is None:
+        raise ConfigError("training.steps is not given\n  allowed: a number of updates, at least 1")
+    return phases_of(config.data, config.training.steps, seed=config.seed)
 
 
 def _data(config: PretrainConfig) -> CorpusConfig:
@@ -106,19 +119,29 @@ def _data(config: PretrainConfig) -> CorpusConfig:
 class Prepared:
     """What is trained, on what: the same for a training and for a look at it."""
 
-    corpus: Corpus
+    corpora: tuple[Corpus, ...]  # one a phase
     tokenizer: Any
     objective: Objective
-    stream: BatchStream
+    steps: PhasedSteps
+
+    def identity(self) -> dict[str, str]:
+        """What a resumed run must share. Earlier phases count only where there are any."""
+        *earlier, last = zip(self.steps.phases, self.corpora, strict=True)
+        named = {"corpus": last[1].manifest, "batch": last[0].batch_size}
+        if earlier:
+            named["phases"] = [(vars(phase), corpus.manifest) for phase, corpus in earlier]
+        return identity_of(**named)
 
 
 def prepare(config: PretrainConfig, worker: Worker) -> Prepared:
-    """Corpus, new networks, and the batches of this worker."""
+    """Corpora, new networks, and the batches of this worker."""
     _check(config)
-    corpus, tokenizer = prepare_corpus(_data(config))
+    parts = phases(config)
+    cut = [prepare_corpus(phase.corpus(_data(config))) for phase in parts]
+    corpora, tokenizer = tuple(corpus for corpus, _ in cut), cut[0][1]
     torch.manual_seed(config.seed)
     objective = build_objective(
-        corpus,
+        corpora[0],
         tokenizer,
         size=config.encoder,
         generator=config.generator,
@@ -126,14 +149,18 @@ def prepare(config: PretrainConfig, worker: Worker) -> Prepared:
         init=config.init,
         start=config.start,
     )
-    stream = BatchStream(
-        corpus,
-        Batching(config.data.batch_size, config.seed),
-        Share(worker.rank, worker.size),
-        pad_id=int(tokenizer.pad_token_id),
-        noise_channels=objective.noise_channels,
+    streams = (
+        BatchStream(
+            corpus,
+            phase.batching(),
+            Share(worker.rank, worker.size),
+            pad_id=int(tokenizer.pad_token_id),
+            noise_channels=objective.noise_channels,
+        )
+        for phase, corpus in zip(parts, corpora, strict=True)
     )
-    return Prepared(corpus, tokenizer, objective, stream)
+    steps = PhasedSteps(parts, tuple(streams), config.training.passes)
+    return Prepared(corpora, tokenizer, objective, steps)
 
 
 def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
@@ -141,14 +168,10 @@ def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
     made = prepare(config, worker)
     objective, tokenizer = made.objective, made.tokenizer
     total = config.training.steps or 1
-    passes = config.training.passes
     probe = config.probe.model_copy(update={"root": config.probe.root or config.data.root})
 
     def judged() -> dict[str, float]:
         return early_probe(probe, objective, tokenizer, config.run_dir, config.seed)
-
-    def steps(start: int) -> Iterator[list[Batch]]:
-        return accumulated(made.stream.since(start * passes), passes)
 
     with journal(config, leads=worker.leads, total_steps=total) as log:
         training = Training(
@@ -159,9 +182,14 @@ def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
             checkpoints=checkpoints(config, log, keep=config.training.keep_checkpoints),
             journal=log,
             tokenizer=tokenizer,
-            identity=identity_of(corpus=made.corpus.manifest, batch=config.data.batch_size),
+            identity=made.identity(),
+            phase_starts=tuple(phase.start for phase in made.steps.phases),
             evaluate=judged if probe.datasets else None,
         )
+
+        def steps(start: int) -> Iterator[list[Batch]]:
+            return announced(made.steps, start, log)
+
         last = train(objective, steps, training, worker) or _last_row(config)
         if worker.leads:
             if probe.datasets:
@@ -173,6 +201,18 @@ def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
     return last
 
 
+def announced(steps: PhasedSteps, start: int, log: Journal) -> Iterator[list[Batch]]:
+    """The steps from ``start`` on; where there are several phases, an event as each begins."""
+    beginnings = {phase.start: phase for phase in steps.phases if len(steps.phases) > 1}
+    for step, batches in enumerate(steps.since(start), start):
+        if (phase := beginnings.get(step)) is not None:
+            tokens, rows = phase.max_length_tokens, phase.batch_size
+            log.event("phase", step=step, max_length_tokens=tokens, batch_size=rows)
+            if log.enabled:
+                _log.info("step %d: rows of %d tokens from here on, %d a batch", step, tokens, rows)
+        yield batches
+
+
 def _export(config: PretrainConfig, made: Prepared, figures: dict[str, float]) -> None:
     """The networks as plain ``transformers`` loads them, with the tokenizer and where they come
     from.
@@ -180,7 +220,7 @@ def _export(config: PretrainConfig, made: Prepared, figures: dict[str, float]) -
     directory = config.run_dir / "hf"
     made.objective.export(directory)
     made.tokenizer.save_pretrained(directory)
-    told = {"objective": config.objective.name, "corpus": made.corpus.manifest}
+    told = {"objective": config.objective.name, "corpus": made.corpora[-1].manifest}
     sign(directory, **told, init=config.init, seed=config.seed, metrics=figures)
 
 

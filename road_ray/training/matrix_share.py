@@ -20,20 +20,22 @@ SHARE = "time/matrix_share"
 
 
 class MatrixShare:
-    """Counts the products of one step, at the first row of the journal, and tells the share in
-    every row.
+    """Counts the products of one step, at the first row of the journal and where rows have become
+    twice as long, and tells the share in every row.
     """
 
     def __init__(self, objective: Objective, worker: Worker, autocast: torch.dtype | None) -> None:
         self._objective, self._worker, self._autocast = objective, worker, autocast
-        self._flops_per_place = 0.0
+        self._flops_per_place, self._counted_width = 0.0, 0
 
     def of(self, row: Mapping[str, float], passes: Sequence[Batch]) -> dict[str, float]:
         """The row with ``time/matrix_share``: 1 would be nothing but products, at the best rate.
 
         ``passes`` are those of a typical step; padding is multiplied too and counts.
         """
-        if not self._flops_per_place:
+        width = max(batch["attention_mask"].shape[-1] for batch in passes)
+        if width >= 2 * self._counted_width:  # attention multiplies more for each token then
+            self._counted_width = width
             places = sum(batch["attention_mask"].numel() for batch in passes)
             flops = sum(self._flops(batch) for batch in passes)
             self._flops_per_place = (1 + _BACKWARD) * flops / max(places, 1)

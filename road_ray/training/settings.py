@@ -57,6 +57,7 @@ class Training:
     checkpoints: Checkpoints
     journal: Journal
     identity: Mapping[str, str]  # what a resumed run must share: data, tokenizer, teachers
+    phase_starts: tuple[int, ...] = (0,)  # the steps that begin with longer rows; a plan asks each
     evaluate: Callable[[], Mapping[str, float]] | None = None
     record: Mapping[str, Any] = field(default_factory=dict)  # in every checkpoint, not compared
     tokenizer: Any = None  # kept beside the model of every checkpoint: any stage starts from one

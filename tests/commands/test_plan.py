@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from road_ray.commands.plan import _operations
+from road_ray.commands.plan import _operations, _phases
 
 
 def test_a_plan_is_told_and_a_dry_run_is_a_plan(road, sentiment, flags, tmp_path):
@@ -33,3 +33,15 @@ def test_operations_are_told_of_a_pre_training_alone():
     assert line.split()[1] == "1.294e+18"
     assert "1.1e+18 as 6 N D; 3.68e+09 for a row" in line
     assert _operations({}) == []
+
+
+def test_phases_are_told_where_there_are_several():
+    first = {"steps": 900, "max_length_tokens": 128, "batch_size": 256}
+    phases = [first | {"measured_step_seconds": 0.5}]
+    assert _phases(phases) == []
+    phases += [{"steps": 100, "max_length_tokens": 512, "batch_size": 256}]
+    phases[1]["measured_step_seconds"] = 2
+    assert _phases(phases) == [
+        "phases      900 steps of 256 rows of 128 tokens, 0.500 s each; "
+        "then 100 steps of 256 rows of 512 tokens, 2.000 s each"
+    ]

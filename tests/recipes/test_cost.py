@@ -47,3 +47,16 @@ def test_a_frozen_generator_costs_half_and_none_nothing():
         for changed in ({}, {"generator.frozen": True}, {"generator.kind": "unigram"})
     )
     assert joint - frozen == pytest.approx((joint - none) / 2)
+
+
+def test_phases_cost_what_their_rows_do():
+    base = override(named("electra_base").make(), {"training.steps": 1000})
+    first = {"data.shorter_first.128.fraction": 0.9, "data.shorter_first.128.batch_size": 1024}
+    short = {"data.max_length_tokens": 128, "data.batch_size": 1024}
+    phased, short = cost(override(base, first)), cost(override(base, short))
+    assert phased.train_paper == pytest.approx(
+        0.9 * short.train_paper + 0.1 * cost(base).train_paper
+    )
+    assert phased.tokens == 900 * 1024 * 128 + 100 * 256 * 512
+    assert phased.step_paper == phased.train_paper / 1000
+    assert phased.infer_paper == cost(base).infer_paper

@@ -30,7 +30,7 @@ def test_replacements_are_those_of_the_trained_generator(pretrained, pretraining
         made.objective, pretrained.directory / "checkpoints" / "step-00000006" / "model.safetensors"
     )
     with torch.no_grad():
-        corrupted = made.objective.eval().corrupted(next(iter(made.stream.since(6))))
+        corrupted = made.objective.eval().corrupted(next(made.steps.since(6))[0])
     head, *rows = peek(str(pretrained.directory), 100).split("\n\n")
     assert head == "electra, the batch after step 6: 8 of 8 rows"
     shown = [hidden(row) for row in rows]

@@ -58,6 +58,16 @@ def test_a_plan_of_pre_training_tells_its_operations_as_they_are_published():
     assert 0 < told["train_6nd"] < told["train_paper"]
 
 
+def test_a_plan_of_phases_asks_each(pretraining):
+    chosen = pretraining | {"data.shorter_first.16.fraction": 0.5}
+    chosen |= {"data.shorter_first.16.batch_size": 24}
+    found = planned("pretrain", chosen)
+    parts = [(p["steps"], p["max_length_tokens"], p["batch_size"]) for p in found["phases"]]
+    assert parts == [(3, 16, 24), (3, 32, 8)]
+    seconds = [p["measured_step_seconds"] for p in found["phases"]]
+    assert found["measured_step_seconds"] == pytest.approx(sum(seconds) / 2)
+
+
 def test_teachers_are_measured_in_this_process(sentiment, teachers, tmp_path):
     chosen = sentiment | {"run_dir": str(tmp_path / "run")}
     named = str(teachers.directory / "teachers.json")

@@ -62,3 +62,13 @@ def test_every_row_tells_it(tiny, tmp_path):
 
 def test_the_rate_of_this_device_is_measured_once():
     assert matrix_rate("cpu", torch.float32) == matrix_rate("cpu", torch.float32) > 1e8
+
+
+def test_products_are_counted_anew_where_rows_are_twice_as_long(tiny, monkeypatch):
+    objective = tiny.supervised(tasks=(tiny.nli,))
+    share, counted = MatrixShare(objective, ALONE, None), []
+    monkeypatch.setattr(share, "_flops", lambda b: counted.append(b["input_ids"].shape[1]) or 1)
+    row = {"time/tokens_per_second": 1.0, "data/padding_fraction": 0.0}
+    for length in (8, 8, 16, 24, 8, 16):
+        share.of(row, [next(iter(tiny.stream(tiny.rows(length=length)).since(0)))])
+    assert counted == [8, 16]

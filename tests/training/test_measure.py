@@ -53,3 +53,21 @@ def test_rows_of_whole_batches_are_reckoned_from_parts(tiny, tmp_path, monkeypat
     assert part.tokens_per_step == whole.tokens_per_step
     assert part.parameters == whole.parameters
     assert part.activation_bytes == pytest.approx(whole.activation_bytes, rel=0.25)
+
+
+def test_phases_are_measured_each_and_weighed_by_their_steps(tiny, tmp_path):
+    """Nine steps on rows of 8 tokens, then one on rows of 16: what is told is that of all ten."""
+    short = tiny.stream(tiny.rows(count=8, length=8))
+    long = tiny.stream(tiny.rows(count=4, length=16), batch_size=4)
+    streams = {0: short, 9: long}
+    found = measure.measure(
+        tiny.electra(dropout=0.0),
+        lambda start: accumulated(streams[start].since(0), 1),
+        tiny.training(tmp_path, steps=10, phase_starts=(0, 9)),
+        Worker(),
+        None,
+    )
+    assert found.rows_per_step == pytest.approx((9 * 8 + 4) / 10)
+    assert found.tokens_per_step == pytest.approx((9 * 8 * 8 + 4 * 16) / 10)
+    first, second = found.seconds_by_phase
+    assert found.seconds_per_step == pytest.approx(0.9 * first + 0.1 * second)
