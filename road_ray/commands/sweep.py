@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from road_ray.commands.options import JsonOption
+
+if TYPE_CHECKING:
+    from road_ray.sweeps.config import SweepConfig
 
 
 def sweep(
@@ -19,6 +22,7 @@ def sweep(
     run_dir: Annotated[Path | None, typer.Option(help="where the sweep is kept")] = None,
     trials: Annotated[int | None, typer.Option(min=1, help="how many")] = None,
     address: Annotated[str | None, typer.Option(help="a running Ray cluster")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="plan one trial, start none")] = False,
     as_json: JsonOption = False,
     quiet: Annotated[bool, typer.Option("-q", help="no progress")] = False,
 ) -> None:
@@ -47,6 +51,9 @@ def sweep(
     from road_ray.sweeps.sweep import run
 
     config = load_sweep(given[0], overrides)
+    if dry_run:
+        _show_plan(config, as_json)
+        return
     done = uninterrupted(run, config, config.directory)
     if as_json:
         best = [asdict(trial) for trial in done.best]
@@ -59,4 +66,22 @@ def sweep(
         drawn = " ".join(f"{key}={value}" for key, value in trial.params.items())
         typer.echo(f"best: trial {trial.number}: {values}  {drawn}")
         typer.echo(f"  model: {model_of(done.directory, trial, config)}")
-    typer.echo(f"sweep: {done.directory}   optuna-dashboard {done.directory / 'study.journal'}")
+    page, study = done.directory / "report.html", done.directory / "study.journal"
+    typer.echo(f"sweep: {done.directory}   report: {page}   optuna-dashboard {study}")
+
+
+def _show_plan(config: SweepConfig, as_json: bool) -> None:
+    """What the first run of a trial takes at the values that are not drawn."""
+    from road_ray.commands.plan import show_plan
+    from road_ray.sweeps.stages import base
+    from road_ray.sweeps.sweep import look_ahead
+
+    look_ahead(config)
+    if not as_json:
+        after = f", then {config.then.verb}" if config.then else ""
+        drawn = ", ".join(config.space)
+        typer.echo(
+            f"{config.name}: {config.trials} trials of {config.seeds} x {config.verb}{after}, "
+            f"which draw {drawn}; the first run of one, before values are drawn:"
+        )
+    show_plan(config.verb, base(config), as_json)

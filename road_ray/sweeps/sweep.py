@@ -19,6 +19,7 @@ from road_ray.recipes.distill_config import DistillConfig
 from road_ray.recipes.mixed_teachers import teachers_by_dataset
 from road_ray.recipes.multitask_config import MultitaskConfig
 from road_ray.recipes.teaching import teacher_directories
+from road_ray.reporting.report import leave_report
 from road_ray.sweeps.check import load_sweep
 from road_ray.sweeps.config import SweepConfig
 from road_ray.sweeps.keeping import tidy
@@ -71,6 +72,7 @@ def run(config: SweepConfig) -> Sweep:
         tidy(directory, trials, config)
         done = Sweep(directory, config, trials)
         write_result(done)
+        leave_report(directory)
     failed = [trial for trial in trials if trial.state == "failed"]
     if failed and not done.best:
         raise DivergedError(

@@ -36,6 +36,19 @@ def test_people_see_the_trials_and_the_best(road, done):
     assert said.code == 0
     assert "best: trial 1: train/mlm 0.25  optimizer.peak_lr=0.002" in said.out
     assert f"model: {directory}/trials/0001/seed-0" in said.out
+    assert f"report: {directory}/report.html" in said.out
+    assert "optimizer.peak_lr" in (directory / "report.html").read_text()
+
+
+def test_a_dry_run_plans_one_trial_and_starts_none(road, tmp_path):
+    (tmp_path / "mine.yaml").write_text(FILE)
+    place = tmp_path / "sweep"
+    tiny = ["data.root=miniature", "encoder.layers=1", f"data.shards={tmp_path / 'shards'}"]
+    said = road("sweep", tmp_path / "mine.yaml", "--run-dir", place, "--dry-run", *tiny)
+    assert said.code == 0, said.err
+    assert said.out.startswith("mine: 2 trials of 1 x pretrain, which draw optimizer.peak_lr;")
+    assert "s a step measured here" in said.out
+    assert not place.exists()
 
 
 def test_scripts_get_json(road, done):
