@@ -9,6 +9,7 @@ import logging
 import os
 import shlex
 import sys
+import traceback
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +24,10 @@ from road_ray.commands.options import (
     GpusOption,
     JsonOption,
     PresetOption,
+    QuietOption,
+    VerboseOption,
     WorkersOption,
+    says_more,
 )
 from road_ray.commands.plan import plan, show_plan
 from road_ray.commands.report import report
@@ -77,7 +81,8 @@ def _register(name: str, about: str) -> None:
         address: AddressOption = None,
         seed: Annotated[int | None, typer.Option(help="of weights, data order and masks")] = None,
         as_json: JsonOption = False,
-        quiet: Annotated[bool, typer.Option("-q", help="no progress")] = False,
+        quiet: QuietOption = False,
+        verbose: VerboseOption = False,
         dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what it takes")] = False,
     ) -> None:
         line = Line.read(
@@ -150,6 +155,8 @@ def main() -> None:
     except RoadError as error:
         from road_ray.training.redact import redact
 
+        if says_more():
+            typer.echo(redact({"text": traceback.format_exc()})["text"], err=True)
         text = redact({"text": str(error)})["text"]  # a refused address may hold a key
         typer.echo(text if text.startswith("error[") else f"error[{error.kind}] {text}", err=True)
         if isinstance(error, InterruptedRunError):

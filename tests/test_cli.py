@@ -56,6 +56,22 @@ def test_every_error_of_ours_is_a_message_and_its_exit_code(road, recipe, kind):
     assert said.out == ""
 
 
+def test_who_asks_for_more_gets_the_traceback_without_secrets(road, recipe):
+    def fail(config: object) -> None:
+        try:
+            raise OSError("s3://key:hunter2@host/bucket refused")
+        except OSError as error:
+            raise errors.ResourceError("what is wrong") from error
+
+    recipe(fail)
+    said = road("finetune", "-v")
+    assert said.code == 4
+    assert "in fail\n" in said.err
+    assert "OSError: s3://" in said.err
+    assert "hunter2" not in said.err
+    assert said.err.endswith("error[RESOURCE] what is wrong\n")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_outside_the_loop_is_resumable(road, recipe, number):
     def stopped(config: object) -> None:

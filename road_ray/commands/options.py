@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import Annotated, Any
 
 import typer
 
+_ours = logging.getLogger("road_ray")
+
+
+def _say_more(wanted: bool) -> None:
+    if wanted:
+        logging.getLogger().setLevel(logging.INFO)  # libraries too
+        _ours.setLevel(logging.DEBUG)
+
+
+def says_more() -> bool:
+    """Whether -v was given: notes of libraries, and the traceback of an error."""
+    return _ours.isEnabledFor(logging.DEBUG)
+
+
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 PresetOption = Annotated[str | None, typer.Option("--preset", help="start from a named preset")]
+QuietOption = Annotated[bool, typer.Option("-q", help="no progress")]
+VerboseOption = Annotated[
+    bool,
+    typer.Option("-v", callback=_say_more, help="notes of libraries, tracebacks of errors"),
+]
 WorkersOption = Annotated[
     int | None, typer.Option("--workers", help="Ray Train workers; 0: this process")
 ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from road_ray.commands.options import JsonOption
+from road_ray.commands.options import JsonOption, QuietOption, VerboseOption
 
 if TYPE_CHECKING:
     from road_ray.sweeps.config import SweepConfig
@@ -24,7 +24,8 @@ def sweep(
     address: Annotated[str | None, typer.Option(help="a running Ray cluster")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="plan one trial, start none")] = False,
     as_json: JsonOption = False,
-    quiet: Annotated[bool, typer.Option("-q", help="no progress")] = False,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
 ) -> None:
     """Try values of a search space (Ray Tune, Optuna).
 
