@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,12 +33,14 @@ from road_ray.models.multitask import MultitaskModel, load_trained
 from road_ray.objectives.base import Objective
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.checks import check_length, require_init, warn_of_overlap
-from road_ray.recipes.lineage import head_for, sign
+from road_ray.recipes.lineage import head_for, other_task, sign
 from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
 from road_ray.training.loop import identity_of, train
 from road_ray.training.optimizer import OptimizerConfig
 from road_ray.training.settings import Training, TrainingConfig
 from road_ray.training.worker import Worker
+
+_log = logging.getLogger(__name__)
 
 
 class FinetuneDataConfig(SourceConfig):
@@ -139,6 +142,8 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
     torch.manual_seed(config.seed)  # the new head, and the encoder when from_scratch
     model = _model(config, directory, tasks_of(entry.name, config.data))
     check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), directory)
+    if worker.leads and (other := other_task(Path(directory), task, entry.name)) is not None:
+        _log.info("%s has a head for %s; %s gets a new one", directory, other, task.name)
     # Read now, not after hours of training, so that what is missing is told at once.
     judged = _judged(config, tokenizer) if worker.leads else {}
     for one in judged.values():

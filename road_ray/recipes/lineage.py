@@ -33,6 +33,14 @@ def head_for(directory: Path, task: Task, dataset: str) -> Path | None:
     return trained_head(directory, task) or trained_head(directory, of_its_own)
 
 
+def other_task(directory: Path, task: Task, dataset: str) -> str | None:
+    """The task that a model was trained on, where it is not this one: then its head is of no use
+    here.
+    """
+    told = _told(directory).get("task")
+    return None if told is None or head_for(directory, task, dataset) else str(told)
+
+
 def stored_threshold(directory: Path) -> float | None:
     """The no-answer threshold that was tuned when the model was made, if it has one."""
     value = _told(directory).get("no_answer_threshold")

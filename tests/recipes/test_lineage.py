@@ -11,7 +11,7 @@ import road_ray as rr
 from road_ray.config import load
 from road_ray.data.catalog import TASKS
 from road_ray.recipes.finetune import FinetuneConfig, prepare
-from road_ray.recipes.lineage import stored_threshold, trained_head, trained_length
+from road_ray.recipes.lineage import other_task, stored_threshold, trained_head, trained_length
 from road_ray.training.worker import Worker
 
 
@@ -19,6 +19,12 @@ def test_a_run_of_the_task_has_its_head_and_another_has_none(asked, pretrained):
     assert trained_head(asked.hf_dir, TASKS["mrc"]) == asked.hf_dir
     assert trained_head(asked.hf_dir, TASKS["sentiment"]) is None
     assert trained_head(pretrained.hf_dir, TASKS["mrc"]) is None
+
+
+def test_a_head_for_another_task_is_told_of(asked, pretrained):
+    assert other_task(asked.hf_dir, TASKS["sentiment"], "sst2") == "mrc"
+    assert other_task(asked.hf_dir, TASKS["mrc"], "squad_v2") is None
+    assert other_task(pretrained.hf_dir, TASKS["sentiment"], "sst2") is None
 
 
 def test_the_threshold_is_that_of_the_file(asked, pretrained):
