@@ -68,7 +68,7 @@ def epoch_order(
 ) -> list[NDArray[np.int64]]:
     """Row numbers of each batch of one epoch; every row once, batch sizes differ by at most one."""
     # The second word tells the uses of one seed apart: 0 order, 1 noise, 2 draws, 3 dropout,
-    # 4 phases.
+    # 4 rows kept, 5 phases.
     rng = np.random.default_rng((seed, 0, epoch))
     rows = rng.permutation(len(lengths))
     count = max(1, -(-len(rows) // batch_size))

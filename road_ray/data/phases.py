@@ -71,18 +71,15 @@ def phases_of(data: CorpusConfig, total_steps: int, *, seed: int) -> tuple[Phase
 
 def _seed_of(number: int, seed: int) -> int:
     """Phases count their batches from 0: with one seed they would draw the same noise."""
-    return int(np.random.SeedSequence((seed, 4, number)).generate_state(1)[0]) if number else seed
+    return int(np.random.SeedSequence((seed, 5, number)).generate_state(1)[0]) if number else seed
 
 
 def tokens_before(phases: Sequence[Phase], step: int) -> float:
     """Tokens of full rows up to ``step``: how much of the work is done by then, roughly."""
-    return float(
-        sum(
-            phase.batch_size
-            * phase.max_length_tokens
-            * min(max(step - phase.start, 0), phase.steps)
-            for phase in phases
-        )
+    return sum(
+        float(phase.batch_size * phase.max_length_tokens * min(step - phase.start, phase.steps))
+        for phase in phases
+        if step > phase.start
     )
 
 

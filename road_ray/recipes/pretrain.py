@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -16,7 +17,7 @@ from pydantic import model_validator
 from road_ray.data.batches import Batch, BatchStream, Share
 from road_ray.data.corpus import Corpus
 from road_ray.data.corpus_source import CorpusConfig, prepare_corpus
-from road_ray.data.phases import Phase, PhasedSteps, phases_of
+from road_ray.data.phases import Phase, PhasedSteps, phases_of, tokens_before
 from road_ray.distributed.launch import launch
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import EncoderConfig, model_directory
@@ -26,6 +27,7 @@ from road_ray.recipes.early_probe import ProbeConfig, early_probe
 from road_ray.recipes.lineage import sign
 from road_ray.recipes.networks import GeneratorConfig, ObjectiveConfig, build_objective
 from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
+from road_ray.training import measure
 from road_ray.training.journal import Journal, read_rows
 from road_ray.training.loop import identity_of, train
 from road_ray.training.optimizer import OptimizerConfig
@@ -173,7 +175,8 @@ def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
     def judged() -> dict[str, float]:
         return early_probe(probe, objective, tokenizer, config.run_dir, config.seed)
 
-    with journal(config, leads=worker.leads, total_steps=total) as log:
+    work = partial(tokens_before, made.steps.phases)
+    with journal(config, leads=worker.leads, total_steps=total, work=work) as log:
         training = Training(
             config=config.training,
             optimizer=config.optimizer,
@@ -205,11 +208,11 @@ def announced(steps: PhasedSteps, start: int, log: Journal) -> Iterator[list[Bat
     """The steps from ``start`` on; where there are several phases, an event as each begins."""
     beginnings = {phase.start: phase for phase in steps.phases if len(steps.phases) > 1}
     for step, batches in enumerate(steps.since(start), start):
-        if (phase := beginnings.get(step)) is not None:
+        phase = beginnings.get(step)
+        if phase is not None and log.enabled and not measure.asked():
             tokens, rows = phase.max_length_tokens, phase.batch_size
             log.event("phase", step=step, max_length_tokens=tokens, batch_size=rows)
-            if log.enabled:
-                _log.info("step %d: rows of %d tokens from here on, %d a batch", step, tokens, rows)
+            _log.info("step %d: rows of %d tokens from here on, %d a batch", step, tokens, rows)
         yield batches
 
 

@@ -24,6 +24,7 @@ from road_ray.errors import ConfigError, DivergedError, ResourceError, RoadError
 from road_ray.reporting.provenance import environment, revision, version_of
 from road_ray.reporting.report import leave_report
 from road_ray.training.checkpoint import Checkpoints, disk_error
+from road_ray.training.console import Work
 from road_ray.training.journal import Journal, write_json_atomic
 from road_ray.training.mirror import check_address
 from road_ray.training.trackers import (
@@ -212,9 +213,11 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def journal(config: RunConfig, *, leads: bool, total_steps: int | None) -> Journal:
+def journal(
+    config: RunConfig, *, leads: bool, total_steps: int | None, work: Work = float
+) -> Journal:
     """The journal of a run, with the trackers that were asked for; silent on workers that do not
-    lead.
+    lead. ``work`` is what the time left goes by.
     """
     trackers = watchers(total_steps)
     if leads and config.tracking.wandb_project is not None:
@@ -246,6 +249,7 @@ def journal(config: RunConfig, *, leads: bool, total_steps: int | None) -> Journ
         trackers=trackers,
         enabled=leads,
         total_steps=total_steps,
+        work=work,
     )
 
 

@@ -9,21 +9,23 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from rich.console import Console as RichConsole
 from rich.progress import (
     BarColumn,
-    MofNCompleteColumn,
     Progress,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 
 # Parts of figures that a line has no room for; the journal has them all.
 _DETAILS = ("total", "HasAns", "NoAns", "thresh", "no_answer", "answerability")
 Kind = Literal["rich", "plain", "quiet"]
+Work = Callable[[int], float]
+"""How much is done before a step: its number, unless some steps take longer than others."""
 
 
 class Console(Protocol):
@@ -36,13 +38,15 @@ class Console(Protocol):
         """The last row stands."""
 
 
-def open_console(kind: Kind | None, total_steps: int | None, every_seconds: float) -> Console:
+def open_console(
+    kind: Kind | None, total_steps: int | None, every_seconds: float, work: Work = float
+) -> Console:
     """The console of that kind; None means rich on a terminal and plain elsewhere."""
     kind = kind or ("rich" if sys.stderr.isatty() else "plain")
     if kind == "rich":
-        return Bar(total_steps, RichConsole(stderr=True))
+        return Bar(total_steps, RichConsole(stderr=True), work)
     if kind == "plain":
-        return Lines(total_steps, every_seconds)
+        return Lines(total_steps, every_seconds, work=work)
     return Quiet()
 
 
@@ -78,8 +82,10 @@ class Lines:
         total_steps: int | None,
         every_seconds: float,
         clock: Callable[[], float] = time.monotonic,
+        work: Work = float,
     ) -> None:
         self._total, self._every, self._clock = total_steps, every_seconds, clock
+        self._work = work
         self._first: tuple[float, int] | None = None
         self._last = 0.0
         self._held: str | None = None
@@ -107,34 +113,39 @@ class Lines:
         of = f"/{self._total}" if self._total else ""
         line = f"step {step}{of}  {summary(metrics)}"
         if self._total and self._first and step > self._first[1]:
-            seconds = (now - self._first[0]) / (step - self._first[1]) * (self._total - step)
-            line += f"  eta {timedelta(seconds=round(seconds))}"
+            done = self._work(step) - self._work(self._first[1])
+            left = self._work(self._total) - self._work(step)
+            line += f"  eta {timedelta(seconds=round((now - self._first[0]) / done * left))}"
         return line
 
 
 class Bar:
     """A progress bar with the time left; evaluations stay above it."""
 
-    def __init__(self, total_steps: int | None, console: RichConsole) -> None:
-        latest = TextColumn("{task.fields[latest]}", markup=False)
-        columns = (MofNCompleteColumn(), BarColumn(bar_width=24), TimeRemainingColumn(), latest)
-        self._progress = Progress("step", *columns, console=console)
-        self._total = total_steps
+    def __init__(self, total_steps: int | None, console: RichConsole, work: Work = float) -> None:
+        steps = TextColumn("{task.fields[steps]}")
+        # It alone is cut where a terminal is too narrow for all.
+        cut = Column(ratio=1, no_wrap=True)
+        latest = TextColumn("{task.fields[latest]}", markup=False, table_column=cut)
+        columns = (steps, BarColumn(bar_width=24), TimeRemainingColumn(), latest)
+        self._progress = Progress("step", *columns, console=console, expand=True)
+        self._total, self._work = total_steps, work
         self._task: TaskID | None = None
 
     def show(self, step: int, metrics: Mapping[str, float]) -> None:
         """The bar at ``step``."""
         text = summary(metrics)
+        of = str(self._total or "?")
+        place: dict[str, Any] = {"completed": self._work(step), "steps": f"{step:{len(of)}}/{of}"}
         if self._task is None:  # begins where a resumed run begins, or the time left is wrong
-            self._task = self._progress.add_task(
-                "step", total=self._total, completed=step, latest=text
-            )
+            total = self._work(self._total) if self._total else None
+            self._task = self._progress.add_task("step", total=total, latest=text, **place)
             self._progress.start()
         if any(name.startswith("eval/") for name in metrics):
             self._progress.console.print(f"step {step}  {text}", markup=False, highlight=False)
-            self._progress.update(self._task, completed=step)
+            self._progress.update(self._task, **place)
         else:
-            self._progress.update(self._task, completed=step, latest=text)
+            self._progress.update(self._task, latest=text, **place)
 
     def close(self) -> None:
         """The bar as it stands."""

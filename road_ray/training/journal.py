@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self, TextIO
 
 from road_ray.errors import ResourceError
-from road_ray.training.console import Kind, open_console
+from road_ray.training.console import Kind, Work, open_console
 from road_ray.training.trackers import Tracker
 
 _log = logging.getLogger(__name__)
@@ -38,9 +38,11 @@ class Journal:
         enabled: bool = True,
         total_steps: int | None = None,
         every_seconds: float = 10.0,
+        work: Work = float,
     ) -> None:
         self.run_dir, self.enabled = Path(run_dir), enabled
-        self._console = open_console(console if enabled else "quiet", total_steps, every_seconds)
+        kind: Kind | None = console if enabled else "quiet"
+        self._console = open_console(kind, total_steps, every_seconds, work)
         self._trackers = list(trackers) if enabled else []
         self._files: dict[str, TextIO] = {}
 

@@ -42,6 +42,17 @@ def test_lines_come_at_most_every_so_often_and_the_last_one_always(capsys):
     ]
 
 
+def test_the_time_left_goes_by_the_work_of_the_steps_left(capsys):
+    """Eight steps of one and two of four make 16; at step 9 two seconds have made 12 of them."""
+    times = iter([0, 1, 2])
+    work = lambda step: step + 3.0 * max(0, step - 8)  # noqa: E731
+    lines = Lines(10, every_seconds=0, clock=lambda: next(times), work=work)
+    for step in (0, 1, 9):
+        lines.show(step, {})
+    told = capsys.readouterr().err.splitlines()
+    assert [line.rpartition("eta ")[2] for line in told[1:]] == ["0:00:15", "0:00:01"]
+
+
 def test_an_evaluation_is_never_held_back(capsys):
     lines = Lines(None, every_seconds=100, clock=lambda: 0.0)
     lines.show(1, {"train/a": 1.0})
@@ -61,6 +72,25 @@ def test_a_bar_shows_steps_losses_and_keeps_evaluations():
     assert "14/20" in out.getvalue()
     assert "a 14  99 examples/s" in out.getvalue()
     assert "step 14  eval/[rte] 0.5" in out.getvalue()
+
+
+def test_a_narrow_bar_cuts_the_losses_and_not_the_steps_or_the_time_left():
+    out = io.StringIO()
+    bar = Bar(20, RichConsole(file=out, force_terminal=True, width=60, color_system=None))
+    bar.show(14, {f"train/{name * 9}": 1.0 for name in "abcdef"})
+    bar.close()
+    assert "step 14/20 ━━━" in out.getvalue()
+    assert "-:--:-- aaaaaaaaa" in out.getvalue()
+
+
+def test_a_bar_is_as_full_as_the_work_that_is_done():
+    bar = Bar(10, RichConsole(file=io.StringIO()), lambda step: step + 3.0 * max(0, step - 8))
+    bar.show(8, {})
+    (task,) = bar._progress.tasks
+    assert (task.completed, task.total, task.fields["steps"]) == (8, 16, " 8/10")
+    bar.show(9, {"eval/a": 1.0})
+    bar.close()
+    assert (task.completed, task.fields["steps"]) == (12, " 9/10")
 
 
 def test_the_console_follows_the_place_it_writes_to(capsys):
