@@ -26,13 +26,18 @@ def learn(
 ) -> None:
     """Until the steps say that it is over."""
     with tempfile.TemporaryDirectory() as place:
-        training = Training(
-            config=config,
-            optimizer=OptimizerConfig(peak_lr=peak_lr, warmup_steps=1, schedule="constant"),
-            total_steps=1_000_000,
-            seed=0,
-            checkpoints=Checkpoints(Path(place) / "checkpoints"),
-            journal=Journal(Path(place), console="quiet"),
-            identity={},
-        )
+        training = training_in(Path(place), config, peak_lr)
         train(objective, steps, training, worker or Worker.alone())
+
+
+def training_in(place: Path, config: TrainingConfig, peak_lr: float) -> Training:
+    """Everything that the loop needs besides objective and data."""
+    return Training(
+        config=config,
+        optimizer=OptimizerConfig(peak_lr=peak_lr, warmup_steps=1, schedule="constant"),
+        total_steps=1_000_000,
+        seed=0,
+        checkpoints=Checkpoints(place / "checkpoints"),
+        journal=Journal(place, console="quiet"),
+        identity={},
+    )

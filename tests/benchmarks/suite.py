@@ -35,6 +35,7 @@ from tests.benchmarks.race import (
     race,
     run,
 )
+from tests.benchmarks.saving import saving
 from tests.benchmarks.shapes import Shape, flops
 
 TRANSPORT_SECONDS = 0.002
@@ -383,4 +384,5 @@ SUITE: dict[str, Callable[[Plan], list[Row]]] = {
     "sweep": sweep,
     "corpus": corpus,
     "objectives": objectives,
+    "saving": saving,
 }
