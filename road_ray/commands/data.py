@@ -73,26 +73,24 @@ def data_tokenizer(
 
 @data_app.command("corpus")
 def data_corpus(
-    corpus: Annotated[Path, typer.Argument(help="file or directory of text")],
-    out: Annotated[Path, typer.Argument(help="directory for the shards")],
+    corpus: Annotated[str, typer.Argument(help="file or directory of text, or hub:NAME")],
+    out: Annotated[Path, typer.Argument(help="directory for the shards: data.shards of a run")],
     tokenizer: Annotated[str, typer.Option(help="vocab.txt or model directory")],
-    max_length_tokens: Annotated[int, typer.Option(min=8)] = 128,
+    max_length_tokens: Annotated[
+        list[int] | None, typer.Option(min=8, help="128 if not given; may be repeated")
+    ] = None,
     processes: Annotated[int | None, typer.Option(min=1, help="default: all cores")] = None,
 ) -> None:
-    """Build two-segment shards from raw text."""
-    from road_ray.data.corpus_build import build_corpus
-    from road_ray.data.documents import read_corpus
-    from road_ray.data.tokenizer import load_tokenizer
+    """Build the shards of text that `road pretrain` would build, beforehand."""
+    from road_ray.data.corpus_source import CorpusConfig, prepare_corpus
 
-    built = build_corpus(
-        read_corpus(corpus),
-        out,
-        load_tokenizer(_model_of(tokenizer)),
-        max_length_tokens=max_length_tokens,
-        source=corpus.name,
-        processes=processes,
-    )
-    typer.echo(f"{built.manifest['rows']:,} rows, {built.manifest['tokens']:,} tokens: {out}")
+    given = CorpusConfig(corpus=corpus, tokenizer=_model_of(tokenizer), shards=out)
+    for length in max_length_tokens or [given.max_length_tokens]:
+        data = given.model_copy(update={"max_length_tokens": length})
+        built, _ = prepare_corpus(data, processes)
+        rows, tokens = built.manifest["rows"], built.manifest["tokens"]
+        typer.echo(f"at most {length} tokens: {rows:,} rows, {tokens:,} tokens: {built.directory}")
+    typer.echo(f"read by: data.corpus={corpus} data.tokenizer={given.tokenizer} data.shards={out}")
 
 
 @data_app.command("glue-zip")

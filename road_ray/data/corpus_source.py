@@ -70,9 +70,10 @@ class CorpusConfig(Config):
         return self
 
 
-def prepare_corpus(data: CorpusConfig) -> tuple[Corpus, Any]:
-    """The shards and the tokenizer of a configuration, made if they are not there yet."""
-    data.shards.mkdir(parents=True, exist_ok=True)
+def prepare_corpus(data: CorpusConfig, processes: int | None = None) -> tuple[Corpus, Any]:
+    """The shards and the tokenizer of a configuration, made if they are not there yet, on so many
+    ``processes``; None: one a core.
+    """
     place = corpus_path(data)
     tokenizer = corpus_tokenizer(data, place)
     source = _fingerprint(place)
@@ -85,6 +86,7 @@ def prepare_corpus(data: CorpusConfig) -> tuple[Corpus, Any]:
         tokenizer,
         max_length_tokens=data.max_length_tokens,
         source=source,
+        processes=processes,
     )
     return corpus, tokenizer
 
@@ -112,6 +114,7 @@ def _from_hub(name: str, shards: Path) -> Path:
         from datasets import load_dataset
 
         path, _, config = name.partition(":")
+        shards.mkdir(parents=True, exist_ok=True)
         try:
             loaded = load_dataset(path, config or None, split="train").select_columns(["text"])
             with tempfile.TemporaryDirectory(dir=shards) as staged:
@@ -137,6 +140,7 @@ def corpus_tokenizer(data: CorpusConfig, place: Path) -> Any:
     if not (directory / "tokenizer.json").is_file():
         _log.info("%s: learning a tokenizer of %d word pieces, once", place, data.vocab_size)
         trained = train_wordpiece(read_corpus(place), vocab_size=data.vocab_size)
+        data.shards.mkdir(parents=True, exist_ok=True)
         # Whole or not at all, as other runs may look for it at this moment.
         with tempfile.TemporaryDirectory(dir=data.shards) as staged:
             trained.save_pretrained(staged)

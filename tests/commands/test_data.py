@@ -6,6 +6,9 @@ import json
 
 import pytest
 
+from road_ray.config import load
+from road_ray.data.corpus_source import CorpusConfig, prepare_corpus
+
 
 class TestData:
     """``road data``."""
@@ -20,13 +23,22 @@ class TestData:
         vocabulary = tmp_path / "tokenizer"
         said = road("data", "tokenizer", text, vocabulary, "--vocab-size", 300)
         assert said.out == f"300 entries: {vocabulary}\n"
-        made = ("data", "corpus", text, tmp_path / "corpus", "--tokenizer", vocabulary)
-        said = road(*made, "--max-length-tokens", 64)
-        assert "rows" in said.out
-        assert road(*made, "--max-length-tokens", 64).out == said.out
-        other = road(*made, "--max-length-tokens", 32)
-        assert other.code == 3
-        assert "another recipe" in other.err
+        shards = tmp_path / "shards"
+        made = ("data", "corpus", text, shards, "--tokenizer", vocabulary)
+        said = road(*made, "--max-length-tokens", 64, "--max-length-tokens", 32)
+        built = {path: path.stat().st_mtime_ns for path in shards.rglob("*") if path.is_file()}
+        assert len(list(shards.iterdir())) == 2
+        first, second, last = said.out.splitlines()
+        assert first.startswith("at most 64 tokens: ")
+        assert second.startswith("at most 32 tokens: ")
+        # A run with this line reads them.
+        named = [part.removeprefix("data.") for part in last.removeprefix("read by: ").split()]
+        for length in (64, 32):
+            data = load(CorpusConfig, overrides=[*named, f"max_length_tokens={length}"])
+            corpus, _ = prepare_corpus(data)
+            assert corpus.lengths.max() == length
+            assert str(corpus.directory) in (first if length == 64 else second)
+        assert built == {p: p.stat().st_mtime_ns for p in shards.rglob("*") if p.is_file()}
         peek = ("data", "peek", "squad_v2", "--tokenizer", vocabulary, "--root", world)
         shown = road(*peek, "--rows", 2).out
         assert shown.startswith("squad_v2 train: 128 examples")
