@@ -48,6 +48,13 @@ def communication_seconds(
     return transfer + 2 * (workers - 1) * latency_seconds
 
 
+def reduced_bytes(gradient_bytes: float, passes: int, *, sharded: bool) -> float:
+    """What a ring would have to reduce in a step: the gradients once. Of parts, each pass gathers
+    the parameters forward and backward and scatters the gradients, each half of a reduction.
+    """
+    return 1.5 * passes * gradient_bytes if sharded else gradient_bytes
+
+
 def step_seconds(alone: float, gradient_bytes: float, workers: int) -> float:
     """Seconds of a step of the same global batch on so many equal workers, communication not
     hidden behind computing.

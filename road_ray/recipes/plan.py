@@ -23,6 +23,7 @@ from road_ray.distributed.plan import (
     check_memory,
     check_room,
     cost,
+    reduced_bytes,
     step_seconds,
 )
 from road_ray.errors import ConfigError
@@ -56,12 +57,13 @@ def plan(
         place = check_room(workers, gpus, members, teaching.gpus_per_teacher if hosted else 0.0)
     measured = _measured(config, recipe, hosted)
     runs = int(asked.get("num_teachers", 1)) if verb == "teachers" else 1
-    share = measured.activation_bytes // max(workers, 1)
-    fixed = measured.parameter_bytes + measured.gradient_bytes + measured.optimizer_bytes
+    sharded, passes = bool(asked["training"]["sharded"]), int(asked["training"]["passes"])
+    held = _held(measured, max(workers, 1), sharded)
+    sent = reduced_bytes(measured.gradient_bytes, passes, sharded=sharded)
     checkpoints = runs * measured.checkpoint_bytes * (measured.keep_checkpoints + 1)
-    memory = check_memory(fixed + share, gpus > 0, workers)
+    memory = check_memory(sum(held.values()), gpus > 0, workers)
     free = check_disk(Path(asked["run_dir"]), checkpoints)
-    seconds = step_seconds(measured.seconds_per_step, measured.gradient_bytes, workers)
+    seconds = step_seconds(measured.seconds_per_step, sent, workers)
     hours = runs * measured.total_steps * seconds / 3600
     steps = measured.total_steps
     return {
@@ -74,13 +76,7 @@ def plan(
         "phases": _phases(config, measured),
         "parameters": measured.parameters,
         "flops": _flops(config),
-        "memory_bytes": {
-            "parameters": measured.parameter_bytes,
-            "gradients": measured.gradient_bytes,
-            "optimizer": measured.optimizer_bytes,
-            "activations": share,
-            "available": memory,
-        },
+        "memory_bytes": held | {"available": memory},
         "disk_bytes": {
             "checkpoint": measured.checkpoint_bytes,
             "at_most": checkpoints,
@@ -94,7 +90,18 @@ def plan(
         "hours": hours,
         **cost(hours, workers, gpus, prices or Prices()),
         "currency": (prices or Prices()).currency,
-        "by_workers": by_workers(measured.seconds_per_step, measured.gradient_bytes, batch),
+        "by_workers": by_workers(measured.seconds_per_step, sent, batch),
+    }
+
+
+def _held(measured: Measured, workers: int, sharded: bool) -> dict[str, int]:
+    """Bytes of one worker: its rows' activations, and everything else or its part of it."""
+    parts = workers if sharded else 1
+    return {
+        "parameters": measured.parameter_bytes // parts,
+        "gradients": measured.gradient_bytes // parts,
+        "optimizer": measured.optimizer_bytes // parts,
+        "activations": measured.activation_bytes // workers,
     }
 
 

@@ -45,7 +45,7 @@ _FREE_ON_RESUME = {
     *(f"tracking.{name}" for name in ("mlflow_uri", "mlflow_experiment", "tensorboard")),
     *(f"training.{what}_every_steps" for what in ("log", "evaluate", "save")),
     *("training.keep_checkpoints", "training.mirror", "training.on_spike", "data.cache"),
-    "training.activation_checkpointing",
+    *("training.activation_checkpointing", "training.sharded"),
     *(f"distillation.{what}" for what in ("host", "lookahead", "timeout_seconds")),
     *(f"distillation.{what}" for what in ("store", "probe", "allow_other_teachers")),
     *(f"distillation.{what}_per_teacher" for what in ("cpus", "gpus")),

@@ -8,6 +8,7 @@ import torch
 
 from road_ray.objectives.base import Objective
 from road_ray.training.journal import Journal
+from road_ray.training.sharded import whole
 
 _GRACE = 0.25  # of the run, in which a detector may still say "original" to everything
 _ROWS = 5  # of the journal, one after the other
@@ -33,7 +34,7 @@ def gradient_norms(objective: Objective) -> dict[str, float]:
     found = {name: gradients for name, gradients in parts.items() if gradients}
     if len(found) < 2:
         return {}
-    norms = torch.stack([torch.nn.utils.get_total_norm(found[name]) for name in found])
+    norms = torch.stack([whole(torch.nn.utils.get_total_norm(found[name])) for name in found])
     return {
         f"train/grad_norm_{name}": value for name, value in zip(found, norms.tolist(), strict=True)
     }

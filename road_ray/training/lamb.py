@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from road_ray.training.optimizer import ElectraAdamW
+from road_ray.training.sharded import whole
 
 
 class Lamb(ElectraAdamW):
@@ -61,6 +62,6 @@ def _trust(parameter: Tensor, direction: Tensor) -> Tensor:
     """Length of the weights over length of the step; 1 where one of them is 0. No wait for a
     device.
     """
-    weights, step = parameter.norm(), direction.norm()
+    weights, step = whole(parameter.norm()), whole(direction.norm())
     usable = (weights > 0) & (step > 0)
     return torch.where(usable, weights / step, torch.ones_like(weights))

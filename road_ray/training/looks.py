@@ -16,6 +16,7 @@ from road_ray.objectives.base import Objective
 from road_ray.training.journal import read_rows
 from road_ray.training.saving import named_tensors
 from road_ray.training.settings import Training
+from road_ray.training.sharded import assembled
 from road_ray.training.tensors import tensors_from_file, tensors_to_file
 from road_ray.training.worker import Worker
 
@@ -44,8 +45,11 @@ class Looks:
     resumed run is as patient as one that was never stopped.
     """
 
-    def __init__(self, objective: Objective, training: Training, worker: Worker) -> None:
-        self._objective, self._training, self._worker = objective, training, worker
+    def __init__(
+        self, objective: Objective, trained: Objective, training: Training, worker: Worker
+    ) -> None:
+        self._objective, self._trained = objective, trained
+        self._training, self._worker = training, worker
         self._every = training.config.evaluate_every_steps if training.evaluate else None
         self._patience = training.config.patience
         if self._patience is not None and self._every is None:
@@ -74,8 +78,9 @@ class Looks:
         """Look if it is time to; whether the training ends here."""
         due = self._every is not None and done % self._every == 0
         if (due and not last) or (last and self._patience is not None):
-            if self._worker.leads:
-                self._look(done)
+            with assembled(self._objective, self._trained, self._worker):
+                if self._worker.leads:
+                    self._look(done)
             self._worker.barrier()
             self.over = self._is_over()
             if self.over and not last and self._worker.leads:
@@ -123,7 +128,11 @@ class Looks:
         os.replace(staged, self._best_path)
 
     def finish(self) -> None:
-        """Put the weights of the best look into the model, on the worker that judges it."""
+        """Put the last weights, or those of the best look, into the objective, on the worker that
+        judges it.
+        """
+        with assembled(self._objective, self._trained, self._worker):
+            pass
         if self._patience is None or not self._worker.leads or not self._found:
             return
         if not self._best_path.is_file():  # the run went on elsewhere, from a mirror

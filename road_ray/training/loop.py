@@ -27,6 +27,7 @@ from road_ray.training.mirror import Mirror
 from road_ray.training.optimizer import ElectraAdamW, build_optimizer, clip, rate
 from road_ray.training.saving import Saver, named_tensors
 from road_ray.training.settings import Training
+from road_ray.training.sharded import part, shard
 from road_ray.training.signals import OUTSIDE, StopRequest
 from road_ray.training.step import Tally, backward
 from road_ray.training.tensors import (
@@ -53,20 +54,20 @@ def train(
     ``InterruptedRunError`` after SIGTERM or Ctrl-C, the state saved; ``Measured`` for a plan.
     """
     config, total = training.config, training.total_steps
-    objective.to(worker.device).train()
-    run_as(objective, config.activation_checkpointing, config.torch_compile)
+    trained = shard(objective, worker) if config.sharded else objective.to(worker.device)
+    run_as(trained.train(), config.activation_checkpointing, config.torch_compile)
     width = int(objective.encoder.config.hidden_size)
     autocast = autocast_dtype(config.precision, worker.device, width)
     if measure.asked():
         raise measure.measure(objective, steps, training, worker, autocast)
-    optimizer = build_optimizer(objective, training.optimizer)
-    start, losses = _resume(objective, optimizer, training, worker)
+    optimizer = build_optimizer(trained, training.optimizer)
+    start, losses = _resume(trained, optimizer, training, worker)
     warmup = training.optimizer.warmup(total)
-    wrapped = worker.wrap(objective, sparse=objective.sparse)
+    wrapped = worker.wrap(trained, sparse=objective.sparse)
     source, tally, row = steps(start), Tally(), dict[str, float]()
-    share = MatrixShare(objective, worker, autocast)
-    watch, looks = Watch(training.journal, total), Looks(objective, training, worker)
-    with StopRequest() as stop, Saver(objective, optimizer, training, worker) as saver:
+    share = MatrixShare(trained, worker, autocast)
+    watch, looks = Watch(training.journal, total), Looks(objective, trained, training, worker)
+    with StopRequest() as stop, Saver(objective, trained, optimizer, training, worker) as saver:
         guard = Guard(training, saver, losses)
         for step in looks.steps(start, total):
             began = time.perf_counter()
@@ -76,7 +77,7 @@ def train(
             optimizer.set_rate(rate(step, total, warmup, training.optimizer.schedule))
             result = backward(
                 wrapped,
-                objective,
+                trained,
                 [to_device(batch, worker.device) for batch in passes],
                 worker,
                 seed=training.seed,
@@ -85,8 +86,8 @@ def train(
             )
             done, last = step + 1, step + 1 == total
             told = last or _due(done, config.log_every_steps)
-            norms = gradient_norms(objective) if told else {}
-            norm = clip(objective, training.optimizer.max_grad_norm)
+            norms = gradient_norms(trained) if told else {}
+            norm = clip(trained, training.optimizer.max_grad_norm)
             if guard.admits(step, result, norm):
                 optimizer.step()
             optimizer.zero_grad(set_to_none=True)
@@ -200,6 +201,7 @@ def load_weights(objective: Objective, path: Path) -> None:
             f"{path}: of another model: {len(odd)} weights have no counterpart, "
             f"the first: {', '.join(odd[:3])}\n  fix: resume with the configuration of the run"
         )
+    saved = {name: part(value, like=wanted[name]) for name, value in saved.items()}
     try:
         objective.load_state_dict(saved, strict=False)
     except RuntimeError as error:

@@ -13,6 +13,7 @@ from torch import nn
 
 from road_ray.config import Config
 from road_ray.objectives.base import Objective
+from road_ray.training.sharded import whole
 
 
 class OptimizerConfig(Config):
@@ -170,4 +171,4 @@ def build_optimizer(objective: Objective, config: OptimizerConfig) -> ElectraAda
 
 def clip(module: nn.Module, max_norm: float) -> torch.Tensor:
     """Scale the gradients to a joint norm of at most ``max_norm``; returns the norm before."""
-    return nn.utils.clip_grad_norm_(module.parameters(), max_norm)
+    return whole(nn.utils.clip_grad_norm_(module.parameters(), max_norm))

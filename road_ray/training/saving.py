@@ -23,6 +23,7 @@ from road_ray.objectives.base import Objective
 from road_ray.training.mirror import Mirror
 from road_ray.training.optimizer import ElectraAdamW
 from road_ray.training.settings import Training
+from road_ray.training.sharded import gather, whole
 from road_ray.training.tensors import optimizer_tensors, tensors_to_file
 from road_ray.training.worker import Worker
 
@@ -36,9 +37,14 @@ class Saver:
     """
 
     def __init__(
-        self, objective: Objective, optimizer: ElectraAdamW, training: Training, worker: Worker
+        self,
+        objective: Objective,
+        trained: Objective,
+        optimizer: ElectraAdamW,
+        training: Training,
+        worker: Worker,
     ) -> None:
-        self._objective, self._optimizer = objective, optimizer
+        self._objective, self._trained, self._optimizer = objective, trained, optimizer
         self._training, self._worker = training, worker
         self._twin: Objective | None = None
         # Its own: a tokenizer that is at work elsewhere cannot be written.
@@ -49,13 +55,14 @@ class Saver:
 
     def save(self, step: int, losses: Sequence[float] = (), *, wait: bool) -> None:
         """A checkpoint of now. With ``wait`` it is on the disk, for all workers, on return."""
-        if self._worker.leads:
-            began = time.perf_counter()
-            self.finish()
-            self._start(step, losses)
+        began = time.perf_counter()
+        self.finish()
+        copied = self._copied()  # with all workers, each of whom may hold a part
+        if copied is not None:
+            self._start(step, losses, *copied)
             if wait:
                 self.finish()
-            self.blocked_seconds += time.perf_counter() - began
+        self.blocked_seconds += time.perf_counter() - began
         if wait:
             self._worker.barrier()
 
@@ -80,17 +87,21 @@ class Saver:
             error, self._error = self._error, None
             raise error
 
-    def _start(self, step: int, losses: Sequence[float]) -> None:
-        twin = self._copied()
-        tensors, layout = optimizer_tensors(self._optimizer)
-        moments = {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
+    def _start(
+        self,
+        step: int,
+        losses: Sequence[float],
+        twin: Objective,
+        moments: dict[str, Tensor],
+        layout: dict[str, Any],
+    ) -> None:
         state = {
             "step": step,
             "seed": self._training.seed,
             "losses": list(losses),
             "identity": dict(self._training.identity),
             "record": dict(self._training.record),
-            "optimizer": copy.deepcopy(layout),
+            "optimizer": layout,
         }
 
         def write(directory: Path) -> None:
@@ -122,17 +133,22 @@ class Saver:
             self._training.journal.event("mirror_failed", checkpoint=directory.name)
 
     @torch.no_grad()
-    def _copied(self) -> Objective:
-        """The twin with the weights of now; made at the first call, filled at the others."""
-        if self._twin is None:
+    def _copied(self) -> tuple[Objective, dict[str, Tensor], dict[str, Any]] | None:
+        """The twin with the weights of now, the moments and how they are put together; None on
+        workers that do not lead.
+        """
+        if self._twin is None and self._worker.leads:
             gauges, self._objective.gauges = self._objective.gauges, {}
             self._twin = copy.deepcopy(self._objective).cpu().eval()
             self._objective.gauges = gauges
-            return self._twin
-        ours = self._objective.state_dict(keep_vars=True)
-        for name, theirs in self._twin.state_dict(keep_vars=True).items():
-            theirs.copy_(ours[name])
-        return self._twin
+        gather(self._trained, self._twin)
+        tensors, layout = optimizer_tensors(self._optimizer)
+        moments = {}
+        for name, tensor in tensors.items():
+            value = whole(tensor)
+            if self._worker.leads:
+                moments[name] = value.detach().to("cpu", copy=True)
+        return None if self._twin is None else (self._twin, moments, copy.deepcopy(layout))
 
 
 def named_tensors(objective: Any) -> dict[str, Tensor]:

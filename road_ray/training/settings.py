@@ -30,6 +30,9 @@ class TrainingConfig(Config):
     # For a GPU: on a CPU it took three minutes and made steps slower. What cannot be
     # compiled runs as it is.
     torch_compile: bool = False
+    # For models that one device cannot hold: parameters, gradients and moments lie over the workers
+    # in parts (FSDP2), at twice the traffic or more. Else every worker holds them all (DDP).
+    sharded: bool = False
     log_every_steps: int = Field(50, ge=1)
     evaluate_every_steps: int | None = Field(None, ge=1)  # None: at the end only
     # End after so many evaluations in a row without a better one, with the weights of the best;

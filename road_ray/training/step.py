@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -60,8 +60,9 @@ def backward(
     for number, batch in enumerate(passes):
         torch.manual_seed(_pass_seed(seed, step, number, worker.rank))
         # Where passes use different heads every pass must be reduced; elsewhere once a step does.
-        silent = worker.size > 1 and number + 1 < len(passes) and not objective.sparse
-        with cast(Any, wrapped).no_sync() if silent else nullcontext():
+        # So must parts be, or each worker would hold the whole gradient: they know no silence.
+        silent = number + 1 < len(passes) and not objective.sparse
+        with getattr(wrapped, "no_sync", nullcontext)() if silent else nullcontext():
             with torch.autocast(worker.device.type, dtype=autocast, enabled=autocast is not None):
                 terms: dict[str, Term] = wrapped(batch)
             totals = torch.stack([term.total.float() for term in terms.values()])

@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from road_ray.errors import CheckpointError
+from road_ray.training.sharded import part
 
 _log = logging.getLogger(__name__)
 # Of a parameter group: a child of a population goes on from weights that others' values made.
@@ -93,12 +94,16 @@ def load_optimizer(
             f"optimizer state: parameter groups of {saved_groups} parameters were saved, "
             f"this optimizer has {groups}\n    fix: resume with the configuration of the run"
         )
+    order = [index for group in saved["param_groups"] for index in group["params"]]
+    for index, parameter in zip(order, parameters, strict=True):
+        state = saved["state"].get(index, {})
+        for name in [n for n, x in state.items() if getattr(x, "shape", None) == parameter.shape]:
+            state[name] = part(state[name], like=parameter)
     told = optimizer.param_groups
     own = [{key: group[key] for key in _CONFIGURED & set(group)} for group in told]
     optimizer.load_state_dict(saved)
     for group, configured in zip(optimizer.param_groups, own, strict=True):
         group.update(configured)
-    order = [index for group in saved["param_groups"] for index in group["params"]]
     for index, parameter in zip(order, parameters, strict=True):
         for name, value in saved["state"].get(index, {}).items():
             # load_state_dict casts to the parameter's dtype, which loses bits of wider states

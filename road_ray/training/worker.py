@@ -30,13 +30,17 @@ class Worker:
         return self.rank == 0
 
     def wrap(self, module: nn.Module, *, sparse: bool) -> nn.Module:
-        """The module with gradients summed over workers; itself when alone.
+        """The module with gradients summed over workers; itself when alone, or in parts.
 
         ``sparse`` tells that a step may leave parameters untouched (different heads per pass).
         """
         if self.size == 1:
             return module
+        from torch.distributed.fsdp import FSDPModule
         from torch.nn.parallel import DistributedDataParallel
+
+        if isinstance(module, FSDPModule):
+            return module
 
         devices = [self.device] if self.device.type == "cuda" else None
         return DistributedDataParallel(module, device_ids=devices, find_unused_parameters=sparse)

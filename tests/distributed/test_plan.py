@@ -17,6 +17,12 @@ def test_a_ring_moves_twice_the_bytes_less_one_share():
     assert told == pytest.approx(1.5 + 0.6)
 
 
+def test_parts_are_gathered_twice_and_scattered_once_a_pass():
+    assert plan.reduced_bytes(8.0, 3, sharded=False) == 8.0
+    # An all-reduce is a scatter and a gather; here are three of these, in each of three passes.
+    assert plan.reduced_bytes(8.0, 3, sharded=True) == 3 * 3 * 8.0 / 2
+
+
 def test_workers_share_the_batch_and_pay_for_talking():
     rows = plan.by_workers(8.0, 0.0, batch_size=5)
     assert [(row["workers"], row["batch_per_worker"]) for row in rows] == [(1, 5), (2, 3), (4, 2)]

@@ -136,13 +136,14 @@ def test_two_workers_fill_and_read_one_store(stored, kept):
     compare(run, kept, **NOISE)
 
 
-def test_a_mixture_of_heads_is_the_same_on_two_workers(questions, tmp_path):
+def test_a_mixture_of_heads_is_the_same_on_two_workers_that_hold_half_each(questions, tmp_path):
     dropped = ("data.dataset", "data.evaluate_on")
     mix = {key: value for key, value in questions.items() if key not in dropped}
     mix |= {"data.datasets": ["sst2", "squad_v2", "mnli"], "data.batch_size": 5}
     mix |= {"training.steps": 4, "mixing.passes": 3, "optimizer.peak_lr": 3e-3}
     one = rr.multitask(overrides=mix, run_dir=tmp_path / "one")
-    two = rr.multitask(overrides=mix, run_dir=tmp_path / "two", workers=2)
+    halves = mix | {"training.sharded": True}
+    two = rr.multitask(overrides=halves, run_dir=tmp_path / "two", workers=2)
     compare(two, one, **NOISE)
     names = [set(row) for row in read_rows(tmp_path / "two" / "metrics.jsonl")][:4]
     heads = [

@@ -89,6 +89,7 @@ def learn(
     steps: int,
     worker: Worker,
     save_every_steps: int = 1000,
+    sharded: bool = False,
     stop: int | None = None,
 ) -> Objective:
     """The objective after ``steps`` updates of eight rows; ``OSError`` in place of update
@@ -110,7 +111,7 @@ def learn(
 
     training = Training(
         config=TrainingConfig(
-            save_every_steps=save_every_steps, log_every_steps=1, precision="fp32"
+            save_every_steps=save_every_steps, log_every_steps=1, precision="fp32", sharded=sharded
         ),
         optimizer=OptimizerConfig(peak_lr=3e-3, warmup_steps=2),
         total_steps=steps,

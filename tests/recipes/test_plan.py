@@ -40,6 +40,14 @@ def test_a_plan_of_fine_tuning_agrees_with_the_run(sentiment, tmp_path):
     assert weights == found["parameters"]
 
 
+def test_sharded_workers_need_their_part_of_the_memory(sentiment, monkeypatch):
+    monkeypatch.setattr("road_ray.distributed.plan._available", lambda: {"CPU": 8.0})
+    found = planned("finetune", sentiment | {"workers": 4, "training.sharded": True})
+    memory = found["memory_bytes"]
+    assert memory["parameters"] == found["parameters"] == memory["gradients"]
+    assert 2 * memory["parameters"] <= memory["optimizer"] < 2.1 * memory["parameters"]
+
+
 @pytest.mark.parametrize("verb", ["pretrain", "teachers"])
 def test_other_verbs_are_planned_alike(verb, sentiment, pretraining, tmp_path):
     chosen = {"pretrain": pretraining, "teachers": sentiment}[verb]

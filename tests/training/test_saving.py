@@ -51,7 +51,7 @@ def slow(tmp_path, monkeypatch):
         tokenizer=None,
         config=SimpleNamespace(mirror=None),
     )
-    return gate, model, optimizer, checkpoints, Saver(model, optimizer, training, Worker())
+    return gate, model, optimizer, checkpoints, Saver(model, model, optimizer, training, Worker())
 
 
 def update(model, optimizer):
@@ -112,6 +112,6 @@ def test_a_failure_is_raised_by_the_next_call(slow, monkeypatch):
 
 def test_workers_that_do_not_lead_write_nothing(slow, tmp_path):
     _, model, optimizer, _, _ = slow
-    saver = Saver(model, optimizer, None, Worker(rank=1, size=1))
+    saver = Saver(model, model, optimizer, None, Worker(rank=1, size=1))
     saver.save(1, wait=True)
     assert not (tmp_path / "checkpoints").exists()
