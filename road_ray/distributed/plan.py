@@ -152,7 +152,8 @@ def check_memory(need_bytes: int, on_gpu: bool, workers: int) -> int:
     if have and need_bytes * _MARGIN > have:
         raise ResourceError(
             f"a worker needs about {need_bytes / 2**30:.2f} GiB, it has {have / 2**30:.2f} GiB\n"
-            "  fix: a smaller data.batch_size with more training.passes, or more workers\n"
+            "  fix: a smaller data.batch_size with more training.passes, more workers, or "
+            "training.sharded=true\n"
             "  kept: nothing was started"
         )
     return have

@@ -16,7 +16,7 @@ from road_ray.objectives.base import Objective
 from road_ray.training.journal import read_rows
 from road_ray.training.saving import named_tensors
 from road_ray.training.settings import Training
-from road_ray.training.sharded import assembled
+from road_ray.training.sharded import assemble, assembled
 from road_ray.training.tensors import tensors_from_file, tensors_to_file
 from road_ray.training.worker import Worker
 
@@ -131,8 +131,7 @@ class Looks:
         """Put the last weights, or those of the best look, into the objective, on the worker that
         judges it.
         """
-        with assembled(self._objective, self._trained, self._worker):
-            pass
+        assemble(self._objective, self._trained, self._worker)
         if self._patience is None or not self._worker.leads or not self._found:
             return
         if not self._best_path.is_file():  # the run went on elsewhere, from a mirror

@@ -31,7 +31,7 @@ class TrainingConfig(Config):
     # compiled runs as it is.
     torch_compile: bool = False
     # For models that one device cannot hold: parameters, gradients and moments lie over the workers
-    # in parts (FSDP2), at twice the traffic or more. Else every worker holds them all (DDP).
+    # in parts (FSDP2), for half as much traffic again. False: every worker has them whole (DDP).
     sharded: bool = False
     log_every_steps: int = Field(50, ge=1)
     evaluate_every_steps: int | None = Field(None, ge=1)  # None: at the end only

@@ -25,7 +25,7 @@ def shard(objective: Objective, worker: Worker) -> Objective:
     objective itself.
 
     Of ``objective`` the worker that leads keeps the weights, in host memory, and the others keep
-    the shapes; ``assembled`` brings it up to date.
+    the shapes; ``assemble`` brings it up to date.
     """
     if worker.size == 1:
         return objective.to(worker.device)
@@ -89,15 +89,20 @@ def gather(trained: Objective, into: Objective | None) -> None:
             theirs[name].copy_(value)
 
 
+def assemble(objective: Objective, trained: Objective, worker: Worker) -> None:
+    """Make ``objective`` what ``trained`` is now, whole on the device of the worker that leads; all
+    must call.
+    """
+    if objective is not trained:
+        gather(trained, objective if worker.leads else None)
+        if worker.leads:
+            objective.to(worker.device)
+
+
 @contextmanager
 def assembled(objective: Objective, trained: Objective, worker: Worker) -> Iterator[None]:
-    """Inside, ``objective`` is what ``trained`` is now, on the worker that leads."""
-    if objective is trained:
-        yield
-        return
-    gather(trained, objective if worker.leads else None)
-    if worker.leads:
-        objective.to(worker.device)
+    """Inside, the same; afterwards its place on the device is free again."""
+    assemble(objective, trained, worker)
     yield
-    if worker.leads:
+    if worker.leads and objective is not trained:
         objective.cpu()

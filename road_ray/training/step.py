@@ -88,7 +88,7 @@ def backward(
 
 def _exchange_seconds(wrapped: nn.Module) -> float:
     """Of a backward pass, for gradients of other workers and beside no computation: the mean of
-    the passes that PyTorch samples.
+    the passes that PyTorch samples; 0 where it has none, alone and of parts.
     """
     times: dict[str, Any] = getattr(wrapped, "_get_ddp_logging_data", dict)()
     exchanged = times.get("avg_backward_comm_time", 0)
