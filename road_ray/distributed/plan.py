@@ -124,11 +124,11 @@ def _available() -> Mapping[str, float]:
     return {"CPU": float(os.cpu_count() or 1), "GPU": float(torch.cuda.device_count())}
 
 
-def check_batch(batch_size: int, workers: int) -> None:
-    """Raises ``ConfigError`` when some workers would have nothing to do."""
+def check_batch(batch_size: int, workers: int, key: str = "data.batch_size") -> None:
+    """Raises ``ConfigError``, naming ``key``, when some workers would have nothing to do."""
     if batch_size < workers:
         raise ConfigError(
-            f"data.batch_size = {batch_size} is less than --workers {workers}\n"
+            f"{key} = {batch_size} is less than --workers {workers}\n"
             "  fix: fewer workers, or a larger batch\n  kept: nothing was started"
         )
 

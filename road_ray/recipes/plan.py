@@ -5,7 +5,7 @@ left; the rest is arithmetic.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ def plan(
     hosted = teaching is not None and teaching.host == "actors"
     members = teaching.num_asked if hosted else 0
     batch = int(asked["data"]["batch_size"])
-    check_batch(batch, workers)
+    _check_batches(asked["data"], workers)
     with connected(asked["address"]) if asked["address"] else nullcontext():
         place = check_room(workers, gpus, members, teaching.gpus_per_teacher if hosted else 0.0)
     measured = _measured(config, recipe, hosted)
@@ -103,6 +103,14 @@ def _held(measured: Measured, workers: int, sharded: bool) -> dict[str, int]:
         "optimizer": measured.optimizer_bytes // parts,
         "activations": measured.activation_bytes // workers,
     }
+
+
+def _check_batches(data: Mapping[str, Any], workers: int) -> None:
+    batch = data["batch_size"]
+    check_batch(batch, workers)
+    for length, phase in data.get("shorter_first", {}).items():
+        key = f"data.shorter_first.{length}.batch_size"
+        check_batch(phase["batch_size"] or batch, workers, key)
 
 
 def _phases(config: Config, measured: Measured) -> list[dict[str, float]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from safetensors import safe_open
 
-from road_ray.errors import ClusterError
+from road_ray.errors import ClusterError, ConfigError
 from road_ray.presets import PRESETS
 from road_ray.recipes import plan as module
 from road_ray.recipes.distill_config import DistillConfig
@@ -74,6 +74,13 @@ def test_a_plan_of_phases_asks_each(pretraining):
     assert parts == [(3, 16, 24), (3, 32, 8)]
     seconds = [p["measured_step_seconds"] for p in found["phases"]]
     assert found["measured_step_seconds"] == pytest.approx(sum(seconds) / 2)
+
+
+def test_a_phase_with_fewer_rows_than_workers_is_told(pretraining):
+    few = {"workers": 8, "data.shorter_first.16.fraction": 0.5}
+    few |= {"data.shorter_first.16.batch_size": 4}
+    with pytest.raises(ConfigError, match=r"shorter_first\.16\.batch_size = 4 is less than"):
+        planned("pretrain", pretraining | few)
 
 
 def test_teachers_are_measured_in_this_process(sentiment, teachers, tmp_path):
