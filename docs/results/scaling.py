@@ -1,14 +1,24 @@
-"""Communication and teacher traffic on paper: the table of docs/results/scaling.md.
+"""One and two workers, measured; communication and teacher traffic of many, on paper: the tables
+of docs/results/scaling.md.
 
-``python docs/results/scaling.py``; nothing is measured here, every assumption is a constant below.
+``python docs/results/scaling.py`` for the paper, whose every assumption is a constant below;
+``python docs/results/scaling.py DATA RUNS`` trains (five minutes, on a machine that is quiet).
 """
 
 from __future__ import annotations
+
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+from pathlib import Path
 
 from road_ray.distributed.plan import communication_seconds
 from road_ray.models.encoder import EncoderConfig
 from road_ray.models.flops import encoder_flops, layer_parameters
 from road_ray.presets import named
+from road_ray.training.journal import read_rows
 
 GPU_FLOPS = 990e12 * 0.35  # bf16 peak of an H100 and the share of it that small models reach
 GRADIENT_BYTES = 4  # fp32
@@ -17,6 +27,46 @@ GPUS = (8, 64, 512)
 VOCABULARY = 30522
 PRESETS = ("electra_small", "electra_base", "electra_large")
 TEACHERS, BATCH, LENGTH = 3, 32, 512
+
+ROAD = shlex.split(os.environ.get("ROAD", f"{sys.executable} -m road_ray"))
+WORKERS, REPEATS = (0, 1, 2), 3
+PARTS = ("step", "data", "communication")
+SETTINGS = {
+    "data.max_length_tokens": 128,
+    "data.batch_size": 32,
+    "encoder.layers": 4,
+    "encoder.hidden_size": 256,
+    "encoder.heads": 4,
+    "encoder.intermediate_size": 1024,
+    "generator.scale": 0.25,
+    "training.steps": 40,
+    "training.log_every_steps": 10,
+    "console": "plain",
+}
+
+
+def measured(data: str, place: Path) -> list[str]:
+    """A line for each number of workers: the same global batch, medians of runs in turn."""
+    seconds: dict[int, list[dict[str, float]]] = {workers: [] for workers in WORKERS}
+    given = SETTINGS | {"data.root": data, "data.shards": place / "shards"}
+    for turn in range(REPEATS):
+        for workers in WORKERS:
+            run = place / f"workers-{workers}-{turn}"
+            told = [f"{key}={value}" for key, value in given.items()]
+            where = ["--preset", "tiny_electra", "--workers", str(workers), "--run-dir", str(run)]
+            subprocess.run([*ROAD, "pretrain", *where, *told], check=True, capture_output=True)
+            row = read_rows(run / "metrics.jsonl")[2]  # of steps 21 to 30: nothing is new any more
+            seconds[workers].append({part: row.get(f"time/{part}_seconds", 0.0) for part in PARTS})
+    found = {
+        workers: {part: statistics.median(row[part] for row in rows) for part in PARTS}
+        for workers, rows in seconds.items()
+    }
+    return [
+        f"| {workers or 'none: this process'} | {1 / split['step']:.2f} | "
+        f"{found[1]['step'] / split['step']:.2f} | {split['data'] / split['step']:.1%} | "
+        f"{split['communication'] / split['step']:.1%} |"
+        for workers, split in found.items()
+    ]
 
 
 def parameters(size: EncoderConfig) -> float:
@@ -59,4 +109,6 @@ def traffic() -> list[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join([*rows(), "", *traffic()]))
+    asked = sys.argv[1:]
+    lines = measured(asked[0], Path(asked[1])) if asked else [*rows(), "", *traffic()]
+    print("\n".join(lines))
