@@ -79,7 +79,7 @@ def _waits(objective: Objective, repeats: int) -> list[float]:
     waits = []
     with tempfile.TemporaryDirectory() as place:
         training = training_in(Path(place), _CONFIG, _RATE)
-        with Saver(objective, optimizer, training, Worker.alone()) as saver:
+        with Saver(objective, objective, optimizer, training, Worker.alone()) as saver:
             for number in range(repeats + 1):
                 began = perf_counter()
                 saver.save(number, wait=False)
