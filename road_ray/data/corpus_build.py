@@ -33,6 +33,7 @@ _log = logging.getLogger(__name__)
 _ROWS_PER_SHARD = 50_000
 FORMAT = 2  # rows depend on their block's number alone, so any number of processes gives the same
 _PROGRESS = "PROGRESS.json"
+_LOCK = "lock"
 _TOLD_EVERY_SECONDS = 30.0
 _SCHEMA = pa.schema([("tokens", pa.large_list(pa.int32())), ("first_segment", pa.int32())])
 
@@ -101,12 +102,13 @@ def build_corpus(
                     "  fix: name files with text (parquet column `text`, JSONL key `text`, plain "
                     "text)"
                 )
-            (staging / _PROGRESS).unlink(missing_ok=True)
-            (staging / "lock").unlink(missing_ok=True)
             (staging / MANIFEST).write_text(
                 json.dumps(_manifest(recipe, progress), indent=1) + "\n"
             )
             os.rename(staging, directory)
+            # Only now: without them another process would begin anew and delete the shards.
+            (directory / _PROGRESS).unlink(missing_ok=True)
+            (directory / _LOCK).unlink(missing_ok=True)
     except OSError as error:
         if (built := _built(directory, recipe)) is not None:
             return built  # another process was faster
@@ -148,13 +150,12 @@ def _built(directory: Path, recipe: dict[str, Any]) -> Corpus | None:
 
 @contextmanager
 def _staging(directory: Path, recipe: dict[str, Any]) -> Iterator[tuple[Path, _Progress]]:
-    """Where shards are written, and how far an earlier attempt came; kept when it has a shard.
-
-    While another process builds the same corpus, a directory of one's own.
+    """Where shards are written, and how far an earlier attempt came; kept when it has a shard and
+    no other process was faster. While another builds the same corpus, a directory of one's own.
     """
     place = directory.with_name(f".{directory.name}.partial")
     place.mkdir(parents=True, exist_ok=True)
-    with (place / "lock").open("a") as lock:
+    with (place / _LOCK).open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -164,7 +165,7 @@ def _staging(directory: Path, recipe: dict[str, Any]) -> Iterator[tuple[Path, _P
         try:
             yield place, progress
         finally:
-            if not (place / _PROGRESS).is_file():
+            if (directory / MANIFEST).is_file() or not (place / _PROGRESS).is_file():
                 shutil.rmtree(place, ignore_errors=True)
 
 

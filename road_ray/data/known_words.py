@@ -83,8 +83,11 @@ def is_by_word(told: Mapping[str, Any]) -> bool:
 
 
 def _mark(told: Mapping[str, Any]) -> tuple[str, int]:
-    """Text and id of a special token; no text where there is none."""
+    """Text and id of a special token that words do not become; no text where there is none."""
+    unknown = told["model"].get("unk_token")
     for token in told.get("added_tokens") or ():
+        if token["content"] == unknown:
+            continue
         if token["special"] and not token["normalized"] and not token["single_word"]:
             return str(token["content"]), int(token["id"])
     return "", -1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
@@ -159,19 +161,19 @@ def test_a_place_that_cannot_be_written_is_told(tokenizer, tmp_path):
         build(tmp_path / "file" / "c", tokenizer)
 
 
-def test_the_faster_of_two_builders_wins(tokenizer, tmp_path):
+@pytest.fixture
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(corpus_blocks, "_BLOCK_CHARACTERS", 300)
+    monkeypatch.setattr(module, "_ROWS_PER_SHARD", 7)
+
+
+def test_the_faster_of_two_builders_wins(tokenizer, tmp_path, small_blocks):
     def overtaken():
         yield from DOCUMENTS
         build(tmp_path / "c", tokenizer)
 
     assert len(build(tmp_path / "c", tokenizer, overtaken())) > 40
     assert [path.name for path in tmp_path.iterdir()] == ["c"]
-
-
-@pytest.fixture
-def small_blocks(monkeypatch):
-    monkeypatch.setattr(corpus_blocks, "_BLOCK_CHARACTERS", 300)
-    monkeypatch.setattr(module, "_ROWS_PER_SHARD", 7)
 
 
 def files(directory):
@@ -198,6 +200,57 @@ def test_a_broken_build_goes_on_by_whole_shards_to_the_same_bytes(
     build(tmp_path / "c", tokenizer)
     assert files(tmp_path / "c") == files(tmp_path / "whole")
     assert not partial.exists()
+
+
+def at_the_rename(monkeypatch, do):
+    """``do(staging)`` when a build is whole and not yet in its place."""
+    rename = os.rename
+
+    def hooked(staging, directory):
+        monkeypatch.setattr(module.os, "rename", rename)
+        do(staging)
+        rename(staging, directory)
+
+    monkeypatch.setattr(module.os, "rename", hooked)
+
+
+def test_a_kill_before_the_rename_costs_no_whole_shard(
+    tokenizer, tmp_path, small_blocks, monkeypatch
+):
+    build(tmp_path / "whole", tokenizer)
+
+    def killed(staging):
+        raise KeyboardInterrupt
+
+    at_the_rename(monkeypatch, killed)
+    with pytest.raises(KeyboardInterrupt):
+        build(tmp_path / "c", tokenizer)
+    first = (tmp_path / ".c.partial" / "shard-00000.arrow").stat()
+    build(tmp_path / "c", tokenizer)
+    assert (tmp_path / "c" / "shard-00000.arrow").stat().st_mtime_ns == first.st_mtime_ns
+    assert files(tmp_path / "c") == files(tmp_path / "whole")
+
+
+def test_who_comes_before_the_rename_leaves_the_shards_alone(
+    tokenizer, tmp_path, small_blocks, monkeypatch
+):
+    def second(staging):
+        kept = files(staging)
+        with pytest.raises(ZeroDivisionError):
+            build(tmp_path / "c", tokenizer, (1 / 0 for _ in "a"))
+        assert files(staging) == kept
+
+    at_the_rename(monkeypatch, second)
+    assert len(build(tmp_path / "c", tokenizer)) > 40
+    assert [path.name for path in tmp_path.iterdir()] == ["c"]
+    assert all(name.startswith(("MANIFEST", "shard-")) for name in files(tmp_path / "c"))
+
+
+def test_a_kill_after_the_rename_leaves_a_corpus(tokenizer, tmp_path):
+    build(tmp_path / "c", tokenizer)
+    for name in ("PROGRESS.json", "lock"):
+        (tmp_path / "c" / name).write_text("")
+    assert len(build(tmp_path / "c", tokenizer, iter(()))) > 40
 
 
 def test_what_was_broken_off_with_another_recipe_is_not_gone_on_with(

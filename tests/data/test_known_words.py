@@ -62,8 +62,9 @@ def chance_texts(count):
         word_piece(),
         word_piece(BertNormalizer(lowercase=False, strip_accents=False)),
         word_piece(Sequence([NFD(), Lowercase(), StripAccents()]), Whitespace()),
+        word_piece(specials=("[UNK]", "[CLS]", "[SEP]", "[MASK]")),
     ],
-    ids=["bert", "cased", "sequence"],
+    ids=["bert", "cased", "sequence", "unknown first"],
 )
 def test_ids_are_those_of_the_tokenizer(tokenizer):
     assert is_by_word(json.loads(tokenizer.to_str()))
@@ -109,9 +110,13 @@ def test_a_word_is_given_to_the_tokenizer_once():
         word_piece(pre_tokenizer=Metaspace()),
         word_piece(specials=("[CLS]", AddedToken("the cat"))),
         word_piece(specials=()),
+        word_piece(specials=("[UNK]",)),
         Tokenizer(BPE()),
     ],
-    ids=["normalizer", "pre_tokenizer", "added token", "no special token", "model"],
+    ids=[
+        *("normalizer", "pre_tokenizer", "added token", "no special token", "only unknown"),
+        "model",
+    ],
 )
 def test_one_that_looks_beyond_a_space_is_asked_for_whole_texts(tokenizer):
     assert not is_by_word(json.loads(tokenizer.to_str()))
