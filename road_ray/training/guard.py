@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,11 +24,13 @@ _NEW_LEVEL_STEPS = 5  # spikes in a row are none: the level has changed
 
 
 class Spikes:
-    """Tells a loss that jumps from those before it; ``recent`` is all it remembers."""
+    """Tells a loss that jumps from those before it; ``recent`` and ``in_a_row`` are all it
+    remembers.
+    """
 
-    def __init__(self, recent: Iterable[float] = ()) -> None:
+    def __init__(self, recent: Iterable[float] = (), in_a_row: int = 0) -> None:
         self.recent = deque(recent, maxlen=_WINDOW_STEPS)
-        self._in_a_row = 0
+        self.in_a_row = in_a_row  # spikes, up to the last loss
 
     def seen(self, loss: float) -> bool:
         """Whether ``loss`` is over twice the largest of the last 50 steps, at least ten of them.
@@ -35,11 +38,11 @@ class Spikes:
         After five in a row the new level is the usual one.
         """
         if len(self.recent) >= _LEAST_STEPS and loss > _FACTOR * max(self.recent):
-            self._in_a_row += 1
-            if self._in_a_row < _NEW_LEVEL_STEPS:
+            self.in_a_row += 1
+            if self.in_a_row < _NEW_LEVEL_STEPS:
                 return True
             self.recent.clear()
-        self._in_a_row = 0
+        self.in_a_row = 0
         self.recent.append(loss)
         return False
 
@@ -47,14 +50,15 @@ class Spikes:
 class Guard:
     """Admits the updates of one training, or not; the same on all its workers."""
 
-    def __init__(self, training: Training, saver: Saver, recent: Iterable[float] = ()) -> None:
+    def __init__(self, training: Training, saver: Saver, kept: Mapping[str, Any]) -> None:
         self._training, self._saver = training, saver
-        self._spikes = Spikes(recent)
+        # Older checkpoints have neither.
+        self._spikes = Spikes(kept.get("losses", ()), kept.get("spikes_in_a_row", 0))
 
     @property
-    def recent(self) -> list[float]:
-        """What a resumed run must know to judge as this one would."""
-        return list(self._spikes.recent)
+    def memory(self) -> dict[str, Any]:
+        """What a resumed run must know to judge as this one would; kept in its checkpoints."""
+        return {"losses": list(self._spikes.recent), "spikes_in_a_row": self._spikes.in_a_row}
 
     def admits(self, step: int, result: StepResult, norm: Tensor) -> bool:
         """Whether the update of ``step`` is to be made. Raises ``DivergedError`` before one that is

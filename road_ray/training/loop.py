@@ -61,14 +61,14 @@ def train(
     if measure.asked():
         raise measure.measure(objective, steps, training, worker, autocast)
     optimizer = build_optimizer(trained, training.optimizer)
-    start, losses = _resume(trained, optimizer, training, worker)
+    start, kept = _resume(trained, optimizer, training, worker)
     warmup = training.optimizer.warmup(total)
     wrapped = worker.wrap(trained, sparse=objective.sparse)
     source, tally, row = steps(start), Tally(), dict[str, float]()
     share = MatrixShare(trained, worker, autocast)
     watch, looks = Watch(training.journal, total), Looks(objective, trained, training, worker)
     with StopRequest() as stop, Saver(objective, trained, optimizer, training, worker) as saver:
-        guard = Guard(training, saver, losses)
+        guard = Guard(training, saver, kept)
         for step in looks.steps(start, total):
             began = time.perf_counter()
             passes = next(source)
@@ -99,7 +99,7 @@ def train(
             last = looks.after_step(done, last=last)
             stopped, save_now = stop.after_step(done, worker)
             if last or stopped or save_now or _due(done, config.save_every_steps):
-                saver.save(done, guard.recent, wait=last or stopped or save_now)
+                saver.save(done, guard.memory, wait=last or stopped or save_now)
             if stopped and not last:
                 raise _stopped(done, training)
     looks.finish()
@@ -141,15 +141,15 @@ def _multiplies_bf16() -> bool:
 
 def _resume(
     objective: Objective, optimizer: ElectraAdamW, training: Training, worker: Worker
-) -> tuple[int, list[float]]:
-    """The step to go on with and the losses before it: 0 and none, or those of the newest good
+) -> tuple[int, dict[str, Any]]:
+    """The step to go on with and what was kept with it: 0 and nothing, or those of the newest good
     checkpoint after loading it.
     """
     _fetch_from_mirror(training, worker)
     directory = training.checkpoints.newest()
     if directory is None:
         training.journal.truncate_after(0)  # rows of a run killed before its first checkpoint
-        return 0, []
+        return 0, {}
     state = json.loads((directory / "state.json").read_text(encoding="utf-8"))
     then = state["identity"]
     changed = [
@@ -175,7 +175,7 @@ def _resume(
     training.journal.event("resumed", step=state["step"], checkpoint=str(directory))
     if training.journal.enabled:
         _log.info("going on from %s", directory)
-    return int(state["step"]), state.get("losses", [])  # older checkpoints have none
+    return int(state["step"]), state
 
 
 def _fetch_from_mirror(training: Training, worker: Worker) -> None:

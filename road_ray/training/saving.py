@@ -11,7 +11,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +53,15 @@ class Saver:
         self._error: BaseException | None = None
         self.blocked_seconds = 0.0  # what the loop has waited for saving, all together
 
-    def save(self, step: int, losses: Sequence[float] = (), *, wait: bool) -> None:
-        """A checkpoint of now. With ``wait`` it is on the disk, for all workers, on return."""
+    def save(self, step: int, memory: Mapping[str, Any] | None = None, *, wait: bool) -> None:
+        """A checkpoint of now, with what the guard remembers. With ``wait`` it is on the disk, for
+        all workers, on return.
+        """
         began = time.perf_counter()
         self.finish()
         copied = self._copied()  # with all workers, each of whom may hold a part
         if copied is not None:
-            self._start(step, losses, *copied)
+            self._start(step, memory or {}, *copied)
             if wait:
                 self.finish()
         self.blocked_seconds += time.perf_counter() - began
@@ -90,7 +92,7 @@ class Saver:
     def _start(
         self,
         step: int,
-        losses: Sequence[float],
+        memory: Mapping[str, Any],
         twin: Objective,
         moments: dict[str, Tensor],
         layout: dict[str, Any],
@@ -98,7 +100,7 @@ class Saver:
         state = {
             "step": step,
             "seed": self._training.seed,
-            "losses": list(losses),
+            **memory,
             "identity": dict(self._training.identity),
             "record": dict(self._training.record),
             "optimizer": layout,

@@ -8,7 +8,7 @@ import torch
 
 from road_ray.data.mixing import accumulated
 from road_ray.errors import DivergedError, InterruptedRunError
-from road_ray.training.guard import Spikes
+from road_ray.training.guard import Guard, Spikes
 from road_ray.training.journal import read_rows
 from road_ray.training.loop import train
 from road_ray.training.worker import Worker
@@ -47,19 +47,19 @@ def test_nobody_judges_before_ten_losses():
     assert not any(map(Spikes().seen, [1, 9, 90, 900, 9000, 9e4, 9e5, 9e6, 9e7, 9e8]))
 
 
-def jumping(tiny, at=AT):
-    """Passes of one data set; the gold of step ``at`` is a thousand times as large."""
+def jumping(tiny, at=(AT,)):
+    """Passes of one data set; the gold of the steps ``at`` is a thousand times as large."""
     stream = tiny.stream(tiny.rows(tiny.similarity))
 
     def steps(start):
         for step, passes in enumerate(accumulated(stream.since(start), 1), start):
-            factor = 1e3 if step == at else 1.0
+            factor = 1e3 if step in at else 1.0
             yield [batch | {"labels": batch["labels"] * factor} for batch in passes]
 
     return steps
 
 
-def learned(tiny, place, at=AT, steps=None, **options):
+def learned(tiny, place, at=(AT,), steps=None, **options):
     objective = tiny.supervised(tasks=(tiny.similarity,))
     made = tiny.training(place, steps=STEPS, **options)
     train(objective, steps or jumping(tiny, at), made, Worker())
@@ -74,7 +74,7 @@ def same(one, other):
 
 
 def test_a_spike_is_an_event_with_its_rows_and_a_quiet_run_has_none(tiny, tmp_path):
-    _, quiet = learned(tiny, tmp_path / "quiet", at=None)
+    _, quiet = learned(tiny, tmp_path / "quiet", at=())
     assert quiet == []
     _, events = learned(tiny, tmp_path / "loud")
     (event,) = events
@@ -84,25 +84,47 @@ def test_a_spike_is_an_event_with_its_rows_and_a_quiet_run_has_none(tiny, tmp_pa
     assert event["loss"] > 1e3 * event["largest_before"]
 
 
-def test_skipped_it_changes_no_weight_also_where_the_run_was_stopped_before(tiny, tmp_path):
-    """What is usual is kept in checkpoints: a resumed run leaves out the same step."""
-    skipping, events = learned(tiny, tmp_path / "skip", on_spike="skip")
-    assert [event["action"] for event in events] == ["skip"]
-    warned, _ = learned(tiny, tmp_path / "warn")
-    assert not same(skipping, warned)
+def stopped_and_resumed(tiny, place, at):
+    """As ``learned``, of a run that leaves out spikes, is stopped before ``AT`` and goes on."""
 
     def broken(start):
-        for step, passes in enumerate(jumping(tiny)(start), start):
+        for step, passes in enumerate(jumping(tiny, at)(start), start):
             if step == AT:
                 raise InterruptedRunError("gone")
             yield passes
 
     options = {"on_spike": "skip", "save_every_steps": AT}
     with pytest.raises(InterruptedRunError):
-        learned(tiny, tmp_path / "resumed", steps=broken, **options)
-    resumed, events = learned(tiny, tmp_path / "resumed", **options)
+        learned(tiny, place, steps=broken, **options)
+    return learned(tiny, place, at, **options)
+
+
+def test_skipped_it_changes_no_weight_also_where_the_run_was_stopped_before(tiny, tmp_path):
+    """What is usual is kept in checkpoints: a resumed run leaves out the same step."""
+    skipping, events = learned(tiny, tmp_path / "skip", on_spike="skip")
+    assert [event["action"] for event in events] == ["skip"]
+    warned, _ = learned(tiny, tmp_path / "warn")
+    assert not same(skipping, warned)
+    resumed, events = stopped_and_resumed(tiny, tmp_path / "resumed", at=(AT,))
     assert [event["step"] for event in events] == [AT]
     assert same(resumed, skipping)
+
+
+def test_a_run_that_was_stopped_amid_spikes_counts_on(tiny, tmp_path):
+    """The fifth in a row is learnt from, wherever the run was stopped."""
+    level = range(AT - 2, STEPS)
+    straight, events = learned(tiny, tmp_path / "straight", at=level, on_spike="skip")
+    assert [event["step"] for event in events] == [AT - 2, AT - 1, AT, AT + 1]
+    resumed, again = stopped_and_resumed(tiny, tmp_path / "resumed", at=level)
+    assert [event["step"] for event in again] == [event["step"] for event in events]
+    assert same(resumed, straight)
+
+
+def test_a_checkpoint_that_knows_no_spikes_has_had_none():
+    assert Guard(None, None, {"losses": [1.0, 2.0]}).memory == {
+        "losses": [1.0, 2.0],
+        "spikes_in_a_row": 0,
+    }
 
 
 def test_a_run_may_be_stopped_by_one_and_keeps_what_was_before(tiny, tmp_path):
