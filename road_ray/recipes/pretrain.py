@@ -228,8 +228,11 @@ def _export(config: PretrainConfig, made: Prepared, figures: dict[str, float]) -
 
 
 def _last_row(config: PretrainConfig) -> dict[str, float]:
-    """The figures of the last step, for a run that was stopped after it."""
-    rows = read_rows(config.run_dir / "metrics.jsonl")
+    """The figures of the last step, for a run that was stopped after it; none where its journal
+    did not come along, as from a mirror.
+    """
+    path = config.run_dir / "metrics.jsonl"
+    rows = read_rows(path) if path.is_file() else []
     last = [row for row in rows if row["step"] == rows[-1]["step"]]
     merged = {name: value for row in last for name, value in row.items()}
     return {name: value for name, value in merged.items() if name != "step" and value is not None}

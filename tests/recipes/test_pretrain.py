@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
@@ -73,6 +74,16 @@ def test_a_run_goes_on_from_its_checkpoint(attempt, pretrained, tmp_path, monkey
     assert (here / "model.safetensors").read_bytes() == (there / "model.safetensors").read_bytes()
     steps = [row["step"] for row in read_rows(tmp_path / "run" / "metrics.jsonl")]
     assert steps == [2, 4, 6]
+
+
+def test_a_run_at_its_last_step_comes_back_from_a_mirror_without_its_journal(attempt, tmp_path):
+    settings = {"training__mirror": tmp_path / "mirror", "training__steps": 1}
+    assert attempt(**settings).code == 0
+    model = (tmp_path / "run" / "hf" / "model.safetensors").read_bytes()
+    shutil.rmtree(tmp_path / "run")
+    said = attempt(**settings)
+    assert said.code == 0, said.err
+    assert (tmp_path / "run" / "hf" / "model.safetensors").read_bytes() == model
 
 
 def test_plain_masked_language_modelling_leaves_an_encoder_too(attempt, tmp_path):
