@@ -25,6 +25,12 @@ _ADDRESS_OF_INTERFACE = 0x8915  # SIOCGIFADDR, linux/sockios.h
 class ByNodeAddress(TorchConfig):  # type: ignore[misc]  # Ray does not type it
     """Ray Train's process group, over the interface of the node's address."""
 
+    # Ray's half an hour ends groups whose leader judges, looks or uploads for longer while the
+    # others wait for it, and ends them again after each restart. Nothing else rests on it: a worker
+    # that dies or falls silent is seen by its beats (attending.py), one that hangs before the group
+    # stands by the deadline of its start (starting.py).
+    timeout_s: int = 7 * 86400
+
     @property
     def backend_cls(self) -> type[_TorchBackend]:
         return _Backend

@@ -32,6 +32,11 @@ def test_gloo_takes_the_nodes_interface_unless_told(monkeypatch, before, address
     assert os.environ.get("GLOO_SOCKET_IFNAME") == after
 
 
+def test_workers_may_wait_for_their_leader_for_days():
+    """A look, a judgement or an upload of the one that leads takes hours; Ray's own is one half."""
+    assert network.ByNodeAddress(backend="gloo").timeout_s >= 86400
+
+
 @pytest.mark.ray
 @pytest.mark.parametrize("before", [None, "10.0.0.1:6379"])
 def test_the_cluster_is_named_inside_only(cluster, monkeypatch, before):
