@@ -218,5 +218,6 @@ def listening(
         yield
     finally:
         done.set()
+        thread.join(_BEAT_SECONDS)  # a beat that is sent after leaving would count as life
         board.actor.leave.remote(rank)
         OUTSIDE.reset()

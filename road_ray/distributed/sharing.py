@@ -29,7 +29,33 @@ LEASE_SECONDS = 9.0  # without renewal; with a watch of half a second all is gon
 _RENEW_SECONDS = 2.0
 _WATCH_SECONDS = 0.5
 _FIRST_SECONDS = 30.0  # that a keeper nobody has asked yet waits
+_NOBODY = "nobody yet"
 _USERS = 256  # that may wait for the teachers at once
+
+
+class Leases:
+    """Who uses something, each until a time; once the last has gone nobody comes in any more."""
+
+    def __init__(self, first_seconds: float) -> None:
+        self._until = {_NOBODY: time.monotonic() + first_seconds}
+        self._lock = threading.Lock()
+        self._over = False
+
+    def renew(self, user: str, seconds: float) -> bool:
+        """Counts this user for so long from now; False when it is too late."""
+        with self._lock:
+            if not self._over:
+                self._until[user] = time.monotonic() + seconds
+                self._until.pop(_NOBODY, None)
+            return not self._over
+
+    def over(self) -> bool:
+        """Whether all have lapsed."""
+        with self._lock:
+            now = time.monotonic()
+            self._until = {user: until for user, until in self._until.items() if until >= now}
+            self._over = self._over or not self._until
+            return self._over
 
 
 class Keeper:
@@ -37,15 +63,15 @@ class Keeper:
 
     def __init__(self, specification: Specification, name: str) -> None:
         self._specification, self._name = specification, name
-        self._leases = {"nobody yet": time.monotonic() + _FIRST_SECONDS}
+        self._leases = Leases(_FIRST_SECONDS)
         self._teachers: ActorEnsemble | None = None
         self._starting = threading.Lock()
         threading.Thread(target=self._watch, daemon=True).start()
 
     def acquire(self, user: str) -> tuple[tuple[Any, ...], ...]:
         """The actors, loaded, for one more user."""
-        self.renew(user)
-        self._leases.pop("nobody yet", None)
+        if not self._leases.renew(user, LEASE_SECONDS):
+            threading.Event().wait()  # for the end, at which the user asks the next keeper
         try:
             with self._starting:
                 if self._teachers is None:
@@ -57,19 +83,15 @@ class Keeper:
 
     def renew(self, user: str) -> None:
         """Counts this user for another while."""
-        self._leases[user] = time.monotonic() + LEASE_SECONDS
+        self._leases.renew(user, LEASE_SECONDS)
 
     def release(self, user: str, linger_seconds: float) -> None:
         """Counts this user no more; after ``linger_seconds``, in which another may come."""
-        self._leases[user] = time.monotonic() + min(linger_seconds, LEASE_SECONDS)
+        self._leases.renew(user, min(linger_seconds, LEASE_SECONDS))
 
     def _watch(self) -> None:
-        while self._leases:
+        while not self._leases.over():
             time.sleep(_WATCH_SECONDS)
-            now = time.monotonic()
-            for user, until in list(self._leases.items()):
-                if until < now:
-                    self._leases.pop(user, None)
         # What it owns, also teachers that are still loading, ends with it.
         if self._teachers is not None:
             self._teachers.close()

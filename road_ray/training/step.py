@@ -141,9 +141,9 @@ class Tally:
         totals: dict[str, Any] = {
             name: torch.stack(pairs).sum(0) for name, pairs in self._sums.items()
         }
-        shared = {
-            name: value for name, value in self._stats.items() if not name.startswith("time/")
-        }
+        # A worker may know what another does not: which of its teachers it has given up, say.
+        names = worker.union(name for name in self._stats if not name.startswith("time/"))
+        shared = {name: self._stats[name] for name in names}
         mine = torch.tensor(
             [self._tokens, self._examples, self._places, *shared.values()], dtype=torch.float64
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import torch
@@ -51,6 +52,22 @@ class Worker:
         if self.size > 1:
             dist.all_reduce(values)
         return values
+
+    def union(self, names: Iterable[str]) -> list[str]:
+        """Names that any worker has, in one order for all."""
+        mine = "\n".join(names).encode()
+        lengths = torch.zeros(self.size, device=self.device)
+        lengths[self.rank] = len(mine)
+        lengths = self.total(lengths)
+        if not lengths.any():
+            return []
+        told = torch.zeros(self.size, int(lengths.max()), device=self.device)
+        told[self.rank, : len(mine)] = torch.tensor([*mine], device=self.device)
+        texts = (
+            bytes(row[: int(length)].int().tolist()).decode()
+            for row, length in zip(self.total(told), lengths, strict=True)
+        )
+        return sorted({name for text in texts for name in text.split("\n") if name})
 
     def barrier(self) -> None:
         """Wait until every worker is here."""

@@ -97,3 +97,23 @@ def test_a_shared_pool_without_a_place_is_refused_like_any_other(cluster, direct
     asked = specification(directories, resources={"moon": 1})
     with pytest.raises(ClusterError, match=r"(?s)asked.*available.*moon"), shared(asked):
         raise AssertionError("unreachable")
+
+
+def test_who_comes_after_the_last_has_gone_is_too_late():
+    from road_ray.distributed.sharing import Leases
+
+    leases = Leases(first_seconds=60.0)
+    assert not leases.over()
+    assert leases.renew("one", 60.0)
+    assert leases.renew("two", -1.0), "a lease that has lapsed before anybody looked"
+    assert not leases.over()
+    assert leases.renew("one", -1.0)
+    assert leases.over()
+    assert not leases.renew("three", 60.0)
+    assert leases.over()
+
+
+def test_the_first_is_waited_for_only_so_long():
+    from road_ray.distributed.sharing import Leases
+
+    assert Leases(first_seconds=-1.0).over()

@@ -13,6 +13,8 @@ def test_alone_every_method_is_the_identity():
     assert (worker.rank, worker.size, worker.leads) == (0, 1, True)
     assert worker.wrap(layer, sparse=True) is layer
     assert worker.barrier() is None
+    assert worker.union(["b", "a", "b"]) == ["a", "b"]
+    assert worker.union([]) == []
     values = torch.tensor([1.0, 2.0], requires_grad=True)
     total = worker.total(values)
     assert torch.equal(total, values)
