@@ -33,9 +33,9 @@ from road_ray.distributed.board import Board, listening
 from road_ray.distributed.launch import enter
 from road_ray.distributed.network import ByNodeAddress, named_cluster
 from road_ray.distributed.placement import check_placement, wait_for_room
-from road_ray.errors import RoadError
+from road_ray.errors import ClusterError, RoadError
 from road_ray.training import trackers
-from road_ray.training.memory import watched
+from road_ray.training.memory import REMEDY, watched
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ def fit(
                 lambda: _persistent(lambda: trainer.fit().return_value, board.furthest), board, see
             )
     except Exception as error:
-        raise _unwrapped(error) or error from error
+        raise _told_to_the_user(error) from error
     finally:
         board.close()
         shutil.rmtree(storage / name, ignore_errors=True)  # nothing of ours is in there
@@ -186,6 +186,23 @@ def _told(board: Board) -> AbstractContextManager[None]:
 def _preempted() -> bool:
     """Whether the machine of any worker is being taken away; all workers must ask together."""
     return ray.train.get_preemption_info() is not None
+
+
+def _told_to_the_user(error: Exception) -> Exception:
+    """The error of ours inside Ray's; of workers that died again and again one that says so; else
+    Ray's own, whose traceback shows where in a worker it was raised.
+    """
+    failures = [*getattr(error, "worker_failures", {}).values()]
+    failures = failures or [getattr(error, "controller_failure", error)]
+    deaths = [one for one in failures if isinstance(one, RayActorError)]
+    if (ours := _unwrapped(error)) is not None or not deaths:
+        return ours or error
+    cause = (str(deaths[0]).strip().splitlines() or ["without a word"])[0]
+    return ClusterError(
+        f"workers died again and again, and got no further: {cause}\n"
+        f"  was it for memory? then: {REMEDY}\n"
+        "  kept: the checkpoints; the same command goes on from the newest"
+    )
 
 
 def _unwrapped(error: BaseException) -> RoadError | None:

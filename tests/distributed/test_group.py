@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from road_ray.distributed import group as module
-from road_ray.errors import ConfigError
+from road_ray.errors import ClusterError, ConfigError
 
 
 def test_our_error_is_found_inside_others():
@@ -19,6 +19,21 @@ def test_our_error_is_found_inside_others():
     circle = RuntimeError()
     circle.__cause__ = circle
     assert module._unwrapped(circle) is None
+
+
+def test_workers_that_die_for_ever_are_an_error_of_the_cluster():
+    from ray.exceptions import RayActorError
+    from ray.train import ControllerError, WorkerGroupError
+
+    gone = {0: RuntimeError("Connection closed by peer"), 1: RayActorError()}
+    for error in (WorkerGroupError("x", gone), ControllerError(RayActorError()), RayActorError()):
+        told = module._told_to_the_user(error)
+        assert isinstance(told, ClusterError)
+        assert "the same command goes on" in str(told)
+    own = WorkerGroupError("x", {0: ValueError("a mistake in an objective")})
+    assert module._told_to_the_user(own) is own, "its traceback is what helps"
+    ours = WorkerGroupError("x", {0: ConfigError("y"), 1: RayActorError()})
+    assert isinstance(module._told_to_the_user(ours), ConfigError)
 
 
 def test_a_death_during_the_start_is_no_end():
