@@ -240,9 +240,9 @@ def judge(config: FinetuneConfig, worker: Worker, prepared: Prepared) -> dict[st
     threshold: float | None = None
     for name in config.data.evaluate_on or (config.data.dataset,):
         split = prepared.judged[name]
+        # Also where it is 0: runs that are put together have the same figures then.
         shared = overlap(prepared.split.examples, split.examples)
-        if shared:
-            figures[f"data/{name}/overlap_with_train"] = float(shared)
+        figures[f"data/{name}/overlap_with_train"] = float(shared)
         result = evaluate_split(
             prepared.model,
             split,

@@ -64,7 +64,7 @@ def _run(config: TeachersConfig) -> Run:
             runs = [finetune(one) for one in single]
         write_json_atomic(directory / "teachers.json", _listing(config, single, runs))
         figures: dict[str, float] = {}
-        for name in runs[0].metrics:
+        for name in _of_all(runs):
             spread = summary([run.metrics[name] for run in runs])
             figures[name] = spread.mean
             if spread.deviation is not None:
@@ -79,6 +79,11 @@ def _run(config: TeachersConfig) -> Run:
             )
         write_json_atomic(directory / "metrics.json", figures)
     return Run(directory, figures)
+
+
+def _of_all(runs: Sequence[Run]) -> list[str]:
+    """The figures that every run has: one that earlier versions finished may lack some."""
+    return [name for name in runs[0].metrics if all(name in run.metrics for run in runs)]
 
 
 def _listing(
