@@ -14,7 +14,7 @@ import ray
 
 from road_ray.data.specs import Task
 from road_ray.distillation.ensemble import Precision
-from road_ray.distillation.identity import fingerprint_weights, locate
+from road_ray.distillation.identity import fingerprint_config, fingerprint_weights, locate
 from road_ray.distributed.asking import ActorEnsemble
 from road_ray.distributed.placement import check_placement, core_share
 from road_ray.distributed.replicas import OnLost, Pool
@@ -100,7 +100,9 @@ class Specification:
             "start_timeout_seconds",
         }
         told = {k: v for k, v in asdict(self).items() if k not in {*own, "on_lost"}}
-        told["weights"] = [fingerprint_weights(locate(place)) for place in self.directories]
+        places = [locate(place) for place in self.directories]
+        told["weights"] = [fingerprint_weights(place) for place in places]
+        told["configs"] = [fingerprint_config(place) for place in places]  # names of labels, too
         told["task"] = repr(self.task)
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 

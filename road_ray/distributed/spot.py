@@ -10,10 +10,10 @@ import json
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from http.client import HTTPException
 
 _TIMEOUT_SECONDS = 5.0
 _EVERY_SECONDS = 5.0
@@ -34,7 +34,10 @@ def aws_deadline(base: str = AWS) -> float | None:
     notice = _fetch(f"{base}/latest/meta-data/spot/instance-action", key)
     if notice is None:
         return None
-    when = datetime.fromisoformat(json.loads(notice)["time"].replace("Z", "+00:00"))
+    try:
+        when = datetime.fromisoformat(json.loads(notice)["time"].replace("Z", "+00:00"))
+    except (ValueError, KeyError, TypeError):  # cut off on its way: asked again
+        return None
     return max(1.0, (when - datetime.now(UTC)).total_seconds())
 
 
@@ -80,7 +83,7 @@ def _fetch(url: str, headers: Mapping[str, str], method: str = "GET") -> str | N
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:
             return str(answer.read().decode())
-    except (urllib.error.URLError, TimeoutError):
+    except (OSError, HTTPException, ValueError):  # also while the answer is read
         return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -62,16 +63,21 @@ def test_what_makes_no_pool_is_refused(options, said):
 def test_a_pool_is_named_by_its_weights_and_means_not_by_its_path_or_patience(tmp_path):
     one, two = (make_teacher(tmp_path / name, 0) for name in "ab")
     other = make_teacher(tmp_path / "c", 1)
+    renamed = make_teacher(tmp_path / "d", 0)  # the same weights mean something else
+    told = json.loads((renamed / "config.json").read_text())
+    told["id2label"] = dict(zip(told["id2label"], reversed(told["id2label"].values()), strict=True))
+    (renamed / "config.json").write_text(json.dumps(told))
     name = specify([one], NLI).digest()
     assert specify([two], NLI, timeout_seconds=5, on_lost="drop").digest() == name
     changed = [
         specify([other], NLI),
+        specify([renamed], NLI),
         specify([one], NLI, precision="bf16"),
         specify([one], NLI, replicas=2),
         specify([one], NLI, num_gpus=0.5),
         specify([one], NLI, label_map={"a": "b"}),
     ]
-    assert len({name, *(spec.digest() for spec in changed)}) == 6
+    assert len({name, *(spec.digest() for spec in changed)}) == 7
 
 
 @pytest.mark.ray

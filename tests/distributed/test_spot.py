@@ -46,6 +46,16 @@ def test_aws_says_when(service):
     ] == "secret"
 
 
+@pytest.mark.parametrize(
+    "cut", ['{"action": "termi', "{}", "[]", '{"time": 3}', '{"time": "soon"}']
+)
+def test_a_notice_that_cannot_be_read_is_asked_for_again(service, cut):
+    answers, _, base = service
+    answers["/latest/api/token"] = "secret"
+    answers["/latest/meta-data/spot/instance-action"] = cut
+    assert spot.aws_deadline(base) is None
+
+
 def test_google_says_that(service):
     answers, _, base = service
     assert spot.gcp_deadline(base) is None
