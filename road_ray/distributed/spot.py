@@ -35,7 +35,7 @@ def aws_deadline(base: str = AWS) -> float | None:
     if notice is None:
         return None
     try:
-        when = datetime.fromisoformat(json.loads(notice)["time"].replace("Z", "+00:00"))
+        when = datetime.fromisoformat(str(json.loads(notice)["time"]).replace("Z", "+00:00"))
     except (ValueError, KeyError, TypeError):  # cut off on its way: asked again
         return None
     return max(1.0, (when - datetime.now(UTC)).total_seconds())
