@@ -59,6 +59,9 @@ class KnownWords:
         encoded = self._tokenizer.encode_batch_fast(joined, add_special_tokens=False)
         for part, ids in zip(parts, (one.ids for one in encoded), strict=True):
             ends = np.append(np.flatnonzero(np.array(ids) == number), len(ids)) * 4
+            if len(ends) != len(part):  # a word becomes the token, as `<S>` in lower case may
+                self._known.update(zip(part, self._one_by_one(part), strict=True))
+                continue
             begins = np.append(0, ends[:-1] + 4)
             flat = array("i", ids).tobytes()
             cut = (flat[a:b] for a, b in zip(begins.tolist(), ends.tolist(), strict=True))

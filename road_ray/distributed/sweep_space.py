@@ -10,11 +10,12 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from road_ray.config import Config
+from road_ray.training.database import check_database
 
 Sampler = Literal["tpe", "gp", "nsga2", "random", "grid"]
 Scheduler = Literal["asha", "hyperband", "median", "pbt", "none"]
@@ -105,7 +106,8 @@ class SearchConfig(Config):
     cpus_per_trial: float = Field(1.0, gt=0)
     gpus_per_trial: float = Field(0.0, ge=0)  # a fraction shares a device
     trial_timeout_seconds: float | None = Field(None, gt=0)  # since its last (re)start
-    storage: str | None = None  # an RDB's URL; None: study.journal in the sweep's directory
+    # An RDB's URL, its password in $ROAD_SWEEP_PASSWORD; None: study.journal beside the trials.
+    storage: Annotated[str, AfterValidator(check_database)] | None = None
     space: dict[str, Range] = Field(min_length=1)  # by dotted key of the verb's configuration
     points: tuple[dict[str, Any], ...] = ()  # tried first; a key left out is drawn
     warm_from: tuple[Path, ...] = ()  # earlier sweeps of the same space: their trials count here

@@ -14,6 +14,7 @@ from optuna.storages.journal import JournalFileBackend
 
 from road_ray.distributed.sweep_space import SearchConfig
 from road_ray.errors import ConfigError, ResourceError
+from road_ray.training.database import PASSWORD, with_password
 
 _log = logging.getLogger(__name__)
 _SPACE = "road_ray:space"
@@ -50,14 +51,16 @@ def _belong(study: optuna.Study, directory: Path) -> None:
 
 def _database(url: str) -> BaseStorage:
     try:
-        return optuna.storages.get_storage(url)
+        return optuna.storages.get_storage(with_password(url))
     except Exception as error:
         reason = str(error).strip().splitlines()
         raise ResourceError(
             f"storage = {_without_secrets(url)}: cannot be opened: "
             f"{reason[0] if reason else type(error).__name__}\n"
             "  allowed: an SQLAlchemy URL (sqlite:///study.db, mysql+pymysql://...), its driver "
-            "installed\n  fix: correct it, or leave it out for a file in the sweep's directory\n"
+            "installed\n"
+            f"  fix: correct it, set its password in {PASSWORD}, or leave it out for a file in the "
+            "sweep's directory\n"
             "  nothing was started"
         ) from error
 

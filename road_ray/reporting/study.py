@@ -15,6 +15,7 @@ from road_ray import yaml_lines
 from road_ray.errors import DataError, RoadError
 from road_ray.reporting.chart import Point, thinned
 from road_ray.reporting.runs import is_run, runs_below
+from road_ray.training.database import with_password
 from road_ray.training.journal import read_rows
 from road_ray.training.redact import redact
 
@@ -146,7 +147,7 @@ def _study(directory: Path, told: Mapping[str, Any]) -> Study:
     url, path = told.get("storage"), directory / JOURNAL
     where = redact({"storage": url})["storage"] or path
     try:
-        storage = url or JournalStorage(JournalFileBackend(str(path)))
+        storage = with_password(url) if url else JournalStorage(JournalFileBackend(str(path)))
         names = optuna.get_all_study_names(storage)
         wanted = [name for name in (told.get("name"), directory.name) if name in names]
         if not names:

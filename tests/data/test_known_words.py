@@ -32,6 +32,7 @@ NASTY = [
     "Caf\u00e9 cafe\u0301 \u0301alone na\u00efve \u0130stanbul",
     "東京cat 東 \u039f\u0394\u039f\u03a3 \u03bf\u03b4\u03bf\u03c2. a\x00b\x1cc\u200dd\ufeff",
     "the [MASK] the[MASK]cat [SEP] [CLS] a[CLS][CLS]b [cls]",
+    "the CAT, a Cat! cat",
     "playing! play-ing? 3.14,15 don't ...",
     "x" * 250,
     "\U0001f600 the \U0001f468\u200d\U0001f469",
@@ -63,8 +64,9 @@ def chance_texts(count):
         word_piece(BertNormalizer(lowercase=False, strip_accents=False)),
         word_piece(Sequence([NFD(), Lowercase(), StripAccents()]), Whitespace()),
         word_piece(specials=("[UNK]", "[CLS]", "[SEP]", "[MASK]")),
+        word_piece(specials=("cat",)),
     ],
-    ids=["bert", "cased", "sequence", "unknown first"],
+    ids=["bert", "cased", "sequence", "unknown first", "a word"],
 )
 def test_ids_are_those_of_the_tokenizer(tokenizer):
     assert is_by_word(json.loads(tokenizer.to_str()))

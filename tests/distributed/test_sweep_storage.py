@@ -20,12 +20,25 @@ def search(**values):
 
 
 @pytest.mark.parametrize(
-    "url", ["sqlite:////nowhere/at/all/x.db", "nothing", "mysql+nodriver://me:secret@host/db"]
+    "url", ["sqlite:////nowhere/at/all/x.db", "nothing", "mysql+nodriver://me@host/db"]
 )
-def test_a_storage_that_cannot_be_opened_is_told_without_its_password(tmp_path, url):
+def test_a_storage_that_cannot_be_opened_is_told_without_its_password(tmp_path, url, monkeypatch):
+    monkeypatch.setenv("ROAD_SWEEP_PASSWORD", "secret")
     with pytest.raises(ResourceError, match="cannot be opened") as error:
         kept(search(storage=url), "s", tmp_path)
     assert "secret" not in str(error.value)
+
+
+def test_a_storage_is_opened_with_the_password_of_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("ROAD_SWEEP_PASSWORD", "secret")
+    # SQLite takes no user, and its refusal shows what it was given.
+    with pytest.raises(ResourceError, match=r"sqlite://me:\*\*\*@/x\.db"):
+        kept(search(storage="sqlite://me@/x.db"), "s", tmp_path)
+
+
+def test_a_storage_that_holds_a_password_is_refused():
+    with pytest.raises(ConfigError, match=r"holds a password.*set ROAD_SWEEP_PASSWORD"):
+        search(storage="mysql+pymysql://me:very-secret@host/db")
 
 
 @pytest.fixture

@@ -1,0 +1,41 @@
+"""A database's password is read from the environment, and nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy.engine import make_url
+
+from road_ray.training.database import PASSWORD, check_database, with_password
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql+pymysql://me:secret@db/x",
+        "postgresql://me:se/cr?et@db:5432/x",
+        "postgresql://db/x?user=me&password=secret",
+        "mysql://me@db/x?passwd=secret",
+    ],
+)
+def test_a_password_in_the_url_is_refused(url):
+    with pytest.raises(ValueError, match=f"holds a password.*{PASSWORD}"):
+        check_database(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite:///study.db", "sqlite:////a:b/c@d.db", "mysql://me@db:3306/x?charset=utf8"]
+)
+def test_a_url_without_one_is_as_it_was(url):
+    assert check_database(url) == url
+
+
+def test_the_environment_brings_the_password_of_a_user(monkeypatch):
+    monkeypatch.delenv(PASSWORD, raising=False)
+    assert with_password("mysql://me@db/x") == "mysql://me@db/x"
+    monkeypatch.setenv(PASSWORD, "p@ss/w:rd ")
+    opened = make_url(with_password("mysql+pymysql://me@db:3306/x?charset=utf8"))
+    assert (opened.username, opened.password) == ("me", "p@ss/w:rd ")
+    assert (opened.host, opened.port, opened.database) == ("db", 3306, "x")
+    assert opened.query == {"charset": "utf8"}
+    for url in ("sqlite:///study.db", "mysql://me:own@db/x"):
+        assert with_password(url) == url
