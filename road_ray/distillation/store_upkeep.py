@@ -26,9 +26,10 @@ from road_ray.distillation.store_shards import (
     shards_in,
     write_shard,
 )
-from road_ray.errors import ConfigError, ResourceError
+from road_ray.errors import ConfigError, DataError, ResourceError
 
 _SECONDS_A_DAY = 86400.0
+_GONE = ".gone"  # what a directory is called while it is removed
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Kept:
 def kept_in(root: str | Path) -> list[Kept]:
     """The teachers of a store, by name. Raises ``ConfigError`` where there is no store."""
     root = Path(root).expanduser()
-    found = sorted(root.glob(f"*/{MANIFEST}")) if root.is_dir() else []
+    found = sorted(root.glob(f"[!.]*/{MANIFEST}")) if root.is_dir() else []
     if not found:
         raise ConfigError(
             f"{root}: no store of logits here\n  allowed: what distillation.store names in a run"
@@ -84,11 +85,12 @@ def damaged(kept: Kept, *, put_aside: bool = False) -> list[str]:
 def merge(kept: Kept) -> tuple[int, int]:
     """All shards in one, each row once, the oldest answer kept; how many files and rows are left.
 
-    The new file is committed before the old ones go, so a kill in between costs nothing.
+    The new file is committed before the old ones go, so a kill in between costs nothing. Raises
+    ``DataError`` for a shard that is damaged.
     """
     with _alone(kept.directory):
         paths = shards_in(kept.directory)
-        shards = [read_shard(path) for path in paths]
+        shards = [_whole(path) for path in paths]
         rows = sum(len(shard.keys) for shard in shards)
         if len(shards) < 2:
             return len(shards), rows
@@ -102,17 +104,32 @@ def merge(kept: Kept) -> tuple[int, int]:
 
 def prune(kept: Sequence[Kept], *, unused_days: float | None = None) -> Iterator[Kept]:
     """Remove these teachers' directories, or those of them that nobody opened for so long; gives
-    each that is gone.
+    each that is gone. What an earlier one began to remove goes too.
     """
+    for root in {one.directory.parent for one in kept}:
+        for left in root.glob(f".*{_GONE}"):
+            shutil.rmtree(left, ignore_errors=True)
     for one in kept:
         if unused_days is not None and one.unused_days < unused_days:
             continue
         with _alone(one.directory):
             # Out of sight by one rename: a kill in between leaves no directory half there.
-            aside = one.directory.with_name(f".{one.directory.name}.gone")
+            aside = one.directory.with_name(f".{one.directory.name}{_GONE}")
             one.directory.rename(aside)
         shutil.rmtree(aside, ignore_errors=True)
         yield one
+
+
+def _whole(path: Path) -> Shard:
+    try:
+        return read_shard(path)
+    except ValueError as error:
+        raise DataError(
+            f"{path}: damaged shard: {error}\n"
+            f"  fix: road data store verify {path.parents[1]} {path.parent.name} --put-aside; its "
+            "rows are then asked for again\n"
+            "  kept: all shards of this teacher, as they are"
+        ) from error
 
 
 def remove_damaged(kept: Kept) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import hashlib
 import logging
 import re
 import shlex
@@ -252,6 +253,8 @@ def _completed(words: Sequence[str], profile: Profile) -> list[str]:
 
 def _named(run: str, attempt: int) -> str:
     plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", run).strip("-.")
+    if plain != run:  # a/b is not a-b
+        plain = f"{plain}-{hashlib.sha256(run.encode()).hexdigest()[:6]}"
     return f"road-{plain}-{attempt}"
 
 

@@ -12,8 +12,10 @@ import os
 import secrets
 import stat
 import sys
+import tempfile
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 from road_ray.errors import ClusterError
@@ -51,10 +53,17 @@ def asked_for(*, create: bool = False) -> None:
     if path.is_file():
         close(path)
     elif create:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(secrets.token_hex(32))
+        _write_new(path, secrets.token_hex(32))
+
+
+def _write_new(path: Path, token: str) -> None:
+    """The token's file, whole or not at all; one that another process made meanwhile stays."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".auth_token-") as file:  # 0600
+        file.write(token)
+        file.flush()
+        with suppress(FileExistsError):
+            os.link(file.name, path)
 
 
 def close(path: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 
 import numpy as np
@@ -17,7 +18,7 @@ from road_ray.distillation.store_upkeep import (
     prune,
     remove_damaged,
 )
-from road_ray.errors import ConfigError, ResourceError
+from road_ray.errors import ConfigError, DataError, ResourceError
 from tests.distillation.test_store import NLI, WHO, answers, rows
 
 OTHER = WHO | {"weights_sha256": "f" * 64, "directory": "t1"}
@@ -81,6 +82,28 @@ def test_damage_is_found_put_aside_and_removed(root):
     assert (len(again.shards), again.num_damaged) == (1, 1)
     assert remove_damaged(again) == 1
     assert kept_in(root)[0].num_damaged == 0
+
+
+def test_a_damaged_shard_is_not_merged_but_told_with_its_remedy(root):
+    first, _ = kept_in(root)
+    first.shards[0].write_bytes(b"garbled")
+    told = rf"(?s)damaged shard: .*verify {root} {first.directory.name} --put-aside"
+    with pytest.raises(DataError, match=told):
+        merge(first)
+    assert kept_in(root)[0].shards == first.shards
+    damaged(first, put_aside=True)
+    assert merge(kept_in(root)[0]) == (1, 3)
+
+
+def test_what_a_killed_removal_left_is_no_teacher_and_goes_with_the_next(root):
+    first, second = kept_in(root)
+    left = root / f".{first.directory.name}.gone"
+    shutil.copytree(first.directory, left)
+    other = root / ".earlier.gone"
+    shutil.copytree(first.directory, other)
+    assert [one.directory for one in kept_in(root)] == [first.directory, second.directory]
+    assert list(prune([first])) == [first]
+    assert [path for path in root.iterdir() if path.is_dir()] == [second.directory]
 
 
 def test_only_what_is_long_unused_goes(root):

@@ -64,7 +64,7 @@ LINE = ["distill", "seed=1", "--run-dir", "student"]
 def test_the_line_is_the_entry_point_with_resources_and_places_of_the_cluster(jobs, tmp_path):
     job, new = jobs.send(LINE, tmp_path)
     assert new
-    assert job.name == "road-runs-student-1"
+    assert job.name == "road-runs-student-511d87-1"
     assert job.line == "road distill seed=1 --run-dir /runs/student --workers 4"
     sent = jobs._client.jobs[0]
     assert sent.entrypoint.startswith("python -m road_ray distill seed=1")
@@ -95,8 +95,20 @@ def test_the_same_run_is_sent_once_and_goes_on_once_it_has_ended(jobs, tmp_path)
         jobs.send([*LINE, "seed=2"], tmp_path)
     assert jobs.stop("student")
     after, new = jobs.send(LINE, tmp_path)
-    assert (after.name, new) == ("road-runs-student-2", True)
+    assert (after.name, new) == ("road-runs-student-511d87-2", True)
     assert jobs.get("/runs/student").name == after.name
+
+
+def test_run_directories_of_like_names_are_jobs_of_their_own(jobs, tmp_path):
+    jobs.profile = Profile()
+    places = ("a-b", "a/b", "/a/b", "a b")
+    found = [jobs.send(["demo", "--run-dir", place], tmp_path) for place in places]
+    assert all(new for _, new in found)
+    assert len({job.name for job, _ in found}) == 4
+    assert found[0][0].name == "road-a-b-1"
+    for place, (job, _) in zip(places, found, strict=True):
+        again, new = jobs.send(["demo", "--run-dir", place], tmp_path)
+        assert (again.name, new) == (job.name, False)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +132,7 @@ def test_following_gives_the_log_and_the_exit_code(jobs, tmp_path, end, code, mo
 
 def test_a_job_that_nobody_knows_is_told_with_those_that_are_known(jobs, tmp_path):
     jobs.send(LINE, tmp_path)
-    with pytest.raises(ClusterError, match="road-runs-student-1"):
+    with pytest.raises(ClusterError, match="road-runs-student-511d87-1"):
         jobs.get("teacher")
 
 

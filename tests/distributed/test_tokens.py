@@ -53,6 +53,24 @@ def test_a_new_token_is_its_owners_alone(home):
     os.environ.pop("RAY_AUTH_MODE")
 
 
+def test_of_two_first_commands_at_once_one_makes_the_token(home, monkeypatch):
+    first = tokens.secrets.token_hex
+
+    def overtaken(size):
+        monkeypatch.setattr(tokens.secrets, "token_hex", first)
+        tokens.asked_for(create=True)
+        made.append(tokens.token_path().read_text())
+        return "f" * 64
+
+    made = []
+    monkeypatch.setattr(tokens.secrets, "token_hex", overtaken)
+    tokens.asked_for(create=True)
+    os.environ.pop("RAY_AUTH_MODE")
+    assert len(made[0]) == 64
+    assert tokens.token_path().read_text() == made[0]
+    assert [path.name for path in (home / ".ray").iterdir()] == ["auth_token"]
+
+
 def test_a_token_that_others_can_read_is_closed(home, monkeypatch, caplog, record_property):
     path = home / "elsewhere"
     path.write_text("x" * 32)
