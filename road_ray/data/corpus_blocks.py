@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections import deque
@@ -19,6 +20,7 @@ from road_ray.errors import ResourceError
 
 _BLOCK_CHARACTERS = 1 << 20
 _WORTH_PROCESSES = 4  # blocks; starting processes takes as long as encoding about two
+_ENDING_SECONDS = 10.0
 _PACKAGE = Path(__file__).parents[2]
 
 
@@ -65,11 +67,7 @@ def encoded_blocks(
             try:
                 return ask(_pipe(process.stdin), _pipe(process.stdout), number, block)
             except (EOFError, OSError, ValueError) as error:
-                raise ResourceError(
-                    f"a tokenising process ended early (exit code {process.poll()})\n"
-                    "  fix: look for a lack of memory; fewer processes need less\n"
-                    "  kept: the shards so far; the same command goes on"
-                ) from error
+                raise _ended(process) from error
             finally:
                 idle.put(process)
 
@@ -88,13 +86,17 @@ def encoded_blocks(
 def _process(encoder: Encoder) -> Iterator[subprocess.Popen[bytes]]:
     paths = os.pathsep.join(filter(None, (str(_PACKAGE), os.environ.get("PYTHONPATH"))))
     process = subprocess.Popen(
-        [sys.executable, "-m", "road_ray.data.corpus_encode"],
+        # -P: no module of the working directory in place of the library's.
+        [sys.executable, "-P", "-m", "road_ray.data.corpus_encode"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": paths, "TOKENIZERS_PARALLELISM": "false"},
     )
     try:
-        write_frame(_pipe(process.stdin), encoder.settings())
+        try:
+            write_frame(_pipe(process.stdin), encoder.settings())
+        except OSError as error:
+            raise _ended(process) from error
         yield process
     finally:
         process.kill()  # it waits for a block, or nobody waits for it
@@ -102,6 +104,22 @@ def _process(encoder: Encoder) -> Iterator[subprocess.Popen[bytes]]:
         for stream in (process.stdin, process.stdout):
             with suppress(OSError):  # what was not yet written to a dead process
                 _pipe(stream).close()
+
+
+def _ended(process: subprocess.Popen[bytes]) -> ResourceError:
+    """What became of a process that answers no more; its pipe breaks before it has ended."""
+    code = None
+    with suppress(subprocess.TimeoutExpired):
+        code = process.wait(_ENDING_SECONDS)
+    fix = "mend what it says itself, above"
+    if code == -signal.SIGKILL:
+        fix = "look for a lack of memory; fewer processes need less"
+    how = "does not answer" if code is None else f"ended early (exit code {code})"
+    return ResourceError(
+        f"a tokenising process {how}\n"
+        f"  fix: {fix}\n"
+        "  kept: the shards so far; the same command goes on"
+    )
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:

@@ -121,6 +121,8 @@ def _from_hub(name: str, shards: Path) -> Path:
                 loaded.save_to_disk(Path(staged) / "hub")
                 os.replace(Path(staged) / "hub", directory)
         except (OSError, ValueError) as error:
+            if directory.is_dir():  # another run was faster; it is there whole or not at all
+                return directory
             raise DataError(
                 f"data.corpus = hub:{name}: cannot be loaded: {error}\n"
                 "  fix: check the name, that it has a split `train` with a column `text`, and the "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import contextmanager
 
 import pytest
@@ -61,5 +62,24 @@ def test_a_process_that_dies_is_told(encoder, monkeypatch):
             process.wait()
         yield from DOCUMENTS * 3
 
-    with pytest.raises(ResourceError, match="ended early"):
+    with pytest.raises(ResourceError, match=r"(?s)ended early .exit code -9.*memory"):
         list(encoded_blocks(documents(), encoder, processes=2))
+
+
+@pytest.mark.parametrize("begun", [True, False], ids=["while it works", "while it starts"])
+def test_memory_is_not_blamed_for_a_process_that_was_not_killed(encoder, monkeypatch, begun):
+    if begun:
+        monkeypatch.setattr(Encoder, "settings", lambda self: b"{}")
+    else:
+        monkeypatch.setattr(corpus_blocks.sys, "executable", shutil.which("false"))
+        monkeypatch.setattr(Encoder, "settings", lambda self: b" " * (1 << 20))
+    with pytest.raises(ResourceError, match=r"ended early .exit code 1") as told:
+        list(encoded_blocks(DOCUMENTS, encoder, processes=2))
+    assert "memory" not in str(told.value)
+
+
+def test_a_module_of_the_working_directory_is_not_run(encoder, tmp_path, monkeypatch):
+    (tmp_path / "tokenizers.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    made = list(encoded_blocks(DOCUMENTS, encoder, processes=2))
+    assert sum(block.documents for _, block in made) == len(DOCUMENTS)

@@ -86,6 +86,25 @@ def test_a_data_set_of_the_hub_is_saved_once(tmp_path, monkeypatch):
     assert calls == [("owner/name", "small", "train")]
 
 
+def test_of_two_runs_that_save_a_data_set_at_once_both_have_it(tmp_path, monkeypatch):
+    import datasets
+
+    made = datasets.Dataset.from_dict({"text": ["One."]})
+    data = CorpusConfig(corpus="hub:owner/name", shards=tmp_path)
+    places = []
+
+    def overtaken(path, config, split):
+        monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: made)
+        places.append(corpus_path(data))
+        return made
+
+    monkeypatch.setattr(datasets, "load_dataset", overtaken)
+    places.append(corpus_path(data))
+    assert places[0] == places[1]
+    assert list(read_corpus(places[0])) == ["One."]
+    assert list(tmp_path.iterdir()) == places[:1]
+
+
 def test_a_data_set_that_the_hub_has_not_is_told(tmp_path, monkeypatch):
     import datasets
 
