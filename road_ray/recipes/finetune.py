@@ -33,6 +33,7 @@ from road_ray.models.multitask import MultitaskModel, load_trained
 from road_ray.objectives.base import Objective
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.checks import check_length, require_init, warn_of_overlap
+from road_ray.recipes.copies import deciding
 from road_ray.recipes.lineage import head_for, other_task, sign
 from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
 from road_ray.training.loop import identity_of, train
@@ -208,6 +209,7 @@ def fit(
             optimizer=config.optimizer,
             total_steps=prepared.total_steps,
             seed=config.seed,
+            configuration=deciding(config),
             checkpoints=checkpoints(config, log, keep=config.training.keep_checkpoints),
             journal=log,
             tokenizer=prepared.tokenizer,

@@ -17,6 +17,7 @@ from road_ray.errors import ConfigError
 from road_ray.evaluation.glue import average
 from road_ray.evaluation.metrics import summary
 from road_ray.recipes import finetune as single
+from road_ray.recipes.copies import mirrored_below
 from road_ray.recipes.finetune import FinetuneConfig
 from road_ray.recipes.run import Run, finished, opened
 from road_ray.reporting.tables import is_principal
@@ -93,8 +94,10 @@ def planned(config: FinetuningsConfig) -> list[list[FinetuneConfig]]:
 
 def _one(config: FinetuningsConfig, name: str, number: int) -> FinetuneConfig:
     before = config.start_from.get(name)
+    place = _place(config, name, number)
     shared = _shared(config) | {
-        "run_dir": _place(config, name, number),
+        "run_dir": place,
+        "training": mirrored_below(config.training, place.relative_to(config.run_dir)),
         "seed": config.seed + number,
         "init": str(_place(config, before, number)) if before else config.init,
         "workers": 0,

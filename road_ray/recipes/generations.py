@@ -6,10 +6,12 @@ import os
 import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 from road_ray.config import override
 from road_ray.distributed.launch import connected
+from road_ray.recipes.copies import mirrored_below
 from road_ray.recipes.distill_config import DistillConfig
 from road_ray.recipes.run import Run, opened
 from road_ray.recipes.together import judge_together
@@ -60,8 +62,10 @@ def born_again(config: DistillConfig, distill: Distill, ensemble: Any = None) ->
 
 def generation(config: DistillConfig, number: int, before: Run | None) -> DistillConfig:
     """One student of the chain, ``number`` counted from 0, with a seed of its own."""
+    place = Path(f"generation-{number + 1}")
     changes: dict[str, Any] = {
-        "run_dir": config.run_dir / f"generation-{number + 1}",
+        "run_dir": config.run_dir / place,
+        "training.mirror": mirrored_below(config.training, place).mirror,
         "seed": config.seed + number,
         "distillation.generations": 1,
     }

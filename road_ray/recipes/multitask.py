@@ -22,6 +22,7 @@ from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.asking import Asking
 from road_ray.recipes.checks import require_init
+from road_ray.recipes.copies import deciding
 from road_ray.recipes.lineage import sign
 from road_ray.recipes.mixed_teachers import askings, lessons, lineage, pools
 from road_ray.recipes.mixture import check_mixing, drawn, read, stream
@@ -116,6 +117,7 @@ def main(
             optimizer=config.optimizer,
             total_steps=total,
             seed=config.seed,
+            configuration=deciding(config),
             checkpoints=checkpoints(config, log, keep=config.training.keep_checkpoints),
             journal=log,
             tokenizer=tokenizer,

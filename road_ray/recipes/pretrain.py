@@ -23,6 +23,7 @@ from road_ray.errors import ConfigError
 from road_ray.models.encoder import EncoderConfig, model_directory
 from road_ray.objectives.base import Objective
 from road_ray.recipes.checks import require_init
+from road_ray.recipes.copies import deciding
 from road_ray.recipes.early_probe import ProbeConfig, early_probe
 from road_ray.recipes.lineage import sign
 from road_ray.recipes.networks import GeneratorConfig, ObjectiveConfig, build_objective
@@ -182,6 +183,7 @@ def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
             optimizer=config.optimizer,
             total_steps=total,
             seed=config.seed,
+            configuration=deciding(config),
             checkpoints=checkpoints(config, log, keep=config.training.keep_checkpoints),
             journal=log,
             tokenizer=tokenizer,

@@ -14,6 +14,7 @@ from road_ray.distributed.launch import connected, side_by_side
 from road_ray.evaluation.glue import electra_figure
 from road_ray.evaluation.metrics import paired_test, summary
 from road_ray.recipes.comparisons import COMPARISONS, Arm, Comparison
+from road_ray.recipes.copies import mirrored_below
 from road_ray.recipes.cost import cost
 from road_ray.recipes.finetune import FinetuneConfig, FinetuneDataConfig, finetune
 from road_ray.recipes.pretrain import PretrainConfig, pretrain
@@ -130,7 +131,9 @@ def _planned(config: ReproduceConfig, arm: Arm, seed: int, steps: int | None) ->
         if number:
             before = str(stages[-1].run_dir)
             told |= {"init": before, "generator": _from(stage, before)}
-        stages.append(stage.model_copy(update=told | {"console": config.console}))
+        own = mirrored_below(stage.training, _inside(config, told["run_dir"]))
+        told |= {"console": config.console, "training": own}
+        stages.append(stage.model_copy(update=told))
     probes = [
         config.probe.model_copy(
             update={
@@ -138,6 +141,7 @@ def _planned(config: ReproduceConfig, arm: Arm, seed: int, steps: int | None) ->
                 "seed": seed,
                 "init": str(stages[-1].run_dir),
                 "console": config.console,
+                "training": mirrored_below(config.probe.training, _inside(config, place / name)),
                 "data": config.probe.data.model_copy(
                     update={"dataset": name, "root": config.probe.data.root or config.root}
                 ),
@@ -147,6 +151,10 @@ def _planned(config: ReproduceConfig, arm: Arm, seed: int, steps: int | None) ->
     ]
     told = {"run_dir": place, "seed": seed, "console": config.console}
     return ArmConfig(**told, stages=tuple(stages), probes=tuple(probes))
+
+
+def _inside(config: ReproduceConfig, run_dir: Path) -> Path:
+    return run_dir.relative_to(config.run_dir)
 
 
 def _from(stage: PretrainConfig, before: str) -> Any:

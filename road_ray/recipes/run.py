@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 RECORD = "config.resolved.yaml"  # of every run directory
 # Keys that may differ when a run goes on: they change where and how it runs, not what comes out;
 # or they are the way out of an error (on_spike).
-_FREE_ON_RESUME = {
+FREE_ON_RESUME = {
     *("run_dir", "workers", "least_workers", "gpus_per_worker", "address", "console", "at_once"),
     "timeout_seconds",
     *(f"tracking.{name}" for name in ("wandb_project", "wandb_mode", "wandb_group")),
@@ -183,7 +183,7 @@ def _same_as_recorded(config: RunConfig) -> None:
     path = config.run_dir / RECORD
     recorded = _flat(to_dict(load(type(config), path=path)))
     now = _flat(to_dict(config))
-    free = set(_FREE_ON_RESUME)
+    free = set(FREE_ON_RESUME)
     named = {key for key in {*recorded, *now} if key.startswith("distillation.teachers.")}
     if now.get("distillation.allow_other_teachers"):
         free |= {"distillation.teachers", "distillation.num_teachers", *named}

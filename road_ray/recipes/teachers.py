@@ -12,6 +12,7 @@ from pydantic import Field
 from road_ray.distributed.launch import connected, side_by_side
 from road_ray.evaluation.metrics import summary
 from road_ray.recipes.checks import require_plain_head
+from road_ray.recipes.copies import mirrored_below
 from road_ray.recipes.finetune import FinetuneConfig, finetune
 from road_ray.recipes.run import Run, finished, opened
 from road_ray.recipes.together import judge_together
@@ -114,8 +115,10 @@ def _single(config: TeachersConfig, number: int, fold: int) -> FinetuneConfig:
         place = place / f"fold-{fold}"
         folds = {"num_folds": config.num_folds, "held_out_fold": fold}
         shared["data"] = config.data.model_copy(update=folds)
+    place = place / f"teacher-{number}"
     shared |= {
-        "run_dir": place / f"teacher-{number}",
+        "run_dir": place,
+        "training": mirrored_below(config.training, place.relative_to(config.run_dir)),
         "seed": config.seed + number,
         "workers": 0,
     }

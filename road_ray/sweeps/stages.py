@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import Config, override
+from road_ray.recipes.copies import mirrored_below
 from road_ray.recipes.distill_config import DistillConfig
 from road_ray.sweeps.config import StageConfig, SweepConfig
+from road_ray.training.settings import TrainingConfig
 from road_ray.verbs import configure
 
 _ALL = 1_000_000
@@ -47,6 +49,10 @@ def runs_of(
         at = place if sweep.then is None else place / stage.verb
         own: dict[str, Any] = {"run_dir": at, "console": "quiet"}
         own["seed"] = getattr(found, "seed", 0) + number
+        training: TrainingConfig = found.training  # type: ignore[attr-defined]
+        # A trial's directory is trials/NNNN of the sweep.
+        place_below = at.relative_to(directory.parents[1])
+        own["training.mirror"] = mirrored_below(training, place_below).mirror
         if runs:
             own["init"] = runs[-1][1].run_dir  # type: ignore[attr-defined]
         if isinstance(found, DistillConfig) and _keeps(found):

@@ -179,13 +179,17 @@ def _resume(
 
 
 def _fetch_from_mirror(training: Training, worker: Worker) -> None:
-    """A run directory without a checkpoint gets the newest copy of the mirror, if there is one."""
+    """A run directory without a checkpoint gets the newest copy of the mirror, if there is one.
+
+    Raises ``CheckpointError`` when that is of another run.
+    """
     root, mirror = training.checkpoints.root, training.config.mirror
     if mirror is None:
         return
     if worker.leads and not any(root.glob("step-*")):
         training.checkpoints.prepare()
-        fetched = Mirror(mirror).pull(root)
+        run = {"configuration": training.configuration, "identity": training.identity}
+        fetched = Mirror(mirror).pull(root, run)
         if fetched is not None:
             training.journal.event("fetched_from_mirror", checkpoint=fetched.name)
     worker.barrier()

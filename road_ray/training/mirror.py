@@ -7,17 +7,20 @@ comes back is verified by its sha256 like any other checkpoint.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
 import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from pyarrow import ArrowException
 from pyarrow import fs as arrow
 
-from road_ray.errors import ConfigError, ResourceError
+from road_ray.errors import CheckpointError, ConfigError, ResourceError
 from road_ray.training.checkpoint import MANIFEST, verify
 
 _log = logging.getLogger(__name__)
@@ -69,21 +72,26 @@ class Mirror:
         except _FAILURES as error:
             raise self._failed(error) from error
 
-    def pull(self, root: Path) -> Path | None:
+    def pull(self, root: Path, run: Mapping[str, Any] | None = None) -> Path | None:
         """The newest copy that verifies, brought to ``root/step-NNNNNNNN``; None when there is
-        none at all. Raises ``ResourceError`` when all are damaged or the storage fails.
+        none at all. Raises ``ResourceError`` when all are damaged or the storage fails, and
+        ``CheckpointError`` when it is of another run than ``run``: the configuration that decides
+        it, and the identity of its data, as a checkpoint's ``state.json`` has them.
         """
         damage = []
         try:
             for name in self._committed():
                 staged = root / f".{name}.tmp-{os.getpid()}"
-                self._fetch(name, staged / name)
-                problems = verify(staged / name)
-                if not problems:
-                    os.replace(staged / name, root / name)
-                    shutil.rmtree(staged)
-                    return root / name
-                shutil.rmtree(staged)
+                try:
+                    self._fetch(name, staged / name)
+                    problems = verify(staged / name)
+                    if not problems:
+                        if run is not None:
+                            self._check_same(staged / name, root, run)
+                        os.replace(staged / name, root / name)
+                        return root / name
+                finally:
+                    shutil.rmtree(staged, ignore_errors=True)
                 damage.append(f"{name}: {'; '.join(problems)}")
                 _log.warning("a damaged copy is passed over: %s/%s", _shown(self.url), damage[-1])
         except _FAILURES as error:
@@ -95,6 +103,22 @@ class Mirror:
                 "  fix: restore one, or leave training.mirror out\n  kept: all copies, untouched"
             )
         return None
+
+    def _check_same(self, copy: Path, root: Path, run: Mapping[str, Any]) -> None:
+        then = json.loads((copy / "state.json").read_text(encoding="utf-8"))
+        place = f"{_shown(self.url)}/{copy.name}"
+        if "configuration" not in then:
+            raise CheckpointError(
+                f"{place}: an earlier version made it and did not note of which run it is\n"
+                f"  fix: copy it into {root} if it is of this run, else name another "
+                "training.mirror\n  kept: all copies; nothing was fetched"
+            )
+        if changed := [*_differences(then, run)]:
+            raise CheckpointError(
+                f"{place}: is of another run:{''.join(changed)}\n"
+                "  fix: name another training.mirror, repeat the command that began that run, or "
+                "delete its copies to start afresh\n  kept: all copies; nothing was fetched"
+            )
 
     def _fetch(self, name: str, target: Path) -> None:
         """All files of a copy."""
@@ -141,6 +165,27 @@ def _opened(url: str) -> tuple[arrow.FileSystem, str]:
 
         found, path = fsspec.core.url_to_fs(url)
         return arrow.PyFileSystem(arrow.FSSpecHandler(found)), path
+
+
+def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """A line for each key in which two runs differ."""
+    now = json.loads(json.dumps(now))
+    for part in ("configuration", "identity"):
+        keys = {*then[part], *now[part]}
+        if part == "configuration":  # a key that only one of them knows is another version's
+            keys = then[part].keys() & now[part].keys()
+        for key in sorted(keys):
+            there, asked = then[part].get(key), now[part].get(key)
+            if there != asked:
+                yield f"\n    {key}: there {there!r}, asked {asked!r}"
+
+
+def below(url: str, place: Path) -> str:
+    """The address of ``place``, a relative path, below another; what follows a question mark
+    stays.
+    """
+    start, mark, settings = url.partition("?") if "://" in url else (url, "", "")
+    return f"{start.rstrip('/')}/{place.as_posix()}{mark}{settings}"
 
 
 def _number(name: str) -> int:

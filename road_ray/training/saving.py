@@ -102,6 +102,7 @@ class Saver:
             "seed": self._training.seed,
             **memory,
             "identity": dict(self._training.identity),
+            "configuration": dict(self._training.configuration),
             "record": dict(self._training.record),
             "optimizer": layout,
         }

@@ -45,7 +45,8 @@ class TrainingConfig(Config):
     # A loss over twice the largest of the last 50 steps: told, not learnt from, or the end.
     on_spike: OnSpike = "warn"
     # Where committed checkpoints are copied to, and come from when the run directory has none:
-    # s3://bucket/run, gs://..., a path. Credentials belong into the environment.
+    # s3://bucket/run, gs://..., a path. Credentials belong into the environment. One place a run:
+    # runs inside another have theirs below, under their directories' names.
     mirror: Annotated[str, AfterValidator(check_address)] | None = None
 
 
@@ -63,4 +64,6 @@ class Training:
     phase_starts: tuple[int, ...] = (0,)  # the steps that begin with longer rows; a plan asks each
     evaluate: Callable[[], Mapping[str, float]] | None = None
     record: Mapping[str, Any] = field(default_factory=dict)  # in every checkpoint, not compared
+    # The keys that decide what comes out: with other ones a mirror's copy is of another run.
+    configuration: Mapping[str, Any] = field(default_factory=dict)
     tokenizer: Any = None  # kept beside the model of every checkpoint: any stage starts from one

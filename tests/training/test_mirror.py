@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -11,7 +12,7 @@ import torch
 from pyarrow import fs
 
 from road_ray.data.mixing import accumulated
-from road_ray.errors import ConfigError, InterruptedRunError, ResourceError
+from road_ray.errors import CheckpointError, ConfigError, InterruptedRunError, ResourceError
 from road_ray.training.checkpoint import MANIFEST, Checkpoints, verify
 from road_ray.training.journal import read_rows
 from road_ray.training.loop import train
@@ -127,6 +128,64 @@ def test_a_run_whose_disk_is_gone_goes_on_from_the_copy(tiny, url, tmp_path):
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     events = read_rows(tmp_path / "run" / "events.jsonl")
     assert [event["kind"] for event in events] == ["fetched_from_mirror", "resumed"]
+
+
+RUN = {"configuration": {"verb": "finetune", "seed": 1}, "identity": {"rows": "ab"}}
+
+
+def pulled(tmp_path, state, run):
+    """A copy with this state, fetched for this run."""
+    made, mirror = Checkpoints(tmp_path / "one"), Mirror(str(tmp_path / "mirror"))
+    mirror.push(
+        made.save(3, lambda place: (place / "state.json").write_text(json.dumps(state)) and None)
+    )
+    root = tmp_path / "two"
+    root.mkdir()
+    try:
+        return mirror.pull(root, run)
+    finally:
+        assert not [*root.glob(".step-*")]
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        (RUN | {"configuration": {"verb": "finetune", "seed": 2}}, "seed: there 2, asked 1"),
+        (RUN | {"configuration": {"verb": "distill", "seed": 1}}, "verb: there 'distill', asked"),
+        (RUN | {"identity": {"rows": "cd"}}, "rows: there 'cd', asked 'ab'"),
+        (RUN | {"identity": {}}, "rows: there None, asked 'ab'"),
+        ({"identity": RUN["identity"]}, "an earlier version made it"),
+    ],
+)
+def test_a_copy_of_another_run_is_refused_and_stays_where_it_is(tmp_path, state, told):
+    with pytest.raises(CheckpointError, match=told) as refused:
+        pulled(tmp_path, state, RUN)
+    assert str(refused.value).startswith(f"{tmp_path}/mirror/step-00000003: ")
+    assert "training.mirror" in str(refused.value)
+    assert not [*(tmp_path / "two").iterdir()]
+    assert verify(tmp_path / "mirror" / "step-00000003") == []
+
+
+def test_a_key_of_another_version_does_not_make_another_run(tmp_path):
+    later = {"verb": "finetune", "seed": 1, "new": True}
+    fetched = pulled(tmp_path, RUN, RUN | {"configuration": later})
+    assert fetched == tmp_path / "two" / "step-00000003"
+
+
+def test_a_runs_own_checkpoint_is_taken_whatever_it_tells_of_the_configuration(tiny, tmp_path):
+    """As those that earlier versions made, and those that a sweep's child begins with."""
+
+    def steps(start):
+        return accumulated(tiny.stream(tiny.rows()).since(start), 1)
+
+    options = {"steps": 2, "configuration": {"seed": 1}}
+    train(tiny.supervised(), steps, tiny.training(tmp_path, **options), ALONE)
+    options = {"steps": 3, "configuration": {"seed": 2}, "mirror": str(tmp_path / "mirror")}
+    train(tiny.supervised(), steps, tiny.training(tmp_path, **options), ALONE)
+    path = tmp_path / "checkpoints" / "step-00000003" / "state.json"
+    assert json.loads(path.read_text())["configuration"] == {"seed": 2}
+    events = read_rows(tmp_path / "events.jsonl")
+    assert [event["kind"] for event in events] == ["resumed"]
 
 
 def test_a_mirror_that_is_down_does_not_stop_the_training(tiny, tmp_path):

@@ -47,6 +47,7 @@ def slow(tmp_path, monkeypatch):
         checkpoints=checkpoints,
         seed=1,
         identity={},
+        configuration={},
         record={},
         tokenizer=None,
         config=SimpleNamespace(mirror=None),
