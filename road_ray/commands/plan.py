@@ -78,6 +78,7 @@ def told(found: Mapping[str, Any]) -> str:
     used = ", ".join(f"{name} {_size(memory[name])}" for name in parts)
     store = f"; {_size(disk['store'])} of the teachers' logits" if disk["store"] else ""
     runs = f"{found['runs']} runs of " if found["runs"] > 1 else ""
+    room = f"{_size(memory['available'])} a worker" if memory["available"] else "no GPU here to ask"
     money = f", {found['cost']:.2f} {found['currency']}" if found["cost"] else ""
     rows = [
         {
@@ -93,7 +94,7 @@ def told(found: Mapping[str, Any]) -> str:
         *_phases(found["phases"]),
         f"model       {found['parameters']:,} parameters",
         *_operations(found["flops"]),
-        f"memory      {used}; {_size(memory['available'])} a worker",
+        f"memory      {used}; {room}",
         f"disk        {_size(disk['checkpoint'])} a checkpoint, {_size(disk['at_most'])} at most; "
         f"{_size(disk['free'])} free{store}",
         f"placement   {found['placement']}",

@@ -83,10 +83,20 @@ def by_workers(alone: float, gradient_bytes: float, batch_size: int) -> list[dic
     return rows
 
 
-def cost(hours: float, workers: int, gpus_per_worker: float, prices: Prices) -> dict[str, float]:
-    """GPU-hours, core-hours and money of so many hours."""
-    gpu_hours = hours * workers * gpus_per_worker
-    core_hours = hours * max(workers, 1)
+def cost(
+    hours: float,
+    workers: int,
+    gpus_per_worker: float,
+    prices: Prices,
+    *,
+    teacher_gpus: float = 0.0,
+) -> dict[str, float]:
+    """GPU-hours, core-hours and money of so many hours; ``teacher_gpus`` of all teachers together,
+    0 workers are this process.
+    """
+    students = max(workers, 1)
+    gpu_hours = hours * (students * gpus_per_worker + teacher_gpus)
+    core_hours = hours * students
     money = gpu_hours * prices.gpu_hour + core_hours * prices.cpu_hour + hours * prices.head_hour
     return {"gpu_hours": gpu_hours, "core_hours": core_hours, "cost": money}
 
@@ -98,18 +108,19 @@ def check_room(workers: int, gpus_per_worker: float, teachers: int, gpus_per_tea
     """
     have = _available()
     cpus, gpus = have.get("CPU", 0.0), have.get("GPU", 0.0)
-    need_gpus = workers * gpus_per_worker + teachers * gpus_per_teacher
+    need_gpus = max(workers, 1) * gpus_per_worker + teachers * gpus_per_teacher
+    students = f"{workers} workers" if workers else "this process"
+    beside = f" beside {teachers} teachers" if teachers else ""
     if workers > cpus or need_gpus > gpus + 1e-9:
         raise ClusterError(
-            f"{workers} workers and {teachers} teachers find no place\n"
+            f"no place for {students}{beside}\n"
             f"  {'resource':<12}{'asked':>14}{'available':>12}\n"
             f"  {'CPU':<12}{workers:>14g}{cpus:>12g}\n"
             f"  {'GPU':<12}{need_gpus:>14g}{gpus:>12g}\n"
             "  fix: fewer --workers, less for each, or another cluster (--address)\n"
             "  kept: nothing was started"
         )
-    where = "in this process" if workers == 0 else f"{workers} workers"
-    beside = f" beside {teachers} teachers" if teachers else ""
+    where = "in this process" if workers == 0 else students
     return f"{where}{beside}; there are {cpus:g} CPU, {gpus:g} GPU"
 
 
@@ -147,7 +158,9 @@ def check_disk(place: Path, need_bytes: int) -> int:
 
 
 def check_memory(need_bytes: int, on_gpu: bool, workers: int) -> int:
-    """Bytes of memory a worker has. Raises ``ResourceError`` when it will not do."""
+    """Bytes of memory a worker has; 0 where only the cluster has its GPU. Raises ``ResourceError``
+    when it will not do.
+    """
     have = _memory(on_gpu) // (1 if on_gpu else max(workers, 1))
     if have and need_bytes * _MARGIN > have:
         raise ResourceError(
@@ -163,5 +176,7 @@ def _memory(on_gpu: bool) -> int:
     if on_gpu:
         import torch
 
+        if not torch.cuda.is_available():
+            return 0
         return int(torch.cuda.get_device_properties(0).total_memory)
     return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

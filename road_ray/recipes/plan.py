@@ -32,8 +32,11 @@ from road_ray.recipes.checks import require_init
 from road_ray.recipes.cost import cost as flops
 from road_ray.recipes.distill_config import DistillConfig
 from road_ray.recipes.pretrain import PretrainConfig, phases
+from road_ray.recipes.run import TrackingConfig
+from road_ray.recipes.teachers import TeachersConfig
 from road_ray.training.measure import Measured, measuring
 
+_TOLD_TO_NOBODY = {"tracking": TrackingConfig()}
 PLANNED = ("pretrain", "multitask", "finetune", "teachers", "distill")
 
 
@@ -48,15 +51,13 @@ def plan(
         raise ConfigError(f"road {verb} is not planned\n  allowed: {', '.join(PLANNED)}")
     asked = to_dict(config)
     workers, gpus = int(asked["workers"]), float(asked["gpus_per_worker"])
-    teaching: Any = getattr(config, "distillation", None)
-    hosted = teaching is not None and teaching.host == "actors"
-    members = teaching.num_asked if hosted else 0
+    teachers, gpus_per_teacher = _hosted(config)
     batch = int(asked["data"]["batch_size"])
     _check_batches(asked["data"], workers)
     with connected(asked["address"]) if asked["address"] else nullcontext():
-        place = check_room(workers, gpus, members, teaching.gpus_per_teacher if hosted else 0.0)
-    measured = _measured(config, recipe, hosted)
-    runs = int(asked.get("num_teachers", 1)) if verb == "teachers" else 1
+        place = check_room(workers, gpus, teachers, gpus_per_teacher)
+    measured = _measured(config, recipe, teachers > 0)
+    runs = num_runs(config)
     sharded, passes = bool(asked["training"]["sharded"]), int(asked["training"]["passes"])
     held = _held(measured, max(workers, 1), sharded)
     sent = reduced_bytes(measured.gradient_bytes, passes, sharded=sharded)
@@ -66,6 +67,7 @@ def plan(
     seconds = step_seconds(measured.seconds_per_step, sent, workers)
     hours = runs * measured.total_steps * seconds / 3600
     steps = measured.total_steps
+    teacher_gpus = (teachers + runs - 1) / runs * gpus_per_teacher  # later generations have one
     return {
         "verb": verb,
         "runs": runs,
@@ -88,10 +90,25 @@ def plan(
         "measured_data_seconds": measured.data_seconds_per_step,
         "step_seconds": seconds,
         "hours": hours,
-        **cost(hours, workers, gpus, prices or Prices()),
+        **cost(hours, workers, gpus, prices or Prices(), teacher_gpus=teacher_gpus),
         "currency": (prices or Prices()).currency,
         "by_workers": by_workers(measured.seconds_per_step, sent, batch),
     }
+
+
+def _hosted(config: Config) -> tuple[int, float]:
+    """How many teachers live in actors, and the GPUs of each, all its replicas together."""
+    teaching: Any = getattr(config, "distillation", None)
+    if teaching is None or teaching.host != "actors":
+        return 0, 0.0
+    return teaching.num_asked, teaching.gpus_per_teacher * teaching.replicas
+
+
+def num_runs(config: Config) -> int:
+    """How many trainings a configuration asks for, one like another."""
+    if isinstance(config, TeachersConfig):
+        return config.num_teachers * config.num_folds
+    return config.distillation.generations if isinstance(config, DistillConfig) else 1
 
 
 def _held(measured: Measured, workers: int, sharded: bool) -> dict[str, int]:
@@ -149,7 +166,8 @@ def store_bytes(config: Config) -> int:
         return 0
     tokenizer = load_tokenizer(model_directory(require_init(config.init)))
     split = load_split(config.data.dataset, "train", config.data, tokenizer, seed=0)
-    need = expected_bytes(split.task.kind, split.features.lengths, config.distillation.num_teachers)
+    teachers = config.distillation.num_teachers + config.distillation.generations - 1
+    need = expected_bytes(split.task.kind, split.features.lengths, teachers)
     check_disk(config.distillation.store, need)
     return need
 
@@ -158,13 +176,12 @@ def _measured(config: Config, recipe: Callable[[Any], Any], hosted: bool) -> Mea
     """The recipe here, alone, in a directory that goes away, with teachers in this process."""
     with tempfile.TemporaryDirectory(prefix="road-plan-") as place, measuring():
         changes: dict[str, Any] = {"run_dir": place, "workers": 0, "console": "quiet"}
-        changes["tracking.wandb_project"] = None
         if hosted:
             changes["distillation.host"] = "process"
         if "at_once" in type(config).model_fields:
             changes["at_once"] = 0
         try:
-            recipe(override(config, changes))
+            recipe(override(config, changes).model_copy(update=_TOLD_TO_NOBODY))
         except Measured as measured:
             return measured
     raise AssertionError("a recipe ended without training")

@@ -18,7 +18,7 @@ from road_ray.distillation.schedule import Shape, schedule
 from road_ray.distillation.weighting import Rule, options_of, resolve
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.encoder import model_directory
-from road_ray.recipes.listing import named_in
+from road_ray.recipes.listing import named_in, num_folds
 from road_ray.training.journal import write_json_atomic
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class DistillationConfig(TeachingConfig):
     @property
     def num_asked(self) -> int:
         """How many teachers answer for a run."""
-        return self.num_teachers
+        return self.num_teachers * num_folds(self.teachers)
 
 
 class WeightingConfig(Config):

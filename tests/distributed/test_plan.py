@@ -39,6 +39,9 @@ def test_money_is_hours_times_prices():
     told = plan.cost(10.0, 4, 1.0, prices)
     assert told == {"gpu_hours": 40.0, "core_hours": 40.0, "cost": pytest.approx(80 + 4 + 5)}
     assert plan.cost(10.0, 0, 0.0, Prices())["core_hours"] == 10.0
+    assert plan.cost(10.0, 0, 1.0, Prices())["gpu_hours"] == 10.0
+    taught = plan.cost(10.0, 2, 1.0, Prices(gpu_hour=2.0), teacher_gpus=1.5)
+    assert (taught["gpu_hours"], taught["cost"]) == (35.0, 70.0)
 
 
 def test_what_does_not_fit_is_told_with_asked_and_available(monkeypatch, tmp_path):
@@ -48,6 +51,8 @@ def test_what_does_not_fit_is_told_with_asked_and_available(monkeypatch, tmp_pat
         plan.check_room(64, 0.0, 0, 0.0)
     with pytest.raises(ClusterError, match=r"GPU +3 +2"):
         plan.check_room(2, 1.0, 1, 1.0)
+    with pytest.raises(ClusterError, match=r"(?s)^no place for this process\n.*GPU +3 +2"):
+        plan.check_room(0, 3.0, 0, 0.0)
     with pytest.raises(ConfigError, match="batch_size = 3"):
         plan.check_batch(3, 4)
     assert plan.check_disk(tmp_path / "not" / "there", 1) > 0

@@ -91,6 +91,37 @@ def test_teachers_are_measured_in_this_process(sentiment, teachers, tmp_path):
     assert found["steps"] == 6
 
 
+def test_all_trainings_are_counted():
+    for verb, changes, runs in (
+        ("teachers", {"num_folds": 4}, 12),
+        ("distill", {"distillation.generations": 3}, 3),
+        ("multitask", {}, 1),
+    ):
+        assert module.num_runs(configure(verb, overrides=changes)) == runs
+
+
+def test_gpus_of_teachers_are_counted_in_every_generation(sentiment, teachers, monkeypatch):
+    monkeypatch.setattr("road_ray.distributed.plan._available", lambda: {"CPU": 8.0, "GPU": 8.0})
+    chosen = sentiment | {"distillation.teachers": [str(teachers.directory / "teachers.json")]}
+    chosen |= {"distillation.generations": 2, "distillation.gpus_per_teacher": 0.5}
+    found = planned("distill", chosen | {"distillation.replicas": 2})
+    assert found["runs"] == 2
+    # Three teachers, then one, with a GPU each: two replicas of half a one.
+    assert found["gpu_hours"] == pytest.approx(found["hours"] / 2 * (3 + 1))
+
+
+def test_the_gpu_of_this_process_is_counted(sentiment, monkeypatch):
+    monkeypatch.setattr("road_ray.distributed.plan._available", lambda: {"CPU": 8.0, "GPU": 8.0})
+    found = planned("finetune", sentiment | {"gpus_per_worker": 1})
+    assert found["gpu_hours"] == found["hours"] > 0
+
+
+def test_a_plan_is_told_to_no_tracker(sentiment, tmp_path):
+    kept = tmp_path / "mlflow.db"
+    planned("finetune", sentiment | {"tracking.mlflow_uri": f"sqlite:///{kept}"})
+    assert not kept.exists()
+
+
 def test_the_size_of_the_store_is_known_before_it_is_filled(sentiment, teachers, tmp_path):
     named = {"distillation.teachers": [str(teachers.directory / "teachers.json")]}
     chosen = sentiment | named | {"run_dir": str(tmp_path / "run"), "distillation.host": "process"}
@@ -109,5 +140,5 @@ def test_what_cannot_be_placed_is_told_before_anything_is_built(sentiment, monke
     with pytest.raises(Exception, match="batch_size = 16 is less"):
         plan("distill", config, VERBS["distill"].run)
     more = sentiment | {"workers": 10_000, "data.batch_size": 20_000}
-    with pytest.raises(ClusterError, match="find no place"):
+    with pytest.raises(ClusterError, match="no place for 10000 workers beside 3"):
         planned("distill", more)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 
@@ -21,6 +23,13 @@ def test_a_teacher_of_the_hub_is_fetched(teachers, monkeypatch):
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, **_: fetched)
     settings = DistillationConfig(teachers=("somebody/sst2",), num_teachers=1)
     assert teacher_directories(settings) == [fetched]
+
+
+def test_teachers_of_all_folds_are_asked(tmp_path):
+    listing = {"num_folds": 2, "teachers": [{"directory": n, "fold": n % 2} for n in range(6)]}
+    (tmp_path / "teachers.json").write_text(json.dumps(listing))
+    assert DistillationConfig(teachers=(str(tmp_path / "teachers.json"),)).num_asked == 6
+    assert DistillationConfig(teachers=("a", "b", "c")).num_asked == 3
 
 
 def test_options_of_spans_reach_the_rule_and_regressions_have_the_mean():
