@@ -63,7 +63,14 @@ def _write_new(path: Path, token: str) -> None:
         file.write(token)
         file.flush()
         with suppress(FileExistsError):
-            os.link(file.name, path)
+            try:
+                os.link(file.name, path)
+            except FileExistsError:
+                raise
+            except OSError:  # a file system without hard links; then not quite at once
+                alone = os.O_CREAT | os.O_EXCL | os.O_WRONLY
+                with open(os.open(path, alone, 0o600), "w", encoding="utf-8") as new:
+                    new.write(token)
 
 
 def close(path: Path) -> bool:

@@ -71,6 +71,18 @@ def test_of_two_first_commands_at_once_one_makes_the_token(home, monkeypatch):
     assert [path.name for path in (home / ".ray").iterdir()] == ["auth_token"]
 
 
+def test_a_home_without_hard_links_has_a_token_too(home, monkeypatch):
+    def refused(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+    tokens.asked_for(create=True)
+    path = tokens.token_path()
+    assert len(path.read_text()) == 64
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
+
+
 def test_a_token_that_others_can_read_is_closed(home, monkeypatch, caplog, record_property):
     path = home / "elsewhere"
     path.write_text("x" * 32)
