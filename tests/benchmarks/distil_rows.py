@@ -29,10 +29,11 @@ from road_ray.objectives.supervised import Supervised
 from road_ray.training.settings import TrainingConfig
 from tests.benchmarks import distil
 from tests.benchmarks.distil import KD_WEIGHT, LOOKAHEAD, TEACHERS, TEMPERATURE
+from tests.benchmarks.finetune import epoch_row
 from tests.benchmarks.finetuning import Study, epochs, model_of, rows_of
 from tests.benchmarks.learning import learn
 from tests.benchmarks.plan import Plan, Row
-from tests.benchmarks.race import Contestant, Timing, race
+from tests.benchmarks.race import Contestant, race
 
 _RATE, _SEED = 3e-4, 0
 
@@ -54,25 +55,12 @@ def distil_rows(plan: Plan) -> list[Row]:
         timings = race(lanes, repeats=plan.few_repeats, warmup=1)
         pairs = [("in process", "no teachers"), ("warm store", "no teachers")]
         pairs += [(mine, "textbrewer") for mine in ("in process", "warm store") if len(mains) > 3]
-        rows += [_row(study, mine, peer, timings) for mine, peer in pairs]
+        alone = timings["no teachers"].median
+        for mine, peer in pairs:
+            named = f"{peer}; ours {mine}, {study.dataset}"
+            ours, theirs = timings[mine], timings[peer]
+            rows.append(epoch_row("distil_rows", study, named, ours, theirs, alone))
     return rows
-
-
-def _row(study: Study, mine: str, peer: str, timings: dict[str, Timing]) -> Row:
-    ours, theirs = timings[mine], timings[peer]
-    return {
-        "name": "distil_rows",
-        "precision": study.precision,
-        "peer": f"{peer}; ours {mine}, {study.dataset}",
-        "unit": "examples/s",
-        "ours": study.examples / ours.median,
-        "theirs": study.examples / theirs.median,
-        "ratio": theirs.median / ours.median,
-        "repeats": len(ours.seconds),
-        "peak_memory_mb": ours.peak_memory_mb,
-        "their_peak_memory_mb": theirs.peak_memory_mb,
-        "limit_share": timings["no teachers"].median / ours.median,
-    }
 
 
 def no_teachers(study: Study, connection: Connection) -> None:

@@ -41,17 +41,26 @@ def _trained(study: Study, plan: Plan) -> list[Row]:
 def _row(
     study: Study, mine: str, theirs: str, ours: Timing, trainer: Timing, limit_seconds: float
 ) -> Row:
+    peer = f"Trainer ({theirs}), {study.dataset}"
+    row = epoch_row("finetune", study, peer, ours, trainer, limit_seconds)
+    return row | {"precision": mine}
+
+
+def epoch_row(
+    name: str, study: Study, peer: str, ours: Timing, theirs: Timing, limit_seconds: float
+) -> Row:
+    """Examples a second of two contestants whose rounds are epochs of the same rows."""
     return {
-        "name": "finetune",
-        "precision": mine,
-        "peer": f"Trainer ({theirs}), {study.dataset}",
+        "name": name,
+        "precision": study.precision,
+        "peer": peer,
         "unit": "examples/s",
         "ours": study.examples / ours.median,
-        "theirs": study.examples / trainer.median,
-        "ratio": trainer.median / ours.median,
+        "theirs": study.examples / theirs.median,
+        "ratio": theirs.median / ours.median,
         "repeats": len(ours.seconds),
         "peak_memory_mb": ours.peak_memory_mb,
-        "their_peak_memory_mb": trainer.peak_memory_mb,
+        "their_peak_memory_mb": theirs.peak_memory_mb,
         "limit_share": limit_seconds / ours.median,
     }
 
