@@ -142,6 +142,7 @@ def _say_what_is_logged() -> None:
     logging.addLevelName(logging.ERROR, "error: ")
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s%(message)s")
     logging.getLogger("road_ray").setLevel(logging.INFO)
+    logging.getLogger("huggingface_hub").propagate = False  # it has a handler of its own
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -54,6 +55,13 @@ def test_every_error_of_ours_is_a_message_and_its_exit_code(road, recipe, kind):
     told += "  command: road finetune\n" if kind is errors.InterruptedRunError else ""
     assert said.err == told
     assert said.out == ""
+
+
+def test_what_the_hub_says_is_left_to_its_own_handler(road, monkeypatch):
+    hub = logging.getLogger("huggingface_hub")
+    monkeypatch.setattr(hub, "propagate", True)
+    road("--version")
+    assert not hub.propagate, "ours would say it a second time"
 
 
 def test_who_asks_for_more_gets_the_traceback_without_secrets(road, recipe):
