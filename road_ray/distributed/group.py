@@ -25,11 +25,12 @@ from ray.train import (
     UserCallback,
     WorkerGroupError,
 )
-from ray.train.torch import TorchTrainer, get_device
+from ray.train.torch import get_device
 
 from road_ray.distributed import starting
 from road_ray.distributed.attending import attended
 from road_ray.distributed.board import Board, listening
+from road_ray.distributed.elastic import ElasticTrainer
 from road_ray.distributed.launch import enter
 from road_ray.distributed.network import ByNodeAddress, named_cluster
 from road_ray.distributed.placement import check_placement, wait_for_room
@@ -65,7 +66,7 @@ def fit(
     name, storage = f"fit-{uuid.uuid4().hex[:12]}", Path(scratch).resolve() / ".ray"
     # What is there already is of a driver that was killed: the directory is this process's alone.
     shutil.rmtree(storage, ignore_errors=True)
-    trainer = TorchTrainer(
+    trainer = ElasticTrainer(
         _on_worker,
         train_loop_config={
             **{"main": main, "config": config, "extra": tuple(extra)},

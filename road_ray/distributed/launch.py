@@ -22,6 +22,7 @@ from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
 _READ_AT_IMPORT = {  # by Ray; the last: what its helpers say every second
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "1",  # so often a dead worker is looked for; its 2 s
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "15",  # its 60 s are spent on a node that is gone
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",  # its 15 starves them wherever the driver's process works too

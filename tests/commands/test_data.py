@@ -52,10 +52,12 @@ class TestData:
             (("tokenizer", "nowhere", "out", "--vocab-size", 2), 2, "--vocab-size"),
             (("peek", "sst3", "--tokenizer", "."), 3, "holds no tokenizer"),
             (("peek", "sst2"), 2, "--tokenizer"),
-            (("corpus", "nowhere", "out", "--tokenizer", "."), 3, "holds no tokenizer"),
+            (("corpus", "nowhere", "out", "--tokenizer", "."), 2, "nowhere: no such file"),
+            (("corpus", __file__, "out", "--tokenizer", "."), 3, "holds no tokenizer"),
         ],
     )
     def test_mistakes_are_told(self, road, tmp_path, monkeypatch, arguments, code, told):
+        monkeypatch.delenv("ROAD_DATA", raising=False)
         monkeypatch.chdir(tmp_path)
         said = road("data", *arguments)
         assert said.code == code
