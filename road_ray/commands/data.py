@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from road_ray.commands.options import JsonOption, show_list
+from road_ray.commands.options import AddressOption, JsonOption, show_list
 from road_ray.commands.store import store_app
 from road_ray.errors import ConfigError
 
@@ -80,14 +80,18 @@ def data_corpus(
         list[int] | None, typer.Option(min=8, help="128 if not given; may be repeated")
     ] = None,
     processes: Annotated[int | None, typer.Option(min=1, help="default: all cores")] = None,
+    address: AddressOption = None,
 ) -> None:
-    """Build the shards of text that `road pretrain` would build, beforehand."""
+    """Build the shards of text that `road pretrain` would build, beforehand; on all machines of a
+    cluster, if there is one.
+    """
     from road_ray.data.corpus_source import CorpusConfig, prepare_corpus
+    from road_ray.distributed.corpus import encoding_at
 
     given = CorpusConfig(corpus=corpus, tokenizer=_model_of(tokenizer), shards=out)
     for length in max_length_tokens or [given.max_length_tokens]:
         data = given.model_copy(update={"max_length_tokens": length})
-        built, _ = prepare_corpus(data, processes)
+        built, _ = prepare_corpus(data, processes, encoding_at(address))
         rows, tokens = built.manifest["rows"], built.manifest["tokens"]
         typer.echo(f"at most {length} tokens: {rows:,} rows, {tokens:,} tokens: {built.directory}")
     typer.echo(f"read by: data.corpus={corpus} data.tokenizer={given.tokenizer} data.shards={out}")

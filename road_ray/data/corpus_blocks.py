@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain, islice
@@ -18,6 +18,8 @@ from typing import IO, cast
 from road_ray.data.corpus_encode import Encoded, Encoder, ask, write_frame
 from road_ray.errors import ResourceError
 
+Encoding = Callable[..., Iterator[tuple[int, Encoded]]]
+"""``encoded_blocks``, or what does the same elsewhere."""
 _BLOCK_CHARACTERS = 1 << 20
 _WORTH_PROCESSES = 4  # blocks; starting processes takes as long as encoding about two
 _ENDING_SECONDS = 10.0
@@ -38,6 +40,15 @@ def blocks(documents: Iterable[str]) -> Iterator[list[str]]:
         yield block
 
 
+def numbered_blocks(
+    documents: Iterable[str], start: int
+) -> tuple[Iterator[tuple[int, list[str]]], bool]:
+    """Blocks from ``start`` on, and whether they are so many that processes are worth it."""
+    numbered = islice(enumerate(blocks(documents)), start, None)
+    ahead = list(islice(numbered, _WORTH_PROCESSES))
+    return chain(ahead, numbered), len(ahead) == _WORTH_PROCESSES
+
+
 def encoded_blocks(
     documents: Iterable[str], encoder: Encoder, *, processes: int | None = None, start: int = 0
 ) -> Iterator[tuple[int, Encoded]]:
@@ -46,14 +57,9 @@ def encoded_blocks(
     None takes the cores that this process may use; few blocks are encoded here. At most two blocks
     a process are in memory.
     """
-    numbered: Iterator[tuple[int, list[str]]]
-    numbered = islice(enumerate(blocks(documents)), start, None)
+    numbered, many = numbered_blocks(documents, start)
     count = len(os.sched_getaffinity(0)) if processes is None else processes
-    if count > 1:
-        ahead = list(islice(numbered, _WORTH_PROCESSES))
-        numbered = chain(ahead, numbered)
-        count = count if len(ahead) == _WORTH_PROCESSES else 1
-    if count <= 1:
+    if count <= 1 or not many:
         for number, block in numbered:
             yield number, encoder.encode(number, block)
         return

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from road_ray.data.corpus import MANIFEST, Corpus, open_corpus, tokenizer_digest
-from road_ray.data.corpus_blocks import encoded_blocks
+from road_ray.data.corpus_blocks import Encoding, encoded_blocks
 from road_ray.data.corpus_encode import Encoded, Encoder
 from road_ray.data.tokenizer import special_ids
 from road_ray.errors import DataError, ResourceError
@@ -71,12 +72,14 @@ def build_corpus(
     seed: int = 0,
     source: str = "",
     processes: int | None = None,
+    encoding: Encoding = encoded_blocks,
 ) -> Corpus:
     """The corpus below ``directory``, opened; tokenised, cut into rows and written when needed.
 
     An existing complete directory of the same recipe is reused, one that was broken off is gone on
-    with, by whole shards. A document never shares a row with another. Raises ``DataError`` when the
-    text gives no row.
+    with, by whole shards. A document never shares a row with another. ``encoding`` cuts the text
+    up, on so many ``processes``; its rows do not depend on them. Raises ``DataError`` when there is
+    none.
     """
     recipe = {
         "format": FORMAT,
@@ -95,7 +98,8 @@ def build_corpus(
                 "%s: cutting it into rows of %d tokens, once; kept in %s",
                 source.split(", ")[0] or "the corpus", max_length_tokens, directory,
             )  # fmt: skip
-            _write_shards(documents, staging, encoder, progress, processes, recipe)
+            encode = partial(encoding, documents, encoder, processes=processes)
+            _write_shards(encode, staging, progress, recipe)
             if progress.rows == 0:
                 raise DataError(
                     f"{source or 'the corpus'}: 0 rows of text\n"
@@ -185,15 +189,10 @@ def _earlier(place: Path, recipe: dict[str, Any]) -> _Progress:
 
 
 def _write_shards(
-    documents: Iterable[str],
-    directory: Path,
-    encoder: Encoder,
-    progress: _Progress,
-    processes: int | None,
-    recipe: dict[str, Any],
+    encode: Encoding, directory: Path, progress: _Progress, recipe: dict[str, Any]
 ) -> None:
     pending, told_at = _Pending(skipped=progress.rows_of_block), time.monotonic()
-    for numbered in encoded_blocks(documents, encoder, processes=processes, start=progress.block):
+    for numbered in encode(start=progress.block):
         pending.blocks.append(numbered)
         if time.monotonic() - told_at > _TOLD_EVERY_SECONDS:
             _log.info("  %s rows so far", f"{progress.rows + len(pending):,}")

@@ -88,8 +88,16 @@ class Encoder:
             first_segments=np.array(firsts, dtype=np.int32),
         )
 
+    @classmethod
+    def from_settings(cls, told: bytes) -> Encoder:
+        """The equal of the one that has these ``settings``."""
+        from tokenizers import Tokenizer
+
+        given = json.loads(told)
+        return cls(**given | {"tokenizer": Tokenizer.from_str(given["tokenizer"])})
+
     def settings(self) -> bytes:
-        """What a process needs to make an equal one."""
+        """What another process needs to make an equal one."""
         told = {
             "tokenizer": self.tokenizer.to_str(),
             "cls_id": self.cls_id,
@@ -121,10 +129,7 @@ def read_frame(stream: IO[bytes]) -> bytes:
 
 def serve(source: IO[bytes], sink: IO[bytes]) -> None:
     """Settings first, then blocks, until the source ends."""
-    from tokenizers import Tokenizer
-
-    told = json.loads(read_frame(source))
-    encoder = Encoder(**told | {"tokenizer": Tokenizer.from_str(told["tokenizer"])})
+    encoder = Encoder.from_settings(read_frame(source))
     while True:
         try:
             number, documents = json.loads(read_frame(source))

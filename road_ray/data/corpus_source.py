@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from road_ray.config import Config
 from road_ray.data.corpus import Corpus, tokenizer_digest
+from road_ray.data.corpus_blocks import Encoding, encoded_blocks
 from road_ray.data.corpus_build import FORMAT, build_corpus
 from road_ray.data.documents import read_corpus
 from road_ray.data.sources import resolve_root
@@ -70,9 +71,11 @@ class CorpusConfig(Config):
         return self
 
 
-def prepare_corpus(data: CorpusConfig, processes: int | None = None) -> tuple[Corpus, Any]:
-    """The shards and the tokenizer of a configuration, made if they are not there yet, on so many
-    ``processes``; None: one a core.
+def prepare_corpus(
+    data: CorpusConfig, processes: int | None = None, encoding: Encoding = encoded_blocks
+) -> tuple[Corpus, Any]:
+    """The shards and the tokenizer of a configuration, made if they are not there yet, by
+    ``encoding`` on so many ``processes``; None: one a core.
     """
     place = corpus_path(data)
     tokenizer = corpus_tokenizer(data, place)
@@ -87,6 +90,7 @@ def prepare_corpus(data: CorpusConfig, processes: int | None = None) -> tuple[Co
         max_length_tokens=data.max_length_tokens,
         source=source,
         processes=processes,
+        encoding=encoding,
     )
     return corpus, tokenizer
 

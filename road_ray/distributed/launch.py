@@ -71,8 +71,8 @@ def check_machine(workers: int, address: str | None) -> None:
     its start and the data before it would take half a minute.
     """
     cores = os.cpu_count() or workers
-    joins = address or os.environ.get("RAY_ADDRESS")
-    if workers <= cores or joins or ("ray" in sys.modules and sys.modules["ray"].is_initialized()):
+    joined = "ray" in sys.modules and sys.modules["ray"].is_initialized()
+    if workers <= cores or address_of(address) or joined:
         return
     raise ClusterError(
         f"workers = {workers} find no place on this machine: each takes a core, and it has {cores}"
@@ -81,9 +81,14 @@ def check_machine(workers: int, address: str | None) -> None:
     )
 
 
+def address_of(address: str | None) -> str | None:
+    """The cluster to join, if any: the one that is named, or Ray's own choice inside a job."""
+    return address or os.environ.get("RAY_ADDRESS")
+
+
 def prepared(address: str | None) -> str | None:
     """The cluster to join, if any; sets what Ray reads when it is imported, so must come first."""
-    address = address or os.environ.get("RAY_ADDRESS")
+    address = address_of(address)
     asked_for(create=address is None)
     for name, value in _READ_AT_IMPORT.items():
         os.environ.setdefault(name, value)

@@ -18,6 +18,7 @@ from road_ray.data.batches import Batch, BatchStream, Share
 from road_ray.data.corpus import Corpus
 from road_ray.data.corpus_source import CorpusConfig, prepare_corpus
 from road_ray.data.phases import Phase, PhasedSteps, phases_of, tokens_before
+from road_ray.distributed.corpus import encoding_at
 from road_ray.distributed.launch import launch
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import EncoderConfig, model_directory
@@ -74,7 +75,8 @@ def _run(config: PretrainConfig) -> Run:
     _check(config)
     with opened(config) as directory:
         for phase in phases(config):  # once, before there are several workers
-            prepare_corpus(phase.corpus(_data(config)))
+            encoding = encoding_at(config.address)
+            prepare_corpus(phase.corpus(_data(config)), encoding=encoding)
         metrics = launch(
             main,
             config,

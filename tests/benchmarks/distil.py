@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 import tempfile
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -141,15 +142,16 @@ class Echo:
         return [answer], perf_counter() - began
 
 
-def transport_seconds(lesson: Lesson, repeats: int) -> tuple[list[float], list[float]]:
-    """Of one batch to one actor and back, without what its teacher thinks about it; and the same
-    for a plain actor of Ray that is asked with ``ray.get``.
+def transport_seconds(lesson: Lesson, repeats: int) -> tuple[list[float], ...]:
+    """Of one batch to one actor and back, without what its teacher thinks about it: waited for at
+    once; by a plain actor of Ray that is asked with ``ray.get``; and asked ahead, as the loop does,
+    so that only what the teacher waits for between two batches counts.
     """
     import ray
 
     from road_ray.distributed.teachers import packed_inputs
 
-    ours, bare = [], []
+    ours, bare, ahead = [], [], []
     with actors(lesson, 1) as ensemble:
         echo = ray.remote(num_cpus=0)(Echo).remote()
         given = batches(lesson)[0]
@@ -163,7 +165,16 @@ def transport_seconds(lesson: Lesson, repeats: int) -> tuple[list[float], list[f
             began = perf_counter()
             _, slept = ray.get(echo.logits.remote(sent, thought), timeout=60)
             bare.append(perf_counter() - began - slept)
-    return ours[3:], bare[3:]
+        waiting = deque(ensemble.submit(given) for _ in range(LOOKAHEAD))
+        for _ in range(repeats + 3):
+            began = perf_counter()
+            waiting.append(ensemble.submit(given))
+            ensemble.gather(waiting.popleft())
+            passed = perf_counter() - began
+            ahead.append(passed - ensemble.gauges["time/teacher_busy_seconds"])
+        for request in waiting:
+            ensemble.gather(request)
+    return ours[3:], bare[3:], ahead[3:]
 
 
 def in_store(lesson: Lesson, connection: Connection) -> None:
