@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.chaos, pytest.mark.timeout(2400)]
 HERE, THERE = "10.231.77.1", "10.231.77.2"
 PORT, DASHBOARD, AGENT = 26379, 28265, 28365
 SENDER_NET = ("10.231.78.1", "10.231.78.2")
-CHECKS = {"period_ms": "1000", "timeout_ms": "2000", "failure_threshold": "5"}  # as in clusters/
+CHECKS = {"period_ms": "1000", "timeout_ms": "2000", "failure_threshold": "4"}  # as in clusters/
 ROOT = Path(__file__).parents[2]
 RAY = str(Path(sys.executable).with_name("ray"))
 

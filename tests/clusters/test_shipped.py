@@ -89,7 +89,7 @@ def test_every_ray_process_asks_for_the_token_and_the_dashboard_stays_inside(nam
     begun = [command for command in starts if "ray start" in command]
     assert len(begun) == 2
     assert all(command.startswith("RAY_AUTH_MODE=token ") for command in begun)
-    assert "RAY_health_check_failure_threshold=5 ray start --head" in begun[0]
+    assert "RAY_health_check_failure_threshold=4 ray start --head" in begun[0]
     assert "--dashboard-host=127.0.0.1" in begun[0]
     assert "chmod 600 ~/.ray/auth_token" in config["setup_commands"]
     assert config["file_mounts"] == {"~/.ray/auth_token": "~/.ray/auth_token"}
