@@ -27,6 +27,7 @@ STOCK = {
     "worker 1 killed: steps done again, a checkpoint every 4": "7 (every 5)",
     "worker 0 killed: steps done again, a checkpoint every 4": "8 (every 5)",
     "worker stopped (SIGSTOP): noticed after": "600 s",
+    "worker stopped while it started: running again after": "waited for without end",
     "driver killed: processes left after": "11 s",
     "driver of a sweep killed: finished trials lost": "up to all; 13 starts for 8 trials",
     "node lost: longest gap between steps": "63 to 70 s; 27 s with a shorter time-out",
