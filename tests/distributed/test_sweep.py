@@ -170,7 +170,7 @@ def test_a_driver_killed_three_times_loses_and_repeats_nothing(
     states = {record.number: record.state for record in records}
     assert "running" not in states.values()
     failed = {record.number: record.reason for record in records if record.state == "failed"}
-    assert set(failed) == {RAISES, NAN, HANGS}
+    assert set(failed) == {RAISES, NAN, HANGS}, failed
     assert failed[RAISES] == "ValueError: trial 3 always fails"
     assert "is nan" in failed[NAN]
     assert "did not end within" in failed[HANGS]
