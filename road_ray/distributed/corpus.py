@@ -5,6 +5,7 @@ what ``data/corpus_blocks.py`` does on one machine.
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import lru_cache, partial
@@ -19,10 +20,20 @@ _BLOCK_SECONDS = 900.0  # for a block of a million characters: a second, and a w
 
 
 def encoding_at(address: str | None) -> Encoding:
-    """On the cores of the cluster to join, if any; else on those of this machine."""
-    if address_of(address) is None:
+    """On the cores of the cluster to join, if any; else, and inside its tasks, here: a task holds
+    cores while it waits, and others of its kind would wait for each other's.
+    """
+    if address_of(address) is None or _is_task():
         return encoded_blocks
     return partial(encoded_on_cluster, address=address)
+
+
+def _is_task() -> bool:
+    """Whether this process was started by Ray, as trials of a sweep and arms of a comparison."""
+    ray = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        return False
+    return bool(ray.get_runtime_context().worker.mode == ray.WORKER_MODE)
 
 
 def encoded_on_cluster(

@@ -50,6 +50,18 @@ def test_without_an_address_it_is_this_machine(monkeypatch):
     assert encoding_at(None) is not encoded_blocks, "a job joins its cluster"
 
 
+@pytest.mark.ray
+def test_inside_a_task_it_is_the_task_itself(cluster):
+    """Its tasks would wait for cores that it and its like hold."""
+
+    def named():
+        return encoding_at("somewhere:6379") is encoded_blocks
+
+    task = cluster.remote(num_cpus=1)(named)
+    assert cluster.get(task.remote(), timeout=60)
+    assert not named(), "this process is no task"
+
+
 def test_a_few_blocks_are_not_worth_a_cluster(encoder, monkeypatch):
     monkeypatch.setattr(module, "connected", None)
     few = DOCUMENTS[:5]
