@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -24,14 +24,12 @@ from road_ray.distillation.identity import HEADS, check_teacher, locate
 from road_ray.distillation.weighting import Merge, Rule, num_right, soften
 from road_ray.distillation.weighting.combining import among
 from road_ray.errors import CheckpointError, ConfigError, DataError
+from road_ray.models.precision import Precision, autocast_dtype
 from road_ray.models.quiet import hushed
 
 # A padding position is no answer. Finite, exact in fp16, and nothing after a softmax.
 PAD_LOGIT = -10000.0
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-
-Precision = Literal["fp32", "bf16"]
-"""What teachers multiply in; their weights stay as they are."""
 
 
 class Ensemble(Protocol):
@@ -61,14 +59,15 @@ class Teacher:
         *,
         label_map: Mapping[str, str] | None = None,
         device: str | torch.device = "cpu",
-        precision: Precision = "fp32",
+        precision: Precision = "auto",
     ) -> None:
         self.directory = locate(directory)
-        self._bf16 = precision == "bf16"
         self.task = task
         order = check_teacher(self.directory, task, label_map=label_map)
         self._model = _load(self.directory, task).to(device).eval().requires_grad_(False)
         self._order = None if order is None else torch.tensor(order, device=device)
+        width = int(self._model.config.hidden_size)
+        self._autocast = autocast_dtype(precision, self._model.device, width)
         accepted = inspect.signature(self._model.forward).parameters
         self._segments = "token_type_ids" in accepted and self._model.config.type_vocab_size > 1
 
@@ -86,7 +85,7 @@ class Teacher:
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
         if self._segments:
             inputs["token_type_ids"] = token_type_ids
-        halved = torch.autocast(device.type, dtype=torch.bfloat16, enabled=self._bf16)
+        halved = torch.autocast(device.type, self._autocast, enabled=self._autocast is not None)
         with torch.inference_mode(), halved:
             given = {name: x.to(device).long() for name, x in inputs.items() if x is not None}
             output = self._model(**given)
@@ -124,7 +123,7 @@ class LocalEnsemble:
         *,
         label_map: Mapping[str, str] | None = None,
         device: str | torch.device = "cpu",
-        precision: Precision = "fp32",
+        precision: Precision = "auto",
     ) -> LocalEnsemble:
         """One teacher a directory."""
         return cls(

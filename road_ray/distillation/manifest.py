@@ -18,7 +18,7 @@ from road_ray.distillation.identity import (
 )
 
 if TYPE_CHECKING:
-    from road_ray.distillation.ensemble import Precision
+    from road_ray.models.precision import Precision
 
 _TOLD = ("metrics", "datasets", "seed", "init")  # of road_ray.json: how good, and from where
 
@@ -27,7 +27,7 @@ def teacher_manifest(
     directories: Sequence[str | Path],
     task: Task,
     label_map: Mapping[str, str] | None = None,
-    precision: Precision = "fp32",
+    precision: Precision = "auto",
 ) -> dict[str, Any]:
     """What a run record says of its teachers, ready for JSON: hashes of weights, configuration and
     tokenizer, labels, order, precision, figures and where they come from (``road_ray.json``, if

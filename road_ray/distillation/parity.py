@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from road_ray.data.specs import Task
-from road_ray.distillation.ensemble import Precision, Teacher, inputs_of
+from road_ray.distillation.ensemble import Teacher, inputs_of
 from road_ray.errors import CheckpointError
+from road_ray.models.precision import Precision
 
 # Of the largest logit. Four roundings of fp16 (2^-11 each): one of the store, the rest for another
-# device's order of summation; in bf16 a sum in another order rounds every layer's states anew.
-_ALLOWED_FRACTION: Mapping[Precision, float] = {"fp32": 2.0**-9, "bf16": 2.0**-5}
+# device's order of summation; in bf16 a sum in another order rounds every layer's states anew,
+# and auto may be bf16 on one machine and fp32 on the next.
+_ALLOWED_FRACTION: Mapping[Precision, float] = {"fp32": 2.0**-9, "bf16": 2.0**-5, "auto": 2.0**-5}
 
 
 Answers = tuple[Tensor, NDArray[np.bool_]]
@@ -48,7 +50,7 @@ def check_parity(
     *,
     label_map: Mapping[str, str] | None = None,
     device: str | torch.device = "cpu",
-    precision: Precision = "fp32",
+    precision: Precision = "auto",
 ) -> list[Drift]:
     """The drift of each path and teacher; ``paths`` maps the name of a way to its answers.
 

@@ -22,6 +22,7 @@ from road_ray.distillation.manifest import teacher_manifest
 from road_ray.distillation.store_ensemble import Members, StoredEnsemble
 from road_ray.distributed.launch import connected
 from road_ray.errors import ConfigError
+from road_ray.models.precision import Precision
 
 if TYPE_CHECKING:
     from road_ray.distributed.asking import ActorEnsemble
@@ -48,7 +49,7 @@ class Ensemble:
         host: Literal["actors", "process"] = "actors",
         student_tokenizer: Any = None,
         label_map: Mapping[str, str] | None = None,
-        precision: local.Precision = "fp32",
+        precision: Precision = "auto",
         **options: Any,
     ) -> None:
         if host not in ("actors", "process"):

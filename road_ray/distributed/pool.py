@@ -13,13 +13,13 @@ from typing import Any
 import ray
 
 from road_ray.data.specs import Task
-from road_ray.distillation.ensemble import Precision
 from road_ray.distillation.identity import fingerprint_config, fingerprint_weights, locate
 from road_ray.distributed.asking import ActorEnsemble
 from road_ray.distributed.placement import check_placement, core_share
 from road_ray.distributed.replicas import OnLost, Pool
 from road_ray.distributed.teachers import Hosting, TeacherActor
 from road_ray.errors import ConfigError
+from road_ray.models.precision import Precision
 
 _THREADS = 16  # requests that one actor holds at once, to join them; more wait in its queue
 
@@ -39,7 +39,7 @@ class Specification:
     beside: int = 0
     others: int = 0  # teachers of other pools of the same run, each as large as one of these
     label_map: Mapping[str, str] | None = None
-    precision: Precision = "fp32"
+    precision: Precision = "auto"
     max_rows: int = 256  # of a batch joined from requests of several students
     wait_seconds: float = 0.002  # that a request waits for those of other students
     timeout_seconds: float = 120.0  # for one answer

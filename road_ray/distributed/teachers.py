@@ -17,9 +17,10 @@ import torch
 from numpy.typing import NDArray
 
 from road_ray.data.specs import Kind, Regress, Span, Tag, Task
-from road_ray.distillation.ensemble import INPUTS, Precision, Teacher, inputs_of
+from road_ray.distillation.ensemble import INPUTS, Teacher, inputs_of
 from road_ray.distributed.joining import Answers, Batcher, Inputs
 from road_ray.errors import CheckpointError
+from road_ray.models.precision import Precision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +30,7 @@ class Hosting:
     num_threads: int = 1
     device: str = "cpu"
     label_map: Mapping[str, str] | None = None
-    precision: Precision = "fp32"
+    precision: Precision = "auto"
     max_rows: int = 256  # of a joined batch
     wait_seconds: float = 0.002  # that a request waits for those of other students
 

@@ -11,13 +11,13 @@ from pydantic import Field, field_validator
 
 from road_ray.config import Config, to_dict
 from road_ray.data.specs import Task
-from road_ray.distillation.ensemble import Precision
 from road_ray.distillation.identity import locate
 from road_ray.distillation.manifest import identity_only
 from road_ray.distillation.schedule import Shape, schedule
 from road_ray.distillation.weighting import Rule, options_of, resolve
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.encoder import model_directory
+from road_ray.models.precision import Precision
 from road_ray.recipes.listing import named_in, num_folds
 from road_ray.training.journal import write_json_atomic
 
@@ -58,8 +58,8 @@ class TeachingConfig(Config):
     # weighted mean.
     average_loss: bool = False
     host: Literal["actors", "process"] = "actors"  # Ray actors, one a teacher, or this process
-    # What teachers multiply in. bf16: faster on GPUs and on CPUs that have it; logits keep 8 bits.
-    precision: Precision = "fp32"
+    # What teachers multiply in. auto: bf16 where the device gains by it; logits keep 8 bits.
+    precision: Precision = "auto"
     lookahead: int = Field(2, ge=0)  # batches asked for ahead of the student
     cpus_per_teacher: float | None = Field(None, gt=0)  # None: one, or less to leave students room
     gpus_per_teacher: float = Field(0.0, ge=0)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from road_ray.config import Config
+from road_ray.models.precision import Precision
 from road_ray.training.checkpoint import Checkpoints
 from road_ray.training.journal import Journal
 from road_ray.training.mirror import check_address
@@ -22,8 +23,7 @@ class TrainingConfig(Config):
 
     steps: int | None = Field(None, ge=1)  # updates; None: as many as data.epochs make
     passes: int = Field(1, ge=1)  # batches a step, their gradients averaged
-    # "auto": bf16 autocast where the device gains from it.
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    precision: Precision = "auto"  # auto: bf16 autocast where the device gains from it
     # Layers run again in the backward pass instead of keeping what they made: less memory, a third
     # more time, the same gradients.
     activation_checkpointing: bool = False

@@ -73,6 +73,19 @@ def test_bf16_multiplies_in_eight_bits_and_answers_in_thirty_two(teacher, tmp_pa
     assert not torch.equal(rounded, exact)
 
 
+def test_teachers_take_bf16_by_themselves_where_the_device_gains_by_it(
+    monkeypatch, teacher, tmp_path
+):
+    ids = torch.randint(5, 24, (4, 8), generator=torch.Generator().manual_seed(0))
+    place = teacher(tmp_path)
+    exact, rounded = (Teacher(place, NLI, precision=p).logits(ids) for p in ("fp32", "bf16"))
+    assert torch.equal(Teacher(place, NLI).logits(ids), exact)  # too narrow to gain
+    monkeypatch.setattr("road_ray.models.precision._LEAST_BF16_WIDTH", 1)
+    for able, expected in ((True, rounded), (False, exact)):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda able=able: {"amx_bf16": able})
+        assert torch.equal(Teacher(place, NLI).logits(ids), expected)
+
+
 def test_a_teacher_answers_as_the_plain_model_does(tmp_path, teacher):
     from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification
 

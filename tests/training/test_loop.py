@@ -13,7 +13,7 @@ import torch
 from road_ray.data.mixing import accumulated, mixed
 from road_ray.errors import CheckpointError, DivergedError, InterruptedRunError
 from road_ray.training.journal import read_rows
-from road_ray.training.loop import autocast_dtype, identity_of, train
+from road_ray.training.loop import identity_of, train
 from road_ray.training.worker import Worker
 
 ALONE = Worker()
@@ -212,23 +212,6 @@ def test_the_journal_tells_rate_norm_and_means(tiny, tmp_path):
     assert rows[0]["train/discriminator"] < 1
     assert rows[0]["train/grad_norm"] > 0
     assert {"time/step_seconds", "time/tokens_per_second"} <= rows[0].keys()
-
-
-@pytest.mark.parametrize(
-    ("capabilities", "width", "expected"),
-    [
-        ({"avx512_bf16": True}, 256, torch.bfloat16),
-        ({"amx_bf16": True}, 768, torch.bfloat16),
-        ({"avx512_bf16": True}, 64, None),
-        ({"avx512_bf16": False, "avx2": True}, 768, None),
-    ],
-)
-def test_auto_is_bf16_on_a_cpu_that_gains_by_it(monkeypatch, capabilities, width, expected):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
-    cpu = torch.device("cpu")
-    assert autocast_dtype("auto", cpu, width) is expected
-    assert autocast_dtype("fp32", cpu, width) is None
-    assert autocast_dtype("bf16", cpu, width) is torch.bfloat16
 
 
 def test_bf16_trains_and_keeps_weights_in_fp32(tiny, tmp_path):
