@@ -1,8 +1,9 @@
 """Who is compared in distillation: a student without teachers, with three of its own size in its
-process, in TextBrewer, in actors on another core, in a store of what they said.
+process, in TextBrewer, in actors on another core, in a store of what they said or are to say.
 
-All train the same student on the same batches. A round is several steps, of which the first do not
-count: so what was asked ahead while others had their turn is used up before the clock starts.
+All train the same student on the same batches; all of one race multiply in the same precision. A
+round is several steps, of which the first do not count: so what was asked ahead while others had
+their turn is used up before the clock starts.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import count, cycle
 from multiprocessing.connection import Connection
 from pathlib import Path
 from time import perf_counter, sleep, thread_time
@@ -30,7 +31,6 @@ from road_ray.data.specs import Span, Task
 from road_ray.distillation.ensemble import (
     Ensemble,
     LocalEnsemble,
-    Precision,
     annotate,
 )
 from road_ray.distillation.manifest import teacher_manifest
@@ -38,6 +38,7 @@ from road_ray.distillation.store_ensemble import StoredEnsemble
 from road_ray.distillation.weighting import resolve
 from road_ray.models.encoder import hugging_face_config
 from road_ray.models.multitask import MultitaskModel
+from road_ray.models.precision import Precision
 from road_ray.models.quiet import hushed
 from road_ray.objectives.base import Objective
 from road_ray.objectives.distilled import Distilled
@@ -61,10 +62,10 @@ class Lesson:
     shape: Shape
     clock: str = "wall"
     warm_steps: int = LOOKAHEAD + 1
-    steps: int = 6  # of a round, that count
+    steps: int = 4  # of a round, that count
     student_cores: tuple[int, ...] = ()  # none: wherever the system puts it
     teacher_cores: tuple[int, ...] = ()
-    teacher_precision: Precision = "fp32"
+    precision: Precision = "fp32"  # of student and teachers
 
 
 def rounds(connection: Connection, lesson: Lesson) -> Iterator[None]:
@@ -94,7 +95,7 @@ def in_process(lesson: Lesson, connection: Connection) -> None:
         ensemble = LocalEnsemble.load(
             teachers(lesson, Path(place)),
             catalog.task(lesson.task),
-            precision=lesson.teacher_precision,
+            precision=lesson.precision,
         )
         _distil(ensemble, lesson, connection, lookahead=0)
 
@@ -126,7 +127,7 @@ def actors(lesson: Lesson, count: int = TEACHERS) -> Iterator[Any]:
                 directories,
                 catalog.task(lesson.task),
                 num_cpus=1,
-                precision=lesson.teacher_precision,
+                precision=lesson.precision,
                 **given,
             )
         )
@@ -179,20 +180,43 @@ def transport_seconds(lesson: Lesson, repeats: int) -> tuple[list[float], ...]:
 
 def in_store(lesson: Lesson, connection: Connection) -> None:
     """What three teachers said before, read back."""
+    with store(lesson) as stored:
+        for batch in batches(lesson):
+            stored.gather(stored.submit(batch))
+        stored.flush()
+        _distil(stored, lesson, connection, lookahead=LOOKAHEAD)
+
+
+def in_cold_store(lesson: Lesson, connection: Connection) -> None:
+    """Rows that the store has never seen: three teachers in the student's process are asked and
+    what they say is written.
+    """
+    with store(lesson) as stored:
+        _distil(stored, lesson, connection, lookahead=0, given=_never_seen(lesson))
+
+
+@contextmanager
+def store(lesson: Lesson) -> Iterator[StoredEnsemble]:
+    """An empty one, before teachers in this process."""
     task = catalog.task(lesson.task)
     with tempfile.TemporaryDirectory() as place:
         directories = teachers(lesson, Path(place) / "teachers")
 
         def live(members: tuple[int, ...]) -> tuple[tuple[int, ...], Ensemble]:
             chosen = [directories[member] for member in members]
-            return members, LocalEnsemble.load(chosen, task)
+            return members, LocalEnsemble.load(chosen, task, precision=lesson.precision)
 
-        manifest = teacher_manifest(directories, task)
+        manifest = teacher_manifest(directories, task, precision=lesson.precision)
         with StoredEnsemble.open(Path(place) / "store", manifest, task, live) as stored:
-            for batch in batches(lesson):
-                stored.gather(stored.submit(batch))
-            stored.flush()
-            _distil(stored, lesson, connection, lookahead=LOOKAHEAD)
+            yield stored
+
+
+def _never_seen(lesson: Lesson) -> Iterator[dict[str, Any]]:
+    """The batches over and over, each time with other words."""
+    given = batches(lesson)
+    for turn in count():
+        for batch in given:
+            yield {**batch, "input_ids": (batch["input_ids"] + turn) % lesson.shape.vocab_size}
 
 
 def in_textbrewer(lesson: Lesson, connection: Connection) -> None:
@@ -206,11 +230,17 @@ def in_textbrewer(lesson: Lesson, connection: Connection) -> None:
             Path(place),
             _Stepping(connection, lesson, gold),
             span=isinstance(catalog.task(lesson.task).kind, Span),
+            bf16=lesson.precision == "bf16",
         )
 
 
-def textbrewer(directories: Sequence[Path], place: Path, loader: Any, *, span: bool) -> None:
-    """Its distiller on what the loader gives, for ever; the last directory is the student's."""
+def textbrewer(
+    directories: Sequence[Path], place: Path, loader: Any, *, span: bool, bf16: bool = False
+) -> None:
+    """Its distiller on what the loader gives, for ever; the last directory is the student's.
+
+    It has fp32 only on a CPU; ``bf16`` puts PyTorch's autocast around every model.
+    """
     # Its import wants a writer of TensorBoard's, also where nothing is to be written.
     sys.modules.setdefault("tensorboardX", cast(Any, SimpleNamespace(SummaryWriter=None)))
     from textbrewer import DistillationConfig, MultiTeacherDistiller, TrainingConfig
@@ -224,6 +254,8 @@ def textbrewer(directories: Sequence[Path], place: Path, loader: Any, *, span: b
             auto.from_pretrained(directory).eval().requires_grad_(False).to(shapes.device())
             for directory in directories
         ]
+    for model in models if bf16 else ():
+        model.forward = torch.autocast(shapes.device().type, torch.bfloat16)(model.forward)
     student = models.pop().requires_grad_(True).train()
     distiller = MultiTeacherDistiller(
         train_config=TrainingConfig(
@@ -234,9 +266,9 @@ def textbrewer(directories: Sequence[Path], place: Path, loader: Any, *, span: b
         ),
         model_T=models,
         model_S=student,
-        adaptor_T=lambda _, out: {"logits": [out[name] for name in names]},
+        adaptor_T=lambda _, out: {"logits": [out[name].float() for name in names]},
         adaptor_S=lambda _, out: {
-            "logits": [out[name] for name in names],
+            "logits": [out[name].float() for name in names],
             "losses": [out.loss],
         },
     )
@@ -262,10 +294,17 @@ def _for_hugging_face(batch: Mapping[str, Any]) -> dict[str, Any]:
     return {name: batch[name] for name in (*names, *golds) if batch.get(name) is not None}
 
 
-def _distil(ensemble: Ensemble, lesson: Lesson, connection: Connection, *, lookahead: int) -> None:
+def _distil(
+    ensemble: Ensemble,
+    lesson: Lesson,
+    connection: Connection,
+    *,
+    lookahead: int,
+    given: Iterator[dict[str, Any]] | None = None,
+) -> None:
     objective = Distilled(_student(lesson), kd_weight=KD_WEIGHT, temperature=TEMPERATURE)
-    given = annotate(cycle(batches(lesson)), ensemble, resolve("correctness"), lookahead)
-    _train(objective, given, lesson, connection)
+    asked = annotate(given or cycle(batches(lesson)), ensemble, resolve("correctness"), lookahead)
+    _train(objective, asked, lesson, connection)
 
 
 def _train(
@@ -276,7 +315,7 @@ def _train(
     learn(
         objective,
         lambda _: ([dict(next(given))] for _ in rounds(connection, lesson)),
-        TrainingConfig(precision="fp32"),
+        TrainingConfig(precision=lesson.precision),
         peak_lr=_RATE,
     )
 

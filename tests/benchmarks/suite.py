@@ -39,7 +39,6 @@ from tests.benchmarks.saving import saving
 from tests.benchmarks.shapes import Shape, flops
 
 TRANSPORT_SECONDS = 0.002
-_HERE = "bf16 in process"
 
 
 def pretrain(plan: Plan) -> list[Row]:
@@ -165,52 +164,45 @@ def _on_ray_worker(setting: Any, worker: Worker, main: Any, address: str) -> dic
 
 
 def distil(plan: Plan) -> list[Row]:
-    """Teachers in actors on their own cores against none, in process, TextBrewer, by task."""
-    peers = {
+    """Teachers in actors on their own cores, in a store, in process and in TextBrewer, by task."""
+    mains = {
         "no teachers": distilling.no_teachers,
-        "three in process": distilling.in_process,
+        "actors": distilling.in_actors,
         "warm store": distilling.in_store,
+        "in process": distilling.in_process,
+        "cold store": distilling.in_cold_store,
         "textbrewer": distilling.in_textbrewer,
     }
+    pairs = [(mine, "no teachers") for mine in ("actors", "warm store", "in process", "cold store")]
     if find_spec("textbrewer") is None:
-        del peers["textbrewer"]
+        del mains["textbrewer"]
         plan.say("distil: textbrewer is not installed, so it is left out")
         plan.say("  fix: pip install --no-deps textbrewer==0.2.1.post1")
+    else:
+        pairs += [(mine, "textbrewer") for mine in ("actors", "in process", "cold store")]
     cores = sorted(os.sched_getaffinity(0))
     half = len(cores) // 2
     rows = []
     for task, shape in plan.lessons.items():
-        lesson = Lesson(
-            task,
-            shape,
-            clock=plan.clock,
-            student_cores=tuple(cores[:1]),
-            teacher_cores=tuple(cores[half:]),
-        )
-        lanes = {name: Contestant(main, lesson, plan.start) for name, main in peers.items()}
         for precision in ("fp32", "bf16"):
-            quick = replace(lesson, teacher_precision=precision)
-            lanes[precision] = Contestant(distilling.in_actors, quick, plan.start)
-        lanes[_HERE] = Contestant(distilling.in_process, quick, plan.start)
-        timings = race(lanes, repeats=plan.repeats, warmup=1)
-        rows += [_lesson_row(task, "fp32", peer, timings, shape) for peer in peers]
-        rows.append(_lesson_row(task, "bf16", "no teachers", timings, shape))
-        if "textbrewer" in peers:  # all on one core, as its teachers are
-            told = timings | {"fp32": timings["three in process"], "bf16": timings[_HERE]}
-            for precision in ("fp32", "bf16"):
-                row = _lesson_row(task, precision, "textbrewer", told, shape)
-                rows.append(row | {"peer": f"textbrewer; ours in process, {task}"})
+            lesson = Lesson(
+                task,
+                shape,
+                clock=plan.clock,
+                precision=precision,
+                student_cores=tuple(cores[:1]),
+                teacher_cores=tuple(cores[half:]),
+            )
+            lanes = {name: Contestant(main, lesson, plan.start) for name, main in mains.items()}
+            timings = race(lanes, repeats=plan.repeats, warmup=1)
+            rows += [_lesson_row(lesson, mine, peer, timings) for mine, peer in pairs]
     return rows
 
 
-def _lesson_row(
-    task: str, precision: str, peer: str, timings: dict[str, Timing], shape: Shape
-) -> Row:
-    """``precision`` is that of the teachers in actors; ``limit_share`` the share of the speed that
-    the student has without teachers.
-    """
-    ours, theirs = timings[precision], timings[peer]
-    row = _row("distil", f"{peer}, {task}", ours, theirs, shape, 1.0, precision)
+def _lesson_row(lesson: Lesson, mine: str, peer: str, timings: dict[str, Timing]) -> Row:
+    """``limit_share`` is the share of the speed that the student has without teachers."""
+    ours, named = timings[mine], f"{peer}; ours {mine}, {lesson.task}"
+    row = _row("distil", named, ours, timings[peer], lesson.shape, 1.0, lesson.precision)
     return row | {"limit_share": timings["no teachers"].median / ours.median}
 
 
