@@ -52,6 +52,15 @@ def test_drift_names_teacher_way_and_sizes(asked, directories, drift):
         check_parity(batch, directories, NLI, {"the store": all_of(wrong)})
 
 
+def test_bf16_is_rounding_only_where_teachers_may_take_it(asked, directories):
+    batch, _ = asked
+    ensemble = LocalEnsemble.load(directories, NLI, precision="bf16")
+    halved = {"its actor": all_of(ensemble.gather(inputs_of(batch)))}
+    check_parity(batch, directories, NLI, halved)  # auto: this machine may differ from the actor's
+    with pytest.raises(CheckpointError, match="rounding"):
+        check_parity(batch, directories, NLI, halved, precision="fp32")
+
+
 def test_teachers_in_another_order_are_drift(asked, directories):
     batch, answers = asked
     with pytest.raises(CheckpointError, match="teacher 0"):
