@@ -2,8 +2,9 @@
 
 Three lanes, a trial of each in turn, in one process with one thread: without teachers, with three
 teachers asked live, and with three teachers behind one store that is empty at the start.
-Usage: python docs/results/store_sweep.py DATA RUNS OUT [ROWS]   (OUT must not exist)
-RUNS is where distillation.sh worked: the encoder and the teachers are taken from there.
+Usage: python docs/results/store_sweep.py DATA RUNS OUT [KEY=VALUE ...]   (OUT must not exist)
+RUNS is where distillation.sh worked: the encoder and the teachers are taken from there. KEY=VALUE
+is a setting of all lanes, of distillation only where it begins so.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import optuna
+import yaml
 
 import road_ray as rr
 
 TRIALS = 8
 
 
-def main(data: str, runs: Path, out: Path, rows: int) -> None:
+def main(data: str, runs: Path, out: Path, settings: dict[str, Any]) -> None:
     shared = {
         "init": str(runs / "electra-256"),
         "data.root": data,
@@ -27,7 +30,7 @@ def main(data: str, runs: Path, out: Path, rows: int) -> None:
         "data.max_length_tokens": 64,
         "data.epochs": 1,
         "data.batch_size": 16,
-        "data.max_rows": rows,
+        "data.max_rows": 2000,
         "optimizer.peak_lr": 5e-4,
         "optimizer.layer_decay": 1.0,
         "optimizer.bias_correction": True,
@@ -38,6 +41,8 @@ def main(data: str, runs: Path, out: Path, rows: int) -> None:
         "distillation.teachers": [str(runs / "sst2-8k" / "teachers" / "teachers.json")],
         "distillation.host": "process",
     }
+    for key, value in settings.items():
+        (taught if key.startswith("distillation.") else shared)[key] = value
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     seconds: dict[str, list[float]] = {"no KD": [], "live": [], "store": []}
     for number in range(TRIALS):
@@ -64,6 +69,8 @@ def main(data: str, runs: Path, out: Path, rows: int) -> None:
 
 
 if __name__ == "__main__":
-    place, rows = Path(sys.argv[3]), int(sys.argv[4]) if len(sys.argv) > 4 else 4000
+    place = Path(sys.argv[3])
     place.mkdir(parents=True)
-    main(sys.argv[1], Path(sys.argv[2]), place, rows)
+    given = (setting.split("=", 1) for setting in sys.argv[4:])
+    settings = {key: yaml.safe_load(value) for key, value in given}
+    main(sys.argv[1], Path(sys.argv[2]), place, settings)
