@@ -42,6 +42,7 @@ class Plan:
     few_repeats: int = 3  # where a round takes half a minute
     quick_repeats: int = 25  # where a step takes a fraction of a second
     widths: tuple[int, ...] = (32, 64, 128, 256)
+    stored_rows: int = 20_000
     trials: int = 8  # of a sweep of short runs
     trivial_trials: int = 100
     clock: str = "wall"

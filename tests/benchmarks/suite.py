@@ -18,7 +18,7 @@ import torch
 from road_ray.distributed.launch import launch
 from road_ray.objectives.registry import OBJECTIVES
 from road_ray.training.worker import Worker
-from tests.benchmarks import contestants, corpora, swept
+from tests.benchmarks import contestants, corpora, stored, swept
 from tests.benchmarks import distil as distilling
 from tests.benchmarks import objectives as learning
 from tests.benchmarks.contestants import PRODUCT_FLOPS, Setting
@@ -39,6 +39,7 @@ from tests.benchmarks.saving import saving
 from tests.benchmarks.shapes import Shape, flops
 
 TRANSPORT_SECONDS = 0.002
+_WINDOWS, _WINDOWS_MB = 130_000, 1000.0  # SQuAD 2.0 cut into windows, and the room for them
 
 
 def pretrain(plan: Plan) -> list[Row]:
@@ -236,6 +237,39 @@ def transport(plan: Plan) -> list[Row]:
     ]
 
 
+def store(plan: Plan) -> list[Row]:
+    """The store of logits alone: rows read a second, and what 130,000 windows of questions take.
+
+    ``limit_share`` is the share of the aim.
+    """
+    rows = []
+    for task, shape in plan.lessons.items():
+        measure = partial(stored.measured, task, rows=plan.stored_rows, length=shape.length)
+        each = [measure(batch_size=shape.batch_size) for _ in range(plan.few_repeats)]
+        found = {name: statistics.median(one[name] for one in each) for name in each[0]}
+        windows_mb = found["bytes_a_row_and_teacher"] * distilling.TEACHERS * _WINDOWS / 1e6
+        figures = [("read", "rows/s", found["read"], stored.AIM_ROWS_A_SECOND)]
+        figures += [("written", "rows/s", found["written"], stored.AIM_ROWS_A_SECOND)]
+        figures += [(f"{_WINDOWS:,} rows of three teachers", "MB", windows_mb, _WINDOWS_MB)]
+        rows += [
+            {
+                "name": "store",
+                "precision": "",
+                "peer": f"the aim, {what}, {task}",
+                "unit": unit,
+                "ours": ours,
+                "theirs": aim,
+                "ratio": ours / aim,
+                "repeats": plan.few_repeats,
+                "peak_memory_mb": peak_memory_mb(),
+                "their_peak_memory_mb": 0.0,
+                "limit_share": ours / aim,
+            }
+            for what, unit, ours, aim in figures
+        ]
+    return rows
+
+
 def sweep(plan: Plan) -> list[Row]:
     """What a trial costs beside its recipe, 1 and 2 at a time; trivial trials against Tune's own.
 
@@ -376,6 +410,7 @@ SUITE: dict[str, Callable[[Plan], list[Row]]] = {
     "distil": distil,
     "distil_rows": distil_rows,
     "transport": transport,
+    "store": store,
     "finetune": finetune,
     "sweep": sweep,
     "corpus": corpus,

@@ -40,6 +40,7 @@ PLAN = Plan(
     few_repeats=2,
     quick_repeats=2,
     widths=(8, 16),
+    stored_rows=100,
     trials=3,
     trivial_trials=4,
     start=InThread(),
