@@ -68,6 +68,8 @@ class Teacher:
         self._order = None if order is None else torch.tensor(order, device=device)
         width = int(self._model.config.hidden_size)
         self._autocast = autocast_dtype(precision, self._model.device, width)
+        if self._autocast is not None:
+            _cast_once(self._model, self._autocast)
         accepted = inspect.signature(self._model.forward).parameters
         self._segments = "token_type_ids" in accepted and self._model.config.type_vocab_size > 1
 
@@ -253,6 +255,13 @@ def stacked(answers: Sequence[Tensor]) -> Tensor:
                 f"teacher 0 in {list(answers[0].shape)}"
             )
     return torch.stack(list(answers))
+
+
+def _cast_once(model: torch.nn.Module, dtype: torch.dtype) -> None:
+    """What autocast would make of frozen weights for every batch anew; the answers are the same."""
+    for part in model.modules():
+        if isinstance(part, torch.nn.Linear):
+            part.to(dtype)
 
 
 def _load(directory: Path, task: Task) -> Any:

@@ -73,6 +73,17 @@ def test_bf16_multiplies_in_eight_bits_and_answers_in_thirty_two(teacher, tmp_pa
     assert not torch.equal(rounded, exact)
 
 
+def test_weights_cast_once_answer_as_autocast_over_fp32_does(teacher, tmp_path):
+    from transformers import AutoModelForSequenceClassification
+
+    ids = torch.randint(5, 24, (4, 8), generator=torch.Generator().manual_seed(0))
+    place = teacher(tmp_path)
+    plain = AutoModelForSequenceClassification.from_pretrained(place).eval()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        expected = plain(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
+    assert torch.equal(Teacher(place, NLI, precision="bf16").logits(ids), expected.float())
+
+
 def test_teachers_take_bf16_by_themselves_where_the_device_gains_by_it(
     monkeypatch, teacher, tmp_path
 ):
