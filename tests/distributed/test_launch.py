@@ -81,8 +81,9 @@ def die_once(place, worker):
 
 
 def fail_alone(place, worker):
-    """Rank 1 raises an error of ours while rank 0 waits for it."""
+    """Rank 1 raises an error of ours while rank 0 waits for it; both have started by then."""
     (Path(place) / f"started-{worker.rank}-{os.getpid()}").touch()
+    worker.barrier()
     if worker.rank == 1:
         raise DataError("row 3")
     worker.barrier()
