@@ -17,6 +17,7 @@ from road_ray.errors import CheckpointError, InterruptedRunError
 from road_ray.models.precision import autocast_dtype
 from road_ray.objectives.base import Objective
 from road_ray.training import measure
+from road_ray.training.allocator import keep_freed_memory
 from road_ray.training.forwards import run_as
 from road_ray.training.guard import Guard
 from road_ray.training.health import Watch, gradient_norms
@@ -54,10 +55,10 @@ def train(
     ``InterruptedRunError`` after SIGTERM or Ctrl-C, the state saved; ``Measured`` for a plan.
     """
     config, total = training.config, training.total_steps
+    keep_freed_memory()
     trained = shard(objective, worker) if config.sharded else objective.to(worker.device)
     run_as(trained.train(), config.activation_checkpointing, config.torch_compile)
-    width = int(objective.encoder.config.hidden_size)
-    autocast = autocast_dtype(config.precision, worker.device, width)
+    autocast = autocast_dtype(config.precision, worker.device, objective.encoder.config.hidden_size)
     if measure.asked():
         raise measure.measure(objective, steps, training, worker, autocast)
     optimizer = build_optimizer(trained, training.optimizer)
