@@ -15,6 +15,7 @@ from typing import Any
 
 from road_ray.data.specs import Choose, Classify, Regress, Span, Tag, Task
 from road_ray.errors import CheckpointError
+from road_ray.json_file import read_json
 
 _FOREIGN_FIELDS = (
     "auto_map",
@@ -266,10 +267,3 @@ def _keys(tree: Any) -> Iterable[str]:
     elif isinstance(tree, list):
         for value in tree:
             yield from _keys(value)
-
-
-def read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise CheckpointError(f"{path}: not JSON ({error})") from error

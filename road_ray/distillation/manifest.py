@@ -13,9 +13,9 @@ from road_ray.distillation.identity import (
     fingerprint_config,
     fingerprint_tokenizer,
     fingerprint_weights,
-    read_json,
     teacher_tokenizer,
 )
+from road_ray.json_file import read_json
 
 if TYPE_CHECKING:
     from road_ray.models.precision import Precision

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import Config, to_dict
-from road_ray.recipes.run import FREE_ON_RESUME
+from road_ray.recipes.recorded_config import FREE_ON_RESUME
 from road_ray.training.mirror import below
 from road_ray.training.settings import TrainingConfig
 

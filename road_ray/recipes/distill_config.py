@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from road_ray.recipes.finetune import FinetuneConfig
+from road_ray.recipes.inputs import TEACHERS, Inputs
+from road_ray.recipes.listing import teacher_files
 from road_ray.recipes.teaching import DistillationConfig, WeightingConfig
 
 
@@ -14,3 +16,6 @@ class DistillConfig(FinetuneConfig):
     run_dir: Path = Path("runs/distill")
     distillation: DistillationConfig = DistillationConfig()
     weighting: WeightingConfig = WeightingConfig()
+
+    def inputs(self) -> Inputs:
+        return {**super().inputs(), TEACHERS: teacher_files(self.distillation.teachers)}

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import logging
-from collections.abc import Sequence
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
 from road_ray.data.sources import SourceConfig, Split, entry_of, load_split
 from road_ray.data.specs import Task
 from road_ray.data.tokenizer import load_tokenizer
-from road_ray.distillation.identity import fingerprint_weights, locate
+from road_ray.distillation.identity import locate
 from road_ray.errors import ConfigError
 from road_ray.evaluation.glue import predictions_of
 from road_ray.evaluation.predict import evaluate_split
@@ -21,16 +22,14 @@ from road_ray.evaluation.robustness import consistency
 from road_ray.models.encoder import check_vocabulary, model_directory
 from road_ray.models.multitask import MultitaskModel, load_trained
 from road_ray.recipes.checks import check_length, require_init
+from road_ray.recipes.inputs import Inputs, model_files, split_files
 from road_ray.recipes.lineage import head_for, stored_threshold, trained_length
-from road_ray.recipes.listing import listed
+from road_ray.recipes.listing import listed, teacher_files
+from road_ray.recipes.recorded_config import deciding_digest
 from road_ray.recipes.run import Run, RunConfig, finished, opened
 from road_ray.recipes.together import judge_together
 from road_ray.training.journal import write_json_atomic
 from road_ray.training.worker import Worker
-
-_JUDGED = "weights.json"  # whose figures these are
-
-_log = logging.getLogger(__name__)
 
 
 class EvaluateDataConfig(SourceConfig):
@@ -45,7 +44,8 @@ class EvaluateDataConfig(SourceConfig):
 class EvaluateConfig(RunConfig):
     """One model, any data sets of its task."""
 
-    run_dir: Path = Path("runs/evaluate")
+    # {name}: of the model and of what it is judged on, so that each has a directory of its own.
+    run_dir: Path = Path("runs/evaluate/{name}")
     # A run directory, an hf/ directory or a hub name, with a trained head; or a teachers.json: the
     # mean of their logits is judged then, as eval/<data set>/ensemble_<metric>.
     init: str = ""
@@ -54,22 +54,50 @@ class EvaluateConfig(RunConfig):
     )
     data: EvaluateDataConfig = EvaluateDataConfig()
 
+    repeatable: ClassVar[bool] = True
+
+    def inputs(self) -> Inputs:
+        listing = [Path(self.init).expanduser()] if self.init.endswith(".json") else []
+        judged = teacher_files([self.init]) if listing else model_files(self.init)
+        return {
+            "init": [*listing, *judged],
+            "data": split_files(self.data, self.data.datasets, self.data.split),
+        }
+
 
 def evaluate(config: EvaluateConfig) -> Run:
     """Figures ``eval/<data set>/<metric>``; predictions in the official layouts below
-    ``predictions/``. A model that was trained again since is judged again.
+    ``predictions/``. A model or a data set that has changed since is judged again.
     """
-    models = _models(config)
-    weights = {str(directory): fingerprint_weights(directory) for directory in models}
-    path = config.run_dir / _JUDGED
-    if path.is_file() and json.loads(path.read_text(encoding="utf-8")) != weights:
-        (config.run_dir / "metrics.json").unlink(missing_ok=True)
-        _log.info("%s: the weights at init = %s are others now", config.run_dir, config.init)
-    done = finished(config)
-    if done is None:
-        done = _together(config, models) if config.init.endswith(".json") else _run(config)
-        write_json_atomic(path, weights)
-    return done
+    config = _placed(config)
+    if done := finished(config):
+        return done
+    return _together(config, _models(config)) if config.init.endswith(".json") else _run(config)
+
+
+def _placed(config: EvaluateConfig) -> EvaluateConfig:
+    """The configuration with a directory of its own, unless it names one."""
+    if config.run_dir != EvaluateConfig.model_fields["run_dir"].default:
+        return config
+    parts = [part for part in Path(config.init).parts if part not in ("hf", "teachers.json")]
+    name = re.sub(r"[^\w.-]+", "-", "".join(parts[-1:])) or "model"
+    place = config.run_dir.with_name(f"{name}-{deciding_digest(config)[:8]}")
+    return config.model_copy(update={"run_dir": place})
+
+
+@contextmanager
+def _predictions(run_dir: Path) -> Iterator[Path]:
+    """A place for predictions, which take that of earlier ones once all are there."""
+    staged, place = run_dir / ".judging", run_dir / "predictions"
+    shutil.rmtree(staged, ignore_errors=True)
+    staged.mkdir()
+    try:
+        yield staged
+        if place.exists():
+            place.rename(staged / "earlier")
+        (staged / "predictions").rename(place)
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
 
 
 def _models(config: EvaluateConfig) -> list[Path]:
@@ -85,14 +113,14 @@ def _together(config: EvaluateConfig, directories: Sequence[Path]) -> Run:
     data set.
     """
     _task_of(config.data)
-    with opened(config) as run_dir:
+    with opened(config) as run_dir, _predictions(run_dir) as staged:
         length = config.data.max_length_tokens or trained_length(directories[0])
         figures = judge_together(
             directories,
             config.data.model_copy(update={"max_length_tokens": length}),
             config.data.datasets,
             split=config.data.split,
-            predictions=run_dir / "predictions",
+            predictions=staged / "predictions",
         )
         write_json_atomic(run_dir / "metrics.json", figures)
     return Run(run_dir, figures)
@@ -102,7 +130,7 @@ def _run(config: EvaluateConfig) -> Run:
     directory = model_directory(require_init(config.init))
     task = _task_of(config.data)
     _check_pairs(config.data)
-    with opened(config) as run_dir:
+    with opened(config) as run_dir, _predictions(run_dir) as staged:
         tokenizer = load_tokenizer(directory)
         places = _heads(directory, task, config.data.datasets)
         models = {place: load_trained(place, task) for place in dict.fromkeys(places.values())}
@@ -115,9 +143,9 @@ def _run(config: EvaluateConfig) -> Run:
         figures: dict[str, float] = {}
         for name, place in places.items():
             split = load_split(name, source.split, source, tokenizer, judged=True)
-            scored, threshold = _judge(config, models[place], split, tokenizer, threshold)
+            scored, threshold = _judge(models[place], split, tokenizer, threshold, staged)
             figures |= scored
-        figures |= _consistency(config)
+        figures |= _consistency(config, staged)
         write_json_atomic(run_dir / "metrics.json", figures)
     return Run(run_dir, figures)
 
@@ -139,10 +167,10 @@ def _check_pairs(data: EvaluateDataConfig) -> None:
             )
 
 
-def _consistency(config: EvaluateConfig) -> dict[str, float]:
+def _consistency(config: EvaluateConfig, staged: Path) -> dict[str, float]:
     """``consistency/<data set>/<figure>`` of every set that was made from another."""
     figures: dict[str, float] = {}
-    said = predictions_of([config.run_dir]) if config.data.same_as else {}
+    said = predictions_of([staged]) if config.data.same_as else {}
     for changed, original in config.data.same_as.items():
         found = consistency(said[original], said[changed])
         figures |= {f"consistency/{changed}/{name}": value for name, value in found.items()}
@@ -150,11 +178,7 @@ def _consistency(config: EvaluateConfig) -> dict[str, float]:
 
 
 def _judge(
-    config: EvaluateConfig,
-    model: MultitaskModel,
-    split: Split,
-    tokenizer: Any,
-    threshold: float | None,
+    model: MultitaskModel, split: Split, tokenizer: Any, threshold: float | None, staged: Path
 ) -> tuple[dict[str, float], float | None]:
     device, name = Worker.alone().device, split.dataset.name
     check_length(split, model.encoder.config.max_position_embeddings)
@@ -162,7 +186,7 @@ def _judge(
     result = evaluate_split(
         model.to(device), split, pad_id=pad_id, device=device, threshold=threshold
     )
-    result.write(config.run_dir / "predictions" / name)
+    result.write(staged / "predictions" / name)
     figures = {f"eval/{name}/{metric}": value for metric, value in result.figures.items()}
     return figures, result.threshold
 

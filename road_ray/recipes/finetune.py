@@ -34,6 +34,7 @@ from road_ray.objectives.base import Objective
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.checks import check_length, require_init, warn_of_overlap
 from road_ray.recipes.copies import deciding
+from road_ray.recipes.inputs import Inputs, model_files, split_files
 from road_ray.recipes.lineage import head_for, other_task, sign
 from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
 from road_ray.training.loop import identity_of, train
@@ -79,6 +80,13 @@ class FinetuneConfig(RunConfig):
     data: FinetuneDataConfig = FinetuneDataConfig()
     optimizer: OptimizerConfig = OptimizerConfig(peak_lr=3e-4, layer_decay=0.8, weight_decay=0.0)
     training: TrainingConfig = TrainingConfig()
+
+    def inputs(self) -> Inputs:
+        train = split_files(self.data, [self.data.dataset], "train")
+        return {
+            "init": model_files(self.init),
+            "data": [*train, *split_files(self.data, judged_names(self), "dev")],
+        }
 
 
 @dataclass(frozen=True)
@@ -190,10 +198,16 @@ def check_judged(data: FinetuneDataConfig) -> None:
 
 
 def _judged(config: FinetuneConfig, tokenizer: Any) -> dict[str, Split]:
+    names = judged_names(config)
+    return {name: load_split(name, "dev", config.data, tokenizer) for name in names}
+
+
+def judged_names(config: FinetuneConfig) -> list[str]:
+    """Return the data sets whose dev splits a fine-tuning reads, each once."""
     names = list(config.data.evaluate_on or (config.data.dataset,))
     if config.training.evaluate_every_steps is not None:
         names.append(config.data.dataset)
-    return {name: load_split(name, "dev", config.data, tokenizer) for name in dict.fromkeys(names)}
+    return list(dict.fromkeys(names))
 
 
 def fit(

@@ -19,6 +19,7 @@ from road_ray.evaluation.metrics import summary
 from road_ray.recipes import finetune as single
 from road_ray.recipes.copies import mirrored_below
 from road_ray.recipes.finetune import FinetuneConfig
+from road_ray.recipes.inputs import Inputs
 from road_ray.recipes.run import Run, finished, opened
 from road_ray.reporting.tables import is_principal
 from road_ray.training import measure
@@ -43,6 +44,9 @@ class FinetuningsConfig(FinetuneConfig):
     # Ray tasks of one core and `gpus_per_worker` each; 0: one after the other in this process.
     at_once: int = Field(0, ge=0)
     timeout_seconds: float = Field(7 * 86400.0, gt=0)  # for all of them
+
+    def inputs(self) -> Inputs:
+        return {}  # each fine-tuning records its own
 
 
 def finetune(config: FinetuneConfig) -> Run:

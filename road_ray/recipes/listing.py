@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from road_ray.errors import ConfigError
+from road_ray.recipes.inputs import model_files
 
 
 def listed(path: Path, key: str = "distillation.teachers") -> tuple[list[str], int]:
@@ -61,3 +62,8 @@ def named_in(teachers: Sequence[str], key: str = "distillation.teachers") -> tup
 def num_folds(teachers: Sequence[str]) -> int:
     """Of how many folds the named teachers are."""
     return named_in(teachers)[1]
+
+
+def teacher_files(teachers: Sequence[str]) -> list[Path]:
+    """Return the local files that decide what the named teachers answer."""
+    return [path for name in named_in(teachers)[0] for path in model_files(name)]

@@ -10,7 +10,8 @@ from pydantic import Field
 from road_ray.config import Config
 from road_ray.data.mixing import Sampler
 from road_ray.data.sources import SourceConfig
-from road_ray.recipes.listing import named_in
+from road_ray.recipes.inputs import TEACHERS, Inputs, model_files, split_files
+from road_ray.recipes.listing import named_in, teacher_files
 from road_ray.recipes.run import RunConfig
 from road_ray.recipes.teaching import TeachingConfig, WeightingConfig
 from road_ray.training.optimizer import OptimizerConfig
@@ -80,3 +81,14 @@ class MultitaskConfig(RunConfig):
     weighting: WeightingConfig = WeightingConfig()
     optimizer: OptimizerConfig = OptimizerConfig(peak_lr=3e-4, layer_decay=0.75, warmup_steps=500)
     training: TrainingConfig = TrainingConfig(steps=20_000)
+
+    def inputs(self) -> Inputs:
+        names, taught = self.data.datasets, self.distillation.teachers
+        splits = (split_files(self.data, names, split) for split in ("train", "dev"))
+        return {
+            "init": model_files(self.init),
+            "data": [path for paths in splits for path in paths],
+            TEACHERS: [
+                path for name in taught for path in teacher_files(self.distillation.of(name))
+            ],
+        }

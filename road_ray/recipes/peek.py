@@ -15,7 +15,7 @@ from road_ray.objectives.base import Objective
 from road_ray.objectives.corrupting import Corrupting
 from road_ray.objectives.masked import Masked
 from road_ray.recipes.pretrain import PretrainConfig, prepare
-from road_ray.recipes.run import RECORD
+from road_ray.recipes.recorded_config import RECORD
 from road_ray.training.checkpoint import Checkpoints
 from road_ray.training.loop import load_weights
 from road_ray.training.worker import Worker

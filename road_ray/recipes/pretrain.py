@@ -26,6 +26,7 @@ from road_ray.objectives.base import Objective
 from road_ray.recipes.checks import require_init
 from road_ray.recipes.copies import deciding
 from road_ray.recipes.early_probe import ProbeConfig, early_probe
+from road_ray.recipes.inputs import Inputs, corpus_files, model_files
 from road_ray.recipes.lineage import sign
 from road_ray.recipes.networks import GeneratorConfig, ObjectiveConfig, build_objective
 from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
@@ -62,6 +63,12 @@ class PretrainConfig(RunConfig):
                 "training.evaluate_every_steps needs something to evaluate: probe.datasets=[sst2]"
             )
         return self
+
+    def inputs(self) -> Inputs:
+        return {
+            "init": [*model_files(self.init), *model_files(self.generator.init)],
+            "data": corpus_files(self.data),
+        }
 
 
 def pretrain(config: PretrainConfig) -> Run:

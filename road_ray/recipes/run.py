@@ -6,7 +6,6 @@ Holds what every recipe shares: where a run lies, on how many workers, and what 
 from __future__ import annotations
 
 import fcntl
-import json
 import logging
 import os
 import socket
@@ -14,16 +13,20 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TextIO
+from typing import Annotated, Any, ClassVar, Literal, TextIO
 
 from pydantic import AfterValidator, Field
 
-from road_ray.config import Config, load, to_dict, to_yaml
+from road_ray.config import Config, to_dict, to_yaml
 from road_ray.distributed.launch import check_machine
-from road_ray.errors import ConfigError, DivergedError, ResourceError, RoadError
+from road_ray.errors import CheckpointError, DivergedError, ResourceError, RoadError
+from road_ray.json_file import read_json
+from road_ray.recipes.inputs import INPUTS, TEACHERS, Inputs, changed_inputs, found_inputs
+from road_ray.recipes.outputs import damage, require_source, seal
+from road_ray.recipes.recorded_config import RECORD, allowed_inputs, require_same
 from road_ray.reporting.provenance import environment, revision, version_of
-from road_ray.reporting.report import leave_report
-from road_ray.training.checkpoint import Checkpoints, disk_error
+from road_ray.reporting.report import REPORT, leave_report
+from road_ray.training.checkpoint import MANIFEST, Checkpoints, disk_error
 from road_ray.training.console import Work
 from road_ray.training.journal import Journal, write_json_atomic
 from road_ray.training.mirror import check_address
@@ -35,21 +38,6 @@ from road_ray.training.trackers import (
 )
 
 _log = logging.getLogger(__name__)
-RECORD = "config.resolved.yaml"  # of every run directory
-# Keys that may differ when a run goes on: they change where and how it runs, not what comes out;
-# or they are the way out of an error (on_spike).
-FREE_ON_RESUME = {
-    *("run_dir", "workers", "least_workers", "gpus_per_worker", "address", "console", "at_once"),
-    "timeout_seconds",
-    *(f"tracking.{name}" for name in ("wandb_project", "wandb_mode", "wandb_group")),
-    *(f"tracking.{name}" for name in ("mlflow_uri", "mlflow_experiment", "tensorboard")),
-    *(f"training.{what}_every_steps" for what in ("log", "evaluate", "save")),
-    *("training.keep_checkpoints", "training.mirror", "training.on_spike", "data.cache"),
-    *("training.activation_checkpointing", "training.sharded"),
-    *(f"distillation.{what}" for what in ("host", "lookahead", "timeout_seconds")),
-    *(f"distillation.{what}" for what in ("store", "probe", "allow_other_teachers")),
-    *(f"distillation.{what}_per_teacher" for what in ("cpus", "gpus")),
-}
 
 
 class TrackingConfig(Config):
@@ -77,6 +65,15 @@ class RunConfig(Config):
     console: Literal["rich", "plain", "quiet"] | None = None  # None: rich on a terminal, else plain
     tracking: TrackingConfig = TrackingConfig()
 
+    # Whether a finished run is run again, not refused, when a file that it read has changed since.
+    repeatable: ClassVar[bool] = False
+
+    def inputs(self) -> Inputs:
+        """Return the local files that the result follows from, by kind; those of runs inside this
+        one are their own.
+        """
+        return {}
+
 
 @dataclass(frozen=True)
 class Run:
@@ -92,17 +89,66 @@ class Run:
 
 
 def finished(config: RunConfig) -> Run | None:
-    """The run of this directory if it is complete and of this very configuration, else None."""
+    """Return the run of this directory if it is complete, undamaged, and of this very configuration
+    and these inputs; None when it is to be run, or to be completed from its last checkpoint.
+
+    Raises ``ConfigError`` for another configuration, ``CheckpointError`` when a training read other
+    files, or its model is damaged and cannot be made again.
+    """
     directory = config.run_dir
     if not (directory / "metrics.json").is_file() or not (directory / RECORD).is_file():
         return None
-    _same_as_recorded(config)
+    require_same(config, directory)
+    if _outdated(config):
+        return None
     try:
-        figures = json.loads((directory / "metrics.json").read_text(encoding="utf-8"))
-    except ValueError:
-        return None  # damaged: made again from the last checkpoint
+        figures = read_json(directory / "metrics.json")
+    except CheckpointError as error:
+        _log.warning("%s", error)
+        return None
+    _complete(directory, anew=False)
     _log.info("%s is finished; nothing is left to do", directory)
     return Run(directory, figures)
+
+
+def _outdated(config: RunConfig) -> bool:
+    """Whether a finished run must be run again, and say why."""
+    directory = config.run_dir
+    if changed := changed_inputs(directory, allow=allowed_inputs(config)):
+        if not config.repeatable:
+            raise _other_inputs(directory, changed)
+        _log.warning("%s: run again, for it read other files:%s", directory, _lines(changed))
+        return True
+    if problems := damage(directory):
+        require_source(directory, problems)
+        _log.warning("%s: made again, for it is damaged:%s", directory, _lines(problems))
+    return bool(problems)
+
+
+def _other_inputs(directory: Path, changed: list[str]) -> CheckpointError:
+    return CheckpointError(
+        f"{directory}: was trained with other inputs; {directory / INPUTS} names them:"
+        f"{_lines(changed)}\n"
+        "  fix: restore them, or give another run_dir to train with what is there now\n"
+        "  kept: that run, as it is"
+    )
+
+
+def _lines(told: list[str]) -> str:
+    return "".join(f"\n    {line}" for line in told)
+
+
+def _complete(directory: Path, *, anew: bool) -> None:
+    """Write manifest and report of a run that has ended, or those of them that are missing; trouble
+    with them does not take the run with it.
+    """
+    if (directory / "metrics.json").is_file() and (anew or not (directory / MANIFEST).is_file()):
+        try:
+            seal(directory, RECORD)
+        except (OSError, RoadError) as error:
+            _log.warning("no %s, so damage will not be noticed: %s", directory / MANIFEST, error)
+    if anew or not (directory / REPORT).is_file():
+        leave_report(directory)
 
 
 @contextmanager
@@ -129,21 +175,21 @@ def opened(config: RunConfig) -> Iterator[Path]:
                 f"run_dir = {directory} is in use by {lock.read().strip() or 'another process'}\n"
                 "  fix: wait for it, stop it, or choose another directory; nothing was changed"
             ) from None
-        if _has_progress(directory):
-            _same_as_recorded(config)
+        _check_recorded(config)
         try:
-            _record(config, lock)
+            inputs = _record(config, lock)
         except OSError as error:
             raise _refused(directory, error) from error
         try:
             yield directory
+            write_json_atomic(directory / INPUTS, inputs)
         except Exception as error:
             if isinstance(error, DivergedError):
                 leave_report(directory)  # what led there is seen best in its curves
             if isinstance(error, RoadError) or disk_error(error) is None:
                 raise
             raise _refused(directory, error) from error
-        leave_report(directory)
+        _complete(directory, anew=True)
 
 
 def _refused(directory: Path, error: Exception) -> ResourceError:
@@ -158,14 +204,27 @@ def _refused(directory: Path, error: Exception) -> ResourceError:
     )
 
 
+def _check_recorded(config: RunConfig) -> None:
+    """Raises when the directory holds a run that this one must not go on with."""
+    directory = config.run_dir
+    if not _has_progress(directory):
+        return
+    require_same(config, directory)
+    changed = changed_inputs(directory, allow={TEACHERS})  # of whom teachers.json tells
+    if changed and not config.repeatable:
+        raise _other_inputs(directory, changed)
+
+
 def _has_progress(directory: Path) -> bool:
     """True when there is something that another configuration must not go on with."""
     done = (directory / "metrics.json").is_file() or any(directory.glob("checkpoints/step-*"))
     return done and (directory / RECORD).is_file()
 
 
-def _record(config: RunConfig, lock: TextIO) -> None:
-    """Who runs what, where. A run that failed before its first checkpoint is described anew."""
+def _record(config: RunConfig, lock: TextIO) -> Mapping[str, Any]:
+    """Write who runs what, where, and return from what. A run that failed before its first
+    checkpoint is described anew.
+    """
     lock.truncate(0)
     lock.write(f"process {os.getpid()} on {socket.gethostname()}\n")
     lock.flush()
@@ -175,42 +234,12 @@ def _record(config: RunConfig, lock: TextIO) -> None:
         staged = record.with_suffix(".partial")
         staged.write_text(header + to_yaml(config), encoding="utf-8")
         staged.replace(record)
+    inputs = found_inputs(config.run_dir, config.inputs(), allow=allowed_inputs(config))
+    if not (config.run_dir / "metrics.json").is_file():  # else it says whence the figures there are
+        write_json_atomic(config.run_dir / INPUTS, inputs)
     found = environment() | {"seed": config.seed}
     write_json_atomic(config.run_dir / "environment.json", found)
-
-
-def _same_as_recorded(config: RunConfig) -> None:
-    path = config.run_dir / RECORD
-    recorded = _flat(to_dict(load(type(config), path=path)))
-    now = _flat(to_dict(config))
-    free = set(FREE_ON_RESUME)
-    named = {key for key in {*recorded, *now} if key.startswith("distillation.teachers.")}
-    if now.get("distillation.allow_other_teachers"):
-        free |= {"distillation.teachers", "distillation.num_teachers", *named}
-    changed = [
-        key
-        for key in sorted({*recorded, *now})
-        if recorded.get(key) != now.get(key) and key not in free
-    ]
-    if changed:
-        lines = "".join(
-            f"\n    {key}: there {recorded.get(key)!r}, asked {now.get(key)!r}" for key in changed
-        )
-        raise ConfigError(
-            f"run_dir = {config.run_dir} holds a run of another configuration:{lines}\n"
-            "  fix: name another run_dir, or repeat the command that began this one\n"
-            "  kept: that run, as it is"
-        )
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in tree.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = value
-    return flat
+    return inputs
 
 
 def journal(

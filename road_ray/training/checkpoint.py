@@ -7,7 +7,6 @@ commit point is the rename of a directory whose ``MANIFEST.json`` names every fi
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import logging
 import os
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.errors import CheckpointError, ResourceError
+from road_ray.training.file_hashes import hashes_of, problems_of
 
 OnEvent = Callable[[dict[str, Any]], None]
 FORMAT = 1
@@ -168,46 +168,29 @@ def verify(directory: Path) -> list[str]:
     try:
         manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
         version, step, files = manifest["format"], manifest["step"], dict(manifest["files"])
-        expected = {name: (entry["bytes"], entry["sha256"]) for name, entry in files.items()}
+        expected = {
+            str(name): {key: entry[key] for key in ("bytes", "sha256")}
+            for name, entry in files.items()
+        }
         named = f"step-{int(step):08d}"
     except FileNotFoundError:
         return [f"{MANIFEST} is missing"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         return [f"{MANIFEST} cannot be read: {error!r}"]
     if version != FORMAT:
         return [f"{MANIFEST} has format {version}; this road_ray reads {FORMAT}"]
     if named != directory.name:
         return [f"{MANIFEST} is of {named}, the directory is {directory.name}"]
-    return [
-        problem
-        for name, (size, digest) in expected.items()
-        if (problem := _problem(directory, name, size, digest))
-    ]
-
-
-def _problem(directory: Path, name: str, size: int, digest: str) -> str | None:
-    path = directory / name
-    try:
-        if path.stat().st_size != size:
-            return f"{name} has {path.stat().st_size} bytes, {size} were written"
-        if _sha256(path) != digest:
-            return f"{name} has the right size but other content (sha256 differs)"
-    except FileNotFoundError:
-        return f"{name} is missing"
-    except (OSError, ValueError) as error:
-        return f"{name} cannot be read: {error}"
-    return None
+    return problems_of(directory, expected)
 
 
 def _seal(directory: Path, step: int) -> int:
     """Bytes staged, all of them on the disk and named by a manifest that was written last."""
     paths = [path for path in directory.rglob("*") if path.is_file()]
     paths.sort(key=lambda path: (path.stat().st_mtime_ns, path))
-    files = {}
     for path in paths:
         _sync(path)
-        name = path.relative_to(directory).as_posix()
-        files[name] = {"bytes": path.stat().st_size, "sha256": _sha256(path)}
+    files = hashes_of(directory, paths)
     manifest = directory / MANIFEST
     body = {"format": FORMAT, "step": step, "files": files}
     manifest.write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
@@ -273,11 +256,6 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def step_of(path: Path) -> int:

@@ -122,5 +122,108 @@ def test_a_model_that_was_trained_again_is_judged_again(attempt, teachers, tmp_p
         )
         assert figures[-1]["eval/sst2/accuracy"] == teacher["eval/sst2/accuracy"]
     assert figures[0] == figures[1]
-    weights = json.loads((tmp_path / "run" / "weights.json").read_text())
-    assert list(weights) == [str(model)]
+
+
+def contents(directory):
+    """Every file but those that tell of a start."""
+    started = ("run.lock", "environment.json")
+    return {
+        path: path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file() and path.name not in started
+    }
+
+
+def test_evaluate_refuses_the_directory_of_another_evaluation(attempt, teachers, tmp_path):
+    assert attempt(teachers.directory / "teacher-0", "sst2").code == 0
+    before = contents(tmp_path / "run")
+    said = attempt(teachers.directory / "teacher-1", "sst2", more=("data.split=train",))
+    assert said.code == 2
+    assert "data.split: there 'dev', asked 'train'" in said.err
+    assert contents(tmp_path / "run") == before
+
+
+def test_evaluate_that_fails_keeps_the_earlier_result(road, world, asked, tmp_path, caplog):
+    root, model = tmp_path / "world", tmp_path / "model"
+    shutil.copytree(world, root)
+    shutil.copytree(asked.hf_dir, model)
+    command = ["evaluate", f"init={model}", f"data.root={root}", *SPANS]
+    command += ["data.datasets=[squad_v2,newsqa]", "--run-dir", tmp_path / "run", "--json"]
+    figures = road(*command).out
+    before = contents(tmp_path / "run")
+    (model / "tokenizer.json").write_text((model / "tokenizer.json").read_text() + "\n")
+    (root / "newsqa").rename(tmp_path / "aside")
+    for _ in range(2):  # nor is it taken for a result of what is there now
+        assert road(*command).code == 3
+        assert contents(tmp_path / "run") == before
+    (tmp_path / "aside").rename(root / "newsqa")
+    caplog.clear()
+    assert road(*command).out == figures
+    assert "run again" in caplog.text
+
+
+def test_evaluate_gives_each_model_and_split_a_directory(
+    road, world, teachers, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    asked = [
+        (f"init={teachers.directory}/teacher-{number}", f"data.split={split}", f"data.root={world}")
+        for number, split in ((0, "dev"), (1, "dev"), (0, "train"), (0, "dev"))
+    ]
+    told = [json.loads(road("evaluate", *one, "--json").out) for one in asked]
+    places = sorted((tmp_path / "runs" / "evaluate").iterdir())
+    assert [place.name.rsplit("-", 1)[0] for place in places] == ["teacher-0"] * 2 + ["teacher-1"]
+    assert told[0] == told[3]
+
+
+@pytest.mark.parametrize("name", ["dev.tsv", "tokenizer.json", "config.json", "model.safetensors"])
+def test_evaluate_runs_again_when_a_file_that_it_read_has_changed(
+    road, world, teachers, tmp_path, name, caplog
+):
+    root, model = tmp_path / "world", tmp_path / "model"
+    shutil.copytree(world, root)
+    shutil.copytree(teachers.directory / "teacher-0" / "hf", model)
+    asked = (f"init={model}", f"data.root={root}", "--run-dir", tmp_path / "run", "--json")
+    first = road("evaluate", *asked)
+    path = model / name if (model / name).is_file() else next(root.glob(f"glue/SST*/{name}"))
+    if name == "dev.tsv":
+        turned = {"0": "1", "1": "0"}
+        lines = path.read_text().splitlines()
+        rows = [line.rsplit("\t", 1) for line in lines[1:]]
+        path.write_text("\n".join([lines[0], *(f"{text}\t{turned[n]}" for text, n in rows)]) + "\n")
+    elif name == "model.safetensors":
+        path.write_bytes((teachers.directory / "teacher-1" / "hf" / name).read_bytes())
+    else:
+        path.write_text(path.read_text() + "\n")
+    second = road("evaluate", *asked)
+    assert second.code == 0, second.err
+    assert f"{path}: then " in caplog.text
+    one, two = (json.loads(said.out)["metrics"]["eval/sst2/accuracy"] for said in (first, second))
+    if name == "dev.tsv":
+        assert one + two == pytest.approx(100)
+    caplog.clear()
+    assert road("evaluate", *asked).out == second.out
+    assert "run again" not in caplog.text
+
+
+@pytest.mark.parametrize("content", ["", "null", "[]", "{", '{"data": 3}', '{"data": {"a": []}}'])
+def test_evaluate_names_a_record_that_is_damaged(attempt, teachers, tmp_path, content):
+    assert attempt(teachers.directory / "teacher-0", "sst2").code == 0
+    for name in ("inputs.json", "MANIFEST.json"):
+        whole = (tmp_path / "run" / name).read_text()
+        (tmp_path / "run" / name).write_text(content)
+        said = attempt(teachers.directory / "teacher-0", "sst2")
+        assert said.code == 4
+        assert f"{tmp_path / 'run' / name}: " in said.err
+        (tmp_path / "run" / name).write_text(whole)
+
+
+@pytest.mark.parametrize("name", ["metrics.json", "predictions/sst2/predictions.json"])
+@pytest.mark.parametrize("content", [None, "", "null", "[]", '{"eval/sst2/accuracy": 100.0}'])
+def test_evaluate_makes_a_damaged_result_again(attempt, teachers, tmp_path, name, content):
+    first = attempt(teachers.directory / "teacher-0", "sst2")
+    path = tmp_path / "run" / name
+    whole = path.read_bytes()
+    path.unlink() if content is None else path.write_text(content)
+    assert attempt(teachers.directory / "teacher-0", "sst2").out == first.out
+    assert path.read_bytes() == whole

@@ -1,0 +1,88 @@
+"""What a finished run left: its files by sha256 in ``MANIFEST.json``, and whether they are as they
+were written. Runs inside it count as its own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from road_ray.errors import CheckpointError
+from road_ray.json_file import read_json
+from road_ray.recipes.inputs import changed_inputs
+from road_ray.training.checkpoint import MANIFEST, Checkpoints
+from road_ray.training.file_hashes import hashes_of, problems_of
+from road_ray.training.journal import write_json_atomic
+
+_FORMAT = 1
+_FILES = ("metrics.json", "teachers.json", "tasks.json", "table.json", "comparison.md")
+_FOLDERS = ("hf", "predictions")
+_REMEDY = "delete it, and the files of the run are no longer verified"
+
+
+def seal(run_dir: Path, record: str) -> None:
+    """Write the manifest of a run that has come to its end; ``record`` is the file by which runs
+    inside it are known.
+    """
+    paths = [run_dir / name for name in _FILES if (run_dir / name).is_file()]
+    for folder in _FOLDERS:
+        paths += sorted(path for path in (run_dir / folder).rglob("*") if path.is_file())
+    inner = (path.parent for path in run_dir.glob(f"*/**/{record}"))
+    runs = [run for run in sorted(inner) if (run / MANIFEST).is_file()]
+    body = {
+        "format": _FORMAT,
+        "files": hashes_of(run_dir, paths),
+        "runs": [run.relative_to(run_dir).as_posix() for run in runs],
+    }
+    write_json_atomic(run_dir / MANIFEST, body)
+
+
+def damage(run_dir: Path) -> list[str]:
+    """Return a line for each file of a finished run that is not as it was written, and for each
+    that a run inside it read and that is another now; none for a run without a manifest.
+    """
+    manifest = _manifest(run_dir)
+    found = problems_of(run_dir, manifest["files"])
+    for name in manifest["runs"]:
+        inner = run_dir / name
+        if not (inner / MANIFEST).is_file():
+            found.append(f"{name}/{MANIFEST} is missing")
+            continue
+        found += [f"{name}/{line}" for line in problems_of(inner, _manifest(inner)["files"])]
+        found += changed_inputs(inner)
+    return found
+
+
+def require_source(run_dir: Path, problems: list[str]) -> None:
+    """Raises ``CheckpointError`` when a trained model is damaged and no checkpoint is left to make
+    it again from.
+    """
+    manifest = _manifest(run_dir)
+    trained_here = (
+        any(name.startswith("hf/") for name in manifest["files"]) and not manifest["runs"]
+    )
+    if trained_here and Checkpoints(run_dir / "checkpoints").newest() is None:
+        lines = "".join(f"\n    {run_dir}/{problem}" for problem in problems)
+        raise CheckpointError(
+            f"{run_dir} is finished, and its files are damaged:{lines}\n"
+            "  fix: restore them, or give another run_dir to train again; there is no checkpoint "
+            "to make them from\n  kept: that run, as it is"
+        )
+
+
+def _manifest(run_dir: Path) -> dict[str, Any]:
+    path = run_dir / MANIFEST
+    if not path.is_file():
+        return {"files": {}, "runs": []}
+    manifest = read_json(path, fix=_REMEDY)
+    files, runs = manifest.get("files"), manifest.get("runs")
+    good = (
+        manifest.get("format") == _FORMAT
+        and isinstance(files, dict)
+        and all(isinstance(e, dict) and {"bytes", "sha256"} <= set(e) for e in files.values())
+        and isinstance(runs, list)
+        and all(isinstance(name, str) for name in runs)
+    )
+    if not good:
+        raise CheckpointError(f"{path}: not the manifest of a finished run\n  fix: {_REMEDY}")
+    return manifest

@@ -1,0 +1,78 @@
+"""The configuration that a run directory is recorded with, and what may differ from it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from road_ray.config import Config, load, to_dict
+from road_ray.errors import ConfigError
+from road_ray.recipes.inputs import TEACHERS
+
+RECORD = "config.resolved.yaml"  # of every run directory
+# Keys that may differ when a run goes on: they change where and how it runs, not what comes out;
+# or they are the way out of an error (on_spike).
+FREE_ON_RESUME = {
+    *("run_dir", "workers", "least_workers", "gpus_per_worker", "address", "console", "at_once"),
+    "timeout_seconds",
+    *(f"tracking.{name}" for name in ("wandb_project", "wandb_mode", "wandb_group")),
+    *(f"tracking.{name}" for name in ("mlflow_uri", "mlflow_experiment", "tensorboard")),
+    *(f"training.{what}_every_steps" for what in ("log", "evaluate", "save")),
+    *("training.keep_checkpoints", "training.mirror", "training.on_spike", "data.cache"),
+    *("training.activation_checkpointing", "training.sharded"),
+    *(f"distillation.{what}" for what in ("host", "lookahead", "timeout_seconds")),
+    *(f"distillation.{what}" for what in ("store", "probe", "allow_other_teachers")),
+    *(f"distillation.{what}_per_teacher" for what in ("cpus", "gpus")),
+}
+
+
+def require_same(config: Config, run_dir: Path) -> None:
+    """Raises ``ConfigError`` when ``run_dir`` holds a run of another configuration, with every key
+    that differs.
+    """
+    path = run_dir / RECORD
+    recorded = _flat(to_dict(load(type(config), path=path)))
+    now = _flat(to_dict(config))
+    free = set(FREE_ON_RESUME)
+    named = {key for key in {*recorded, *now} if key.startswith("distillation.teachers.")}
+    if now.get("distillation.allow_other_teachers"):
+        free |= {"distillation.teachers", "distillation.num_teachers", *named}
+    changed = [
+        key
+        for key in sorted({*recorded, *now})
+        if recorded.get(key) != now.get(key) and key not in free
+    ]
+    if changed:
+        lines = "".join(
+            f"\n    {key}: there {recorded.get(key)!r}, asked {now.get(key)!r}" for key in changed
+        )
+        raise ConfigError(
+            f"run_dir = {run_dir} holds a run of another configuration:{lines}\n"
+            "  fix: name another run_dir, or repeat the command that began this one\n"
+            "  kept: that run, as it is"
+        )
+
+
+def allowed_inputs(config: Config) -> set[str]:
+    """Return the kinds of inputs that the configuration allows to be others."""
+    allowed = _flat(to_dict(config)).get("distillation.allow_other_teachers")
+    return {TEACHERS} if allowed else set()
+
+
+def deciding_digest(config: Config) -> str:
+    """Return a sha256 that changes with every key that another run would be refused for."""
+    kept = {key: one for key, one in _flat(to_dict(config)).items() if key not in FREE_ON_RESUME}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat

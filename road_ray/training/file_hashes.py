@@ -1,0 +1,45 @@
+"""Files by size and sha256, by which checkpoints and finished runs notice damage."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+
+def sha256_of(path: Path) -> str:
+    """Return the sha256 of a file in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def hashes_of(directory: Path, paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
+    """Return ``bytes`` and ``sha256`` of each file by its name below ``directory``."""
+    return {
+        path.relative_to(directory).as_posix(): {
+            "bytes": path.stat().st_size,
+            "sha256": sha256_of(path),
+        }
+        for path in paths
+    }
+
+
+def problems_of(directory: Path, files: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return a line for each file that is not as ``hashes_of`` found it; none when all are good."""
+    found = (_problem(directory, name, one["bytes"], one["sha256"]) for name, one in files.items())
+    return [problem for problem in found if problem]
+
+
+def _problem(directory: Path, name: str, size: int, digest: str) -> str | None:
+    path = directory / name
+    try:
+        if path.stat().st_size != size:
+            return f"{name} has {path.stat().st_size} bytes, {size} were written"
+        if sha256_of(path) != digest:
+            return f"{name} has the right size but other content (sha256 differs)"
+    except FileNotFoundError:
+        return f"{name} is missing"
+    except (OSError, ValueError) as error:
+        return f"{name} cannot be read: {error}"
+    return None
