@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from road_ray.errors import ResourceError
 from road_ray.training.journal import read_rows, write_json_atomic
 
 ENDED = ("complete", "pruned", "failed")
@@ -95,9 +96,15 @@ def reports(place: Path) -> list[Report]:
     path = place / "reports.jsonl"
     if not path.is_file():
         return []
-    found = {
-        row["step"]: Report(row["step"], row["percent"], row["value"]) for row in read_rows(path)
-    }
+    found: dict[int, Report] = {}
+    for number, row in enumerate(read_rows(path), start=1):
+        try:
+            one = Report(int(row["step"]), float(row["percent"]), float(row["value"]))
+        except (KeyError, ValueError, TypeError) as error:
+            raise ResourceError(
+                f"{path}:{number}: not a figure of a trial ({error!r})\n  fix: delete that line"
+            ) from error
+        found[one.step] = one
     return [found[step] for step in sorted(found)]
 
 

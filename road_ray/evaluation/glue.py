@@ -5,7 +5,6 @@ Source: gluebenchmark.com, "submission instructions"; the averages as said below
 
 from __future__ import annotations
 
-import json
 import math
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 from road_ray.data import catalog
 from road_ray.data.specs import Classify, Dataset, Regress
 from road_ray.errors import DataError
+from road_ray.json_file import read_json
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def predictions_of(runs: Sequence[Path]) -> dict[str, dict[str, str]]:
             if name in source:
                 raise DataError(f"{path}: {source[name]} has predictions for {name} too")
             source[name] = path
-            found[name] = json.loads(path.read_text(encoding="utf-8"))
+            found[name] = read_json(path, error=DataError)
     return found
 
 

@@ -10,6 +10,7 @@ from road_ray.data.encode import shared
 from road_ray.data.own_heads import OWN_HEADS
 from road_ray.data.sources import SourceConfig, Split
 from road_ray.errors import ConfigError
+from road_ray.recipes.outputs import require_whole_weights
 
 _log = logging.getLogger(__name__)
 
@@ -29,7 +30,8 @@ def warn_of_overlap(train: Split, dev: Split) -> None:
 
 def require_init(init: str, key: str = "init") -> str:
     """``init`` itself, of that key. Raises ``ConfigError`` when none was given, or a local one that
-    is not there: what looks like a name of the hub is left to the loader.
+    is not there: what looks like a name of the hub is left to the loader. Raises
+    ``CheckpointError`` for a run of ours whose weights are damaged.
     """
     if not init:
         raise ConfigError(
@@ -45,6 +47,7 @@ def require_init(init: str, key: str = "init") -> str:
             f"{key} = {init}: no such directory\n  fix: "
             + (f"did you mean {place.parent / near[0]}?" if near else f"look into {place.parent}")
         )
+    require_whole_weights(init)
     return init
 
 

@@ -104,7 +104,7 @@ def _models(config: EvaluateConfig) -> list[Path]:
     """The directories of all that is judged."""
     if config.init.endswith(".json"):
         named, _ = listed(Path(config.init).expanduser(), "init")
-        return [locate(model_directory(name)) for name in named]
+        return [locate(model_directory(require_init(name))) for name in named]
     return [locate(model_directory(require_init(config.init)))]
 
 

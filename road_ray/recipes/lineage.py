@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from road_ray.data.specs import Task
+from road_ray.errors import CheckpointError
+from road_ray.json_file import read_json
 from road_ray.reporting.card import write_card
 from road_ray.training.journal import write_json_atomic
 
 _FILE = "road_ray.json"
+_REMEDY = "restore it, or repeat the command that trained the model, which writes it again"
 
 
 def sign(directory: Path, **told: Any) -> None:
@@ -43,8 +45,7 @@ def other_task(directory: Path, task: Task, dataset: str) -> str | None:
 
 def stored_threshold(directory: Path) -> float | None:
     """The no-answer threshold that was tuned when the model was made, if it has one."""
-    value = _told(directory).get("no_answer_threshold")
-    return None if value is None else float(value)
+    return _number(directory, "no_answer_threshold")
 
 
 def trained_length(directory: Path) -> int | None:
@@ -52,11 +53,19 @@ def trained_length(directory: Path) -> int | None:
 
     A threshold means little for windows of another length.
     """
-    value = _told(directory).get("max_length_tokens")
+    value = _number(directory, "max_length_tokens")
     return None if value is None else int(value)
 
 
 def _told(directory: Path) -> dict[str, Any]:
     path = directory / _FILE
-    told: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    return told
+    return read_json(path, fix=_REMEDY) if path.is_file() else {}
+
+
+def _number(directory: Path, name: str) -> float | None:
+    value = _told(directory).get(name)
+    if type(value) not in (int, float, type(None)):
+        raise CheckpointError(
+            f"{directory / _FILE}: {name} = {value!r} is not a number\n  fix: {_REMEDY}"
+        )
+    return None if value is None else float(value)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from road_ray.errors import ConfigError
+from road_ray.errors import ConfigError, RoadError
+from road_ray.json_file import read_json
 from road_ray.recipes.inputs import model_files
 
 
@@ -24,13 +24,13 @@ def listed(path: Path, key: str = "distillation.teachers") -> tuple[list[str], i
             "  fix: check the path, or let `road teachers` end: the same command goes on"
         )
     try:
-        listing = json.loads(path.read_text(encoding="utf-8"))
+        listing = read_json(path)
         teachers = [
             (int(one.get("fold", 0)), _beside(path, str(one["directory"])))
             for one in listing["teachers"]
         ]
         num_folds = int(listing.get("num_folds", 1))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (RoadError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
             f"{key} = {path}: no list of teachers: {error!r}\n"
             "  allowed: a teachers.json as `road teachers` writes it, or the directories themselves"

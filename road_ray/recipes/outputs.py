@@ -26,7 +26,8 @@ def seal(run_dir: Path, record: str) -> None:
     """
     paths = [run_dir / name for name in _FILES if (run_dir / name).is_file()]
     for folder in _FOLDERS:
-        paths += sorted(path for path in (run_dir / folder).rglob("*") if path.is_file())
+        below = (path for path in (run_dir / folder).rglob("*") if path.is_file())
+        paths += sorted(path for path in below if path.suffix != ".md")  # people edit those
     inner = (path.parent for path in run_dir.glob(f"*/**/{record}"))
     runs = [run for run in sorted(inner) if (run / MANIFEST).is_file()]
     body = {
@@ -67,6 +68,21 @@ def require_source(run_dir: Path, problems: list[str]) -> None:
             f"{run_dir} is finished, and its files are damaged:{lines}\n"
             "  fix: restore them, or give another run_dir to train again; there is no checkpoint "
             "to make them from\n  kept: that run, as it is"
+        )
+
+
+def require_whole_weights(model: str) -> None:
+    """Raises ``CheckpointError`` when ``model`` is a finished run, or its ``hf/``, and its weights
+    are not as the run wrote them.
+    """
+    place = Path(model).expanduser()
+    run_dir = place.parent if place.name == "hf" else place
+    files = _manifest(run_dir)["files"]
+    weights = {name: one for name, one in files.items() if name.endswith(".safetensors")}
+    if problems := problems_of(run_dir, weights):
+        raise CheckpointError(
+            f"{run_dir / problems[0]}\n"
+            "  fix: repeat the command that trained it, which makes them again from its checkpoint"
         )
 
 

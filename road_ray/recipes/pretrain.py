@@ -31,7 +31,7 @@ from road_ray.recipes.lineage import sign
 from road_ray.recipes.networks import GeneratorConfig, ObjectiveConfig, build_objective
 from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
 from road_ray.training import measure
-from road_ray.training.journal import Journal, read_rows
+from road_ray.training.journal import Journal, read_metrics
 from road_ray.training.loop import identity_of, train
 from road_ray.training.optimizer import OptimizerConfig
 from road_ray.training.settings import Training, TrainingConfig
@@ -243,7 +243,7 @@ def _last_row(config: PretrainConfig) -> dict[str, float]:
     did not come along, as from a mirror.
     """
     path = config.run_dir / "metrics.jsonl"
-    rows = read_rows(path) if path.is_file() else []
+    rows = read_metrics(path) if path.is_file() else []
     last = [row for row in rows if row["step"] == rows[-1]["step"]]
     merged = {name: value for row in last for name, value in row.items()}
     return {name: value for name, value in merged.items() if name != "step" and value is not None}

@@ -96,8 +96,15 @@ def finished(config: RunConfig) -> Run | None:
     files, or its model is damaged and cannot be made again.
     """
     directory = config.run_dir
-    if not (directory / "metrics.json").is_file() or not (directory / RECORD).is_file():
+    if not (directory / "metrics.json").is_file():
         return None
+    if not (directory / RECORD).is_file():
+        if not (directory / MANIFEST).is_file():
+            return None
+        raise CheckpointError(
+            f"{directory / RECORD} is missing, so whose figures these are is not known\n"
+            "  fix: restore it, or give another run_dir\n  kept: the run, as it is"
+        )
     require_same(config, directory)
     if _outdated(config):
         return None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from road_ray.data import catalog
@@ -15,6 +14,7 @@ from road_ray.data.sources import resolve_root
 from road_ray.data.specs import Dataset, Regress
 from road_ray.errors import RoadError
 from road_ray.evaluation.squad import token_f1
+from road_ray.json_file import read_json
 from road_ray.reporting.page import Block, Example, Examples, Prose
 from road_ray.reporting.runs import RunRecord
 
@@ -39,7 +39,7 @@ def mistakes(run: RunRecord) -> list[Block]:
 
 
 def _of_dataset(run: RunRecord, name: str, path: Path) -> Block:
-    predicted: Mapping[str, str] = json.loads(path.read_text(encoding="utf-8"))
+    predicted = read_json(path)
     entry = catalog.dataset(name)
     settings = run.settings
     root = resolve_root(settings.get("data.root"))

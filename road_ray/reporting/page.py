@@ -191,8 +191,11 @@ def write(page: Page, path: Path) -> Path:
     """The page at ``path``: the old file or the new one, never half of either."""
     path.parent.mkdir(parents=True, exist_ok=True)
     staged = path.with_name(f".{path.name}.partial")
-    staged.write_text(render(page), encoding="utf-8")
-    return staged.replace(path)
+    try:
+        staged.write_text(render(page), encoding="utf-8")
+        return staged.replace(path)
+    finally:
+        staged.unlink(missing_ok=True)
 
 
 def cell(value: Value) -> Cell:

@@ -4,7 +4,6 @@ end.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,8 +12,9 @@ from typing import Any
 
 from road_ray import yaml_lines
 from road_ray.errors import RoadError
+from road_ray.json_file import read_json
 from road_ray.reporting.chart import Point
-from road_ray.training.journal import read_rows
+from road_ray.training.journal import read_metrics, read_rows
 from road_ray.training.redact import redact
 
 CONFIG = "config.resolved.yaml"
@@ -127,11 +127,11 @@ def read_run(directory: Path) -> RunRecord:
     return RunRecord(
         directory,
         config=redact(of(CONFIG, lambda path: yaml_lines.read(path).values, {})),
-        environment=redact(of("environment.json", _json, {})),
-        rows=of("metrics.jsonl", read_rows, []),
-        metrics=of("metrics.json", _json, {}),
+        environment=redact(of("environment.json", read_json, {})),
+        rows=of("metrics.jsonl", read_metrics, []),
+        metrics=of("metrics.json", _figures, {}),
         events=[redact(event) for event in of("events.jsonl", read_rows, [])],
-        told=redact(of("hf/road_ray.json", _json, {})),
+        told=redact(of("hf/road_ray.json", read_json, {})),
         problems=tuple(problems),
     )
 
@@ -152,5 +152,9 @@ def counts(key: str) -> bool:
     return not key.startswith(_OF_NO_ACCOUNT)
 
 
-def _json(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
+def _figures(path: Path) -> dict[str, Any]:
+    figures = read_json(path)
+    for name, value in figures.items():
+        if type(value) not in (int, float, type(None)):
+            raise ValueError(f"{name} is not a number")
+    return figures

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from road_ray.errors import DataError
 from road_ray.reporting.chart import Axis, Chart, Line, thinned
 from road_ray.reporting.page import Cell, Figures, Page, Section, Table
 from road_ray.reporting.runs import read_run
 from road_ray.reporting.tables import spread
 
 TABLE = "table.json"
+_REMEDY = "restore it, or repeat the command of the demo, which makes it again"
 _CURVES = (
     ("pretrain", "train/generator", "Pre-training: generator loss (nats)"),
     ("pretrain", "train/detection_auc", "Pre-training: detection, area under the ROC curve"),
@@ -28,7 +30,7 @@ def is_story(directory: Path) -> bool:
 
 def story_page(directory: Path) -> Page:
     """The table of the models and the curves of the stages."""
-    rows = json.loads((directory / TABLE).read_text(encoding="utf-8"))
+    rows = _rows(directory / TABLE)
     charts = [
         Chart(title, Axis("step"), Axis(), lines=[Line(thinned(points))])
         for stage, name, title in _CURVES
@@ -42,6 +44,16 @@ def story_page(directory: Path) -> Page:
         kicker="road demo",
         sections=sections if charts else sections[:1],
     )
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path}: cannot be read ({error})\n  fix: {_REMEDY}") from error
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        raise DataError(f"{path}: not the table of a demo\n  fix: {_REMEDY}")
+    return rows
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -16,7 +16,7 @@ from road_ray.errors import DataError, RoadError
 from road_ray.reporting.chart import Point, thinned
 from road_ray.reporting.runs import is_run, runs_below
 from road_ray.training.database import with_password
-from road_ray.training.journal import read_rows
+from road_ray.training.journal import read_metrics, read_rows
 from road_ray.training.redact import redact
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ def _journalled(trial: FrozenTrial, directory: Path, metric: str) -> list[Point]
         return []
     for run in [place] if is_run(place) else runs_below(place):
         try:
-            rows = read_rows(run / "metrics.jsonl")
+            rows = read_metrics(run / "metrics.jsonl")
         except (OSError, RoadError):
             continue
         points = [(float(r["step"]), float(r[metric])) for r in rows if r.get(metric) is not None]

@@ -74,7 +74,7 @@ class Journal:
         if not self.enabled or not path.is_file():
             return 0
         self._close_files()
-        rows = read_rows(path)
+        rows = read_metrics(path)
         kept = [row for row in rows if row["step"] <= step]
         _write_atomic(path, "".join(_line(row) for row in kept))
         return len(rows) - len(kept)
@@ -137,20 +137,45 @@ class Journal:
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """The objects of a JSON-lines file; a torn last line is left out.
 
-    Raises: ResourceError naming the line when an earlier one is damaged.
+    Raises: ResourceError naming the line when one is damaged, or the file when it is unreadable.
     """
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        raise ResourceError(
+            f"{path}: cannot be read: {error.strerror}\n    fix: make it readable, or delete it"
+        ) from error
     rows = []
     for number, line in enumerate(lines, start=1):
         try:
-            rows.append(json.loads(line))
-        except ValueError as error:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
             if number == len(lines):
                 break
-            raise ResourceError(
-                f"{path}:{number}: not a JSON object: {line[:60]!r}\n    fix: delete that line"
-            ) from error
+            row = None
+        if not isinstance(row, dict):
+            raise _damaged(path, number, f"not a JSON object: {line[:60]!r}")
+        rows.append(row)
     return rows
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The rows of a metrics.jsonl: ``step`` and figures, each a number or None.
+
+    Raises: ResourceError naming the line that is no such row.
+    """
+    rows = read_rows(path)
+    for number, row in enumerate(rows, start=1):
+        if type(row.get("step")) is not int:
+            raise _damaged(path, number, f"step = {row.get('step')!r} is not a whole number")
+        for name, value in row.items():
+            if type(value) not in (int, float, type(None)):
+                raise _damaged(path, number, f"{name} = {str(value)[:60]!r} is not a number")
+    return rows
+
+
+def _damaged(path: Path, number: int, what: str) -> ResourceError:
+    return ResourceError(f"{path}:{number}: {what}\n    fix: delete that line")
 
 
 def write_json_atomic(path: Path, value: Any) -> None:

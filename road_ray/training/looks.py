@@ -16,7 +16,7 @@ from torch import Tensor
 
 from road_ray.errors import ConfigError, InterruptedRunError
 from road_ray.objectives.base import Objective
-from road_ray.training.journal import read_rows
+from road_ray.training.journal import read_metrics
 from road_ray.training.saving import named_tensors
 from road_ray.training.settings import Training
 from road_ray.training.sharded import assemble, assembled
@@ -65,7 +65,7 @@ class Looks:
         self._found: dict[int, float] = {}
         path = training.journal.run_dir / "metrics.jsonl"
         if self._patience is not None and training.journal.enabled:
-            for row in read_rows(path) if path.is_file() else ():
+            for row in read_metrics(path) if path.is_file() else ():
                 figures = {k: v for k, v in row.items() if k.startswith("eval/") and v is not None}
                 if figures:
                     self._found.setdefault(row["step"], quality(figures, training.config.watch))

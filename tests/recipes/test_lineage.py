@@ -10,6 +10,7 @@ import torch
 import road_ray as rr
 from road_ray.config import load
 from road_ray.data.catalog import TASKS
+from road_ray.errors import CheckpointError
 from road_ray.recipes.finetune import FinetuneConfig, prepare
 from road_ray.recipes.lineage import other_task, stored_threshold, trained_head, trained_length
 from road_ray.training.worker import Worker
@@ -67,3 +68,15 @@ def test_fine_tuning_goes_on_with_the_head_that_the_mixture_trained(mixture, que
     head = AutoModelForQuestionAnswering.from_pretrained(stored).qa_outputs.weight
     assert torch.equal(kept.model.heads["mrc"].qa_outputs.weight, head)
     assert not torch.equal(fresh.model.heads["mrc"].qa_outputs.weight, head)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "null", "[]", '{"no_answer_threshold": "high", "max_length_tokens": true}'],
+)
+def test_a_damaged_record_of_a_model_is_named(tmp_path, content):
+    (tmp_path / "road_ray.json").write_text(content)
+    for read in (stored_threshold, trained_length):
+        with pytest.raises(CheckpointError) as refused:
+            read(tmp_path)
+        assert str(refused.value).startswith(f"{tmp_path / 'road_ray.json'}: ")

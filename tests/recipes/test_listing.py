@@ -34,3 +34,11 @@ def test_teachers_are_named_by_themselves_or_in_a_list_that_may_move_with_them(t
     path = tmp_path / "teachers.json"
     path.write_text(json.dumps({"teachers": [{"directory": "near"}, {"directory": "far"}]}))
     assert named_in([str(path)]) == ([str(tmp_path / "near"), "far"], 1)
+
+
+@pytest.mark.parametrize("content", ["", "null", "[]", "{}", '{"teachers": [1]}', "[" * 100_000])
+def test_a_damaged_list_is_named(tmp_path, content):
+    path = tmp_path / "teachers.json"
+    path.write_text(content)
+    with pytest.raises(ConfigError, match=f"{path}: no list of teachers"):
+        listed(path)

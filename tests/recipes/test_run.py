@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
 
 import pytest
 
-from road_ray.errors import ConfigError, ResourceError
+from road_ray.errors import CheckpointError, ConfigError, ResourceError
 from road_ray.recipes.finetune import FinetuneConfig
 from road_ray.recipes.run import Run, checkpoints, finished, journal, opened
 from road_ray.training.settings import TrainingConfig
@@ -125,3 +126,27 @@ def test_a_worker_that_does_not_lead_writes_nothing(tmp_path):
         checkpoints(run, log, keep=1)
         log.write(1, {"a": 1.0})
     assert not (tmp_path / "run").exists()
+
+
+def test_finished_names_a_configuration_that_is_missing(tmp_path):
+    finish(tmp_path)
+    (tmp_path / "config.resolved.yaml").unlink()
+    with pytest.raises(CheckpointError, match=r"config\.resolved\.yaml is missing"):
+        finished(config(tmp_path))
+
+
+def test_a_run_on_a_disk_that_is_full_at_its_report_makes_it_later(small_disk, caplog):
+    place = small_disk(256)
+    with opened(config(place / "run")) as directory:
+        (directory / "metrics.json").write_text('{"eval/a": 1.0}')
+        with contextlib.suppress(OSError), (place / "filler").open("wb", buffering=0) as filler:
+            while True:
+                filler.write(bytes(4096))
+        with (place / "filler").open("r+b") as filler:  # room for all but the report
+            filler.truncate(filler.seek(0, 2) - 16_384)
+    assert "no report.html" in caplog.text
+    assert (directory / "MANIFEST.json").is_file()
+    assert not list(directory.glob(".*"))
+    (place / "filler").unlink()
+    assert finished(config(directory)) == Run(directory, {"eval/a": 1.0})
+    assert (directory / "report.html").is_file()

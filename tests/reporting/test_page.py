@@ -84,3 +84,11 @@ def test_the_file_is_whole(tmp_path):
 def test_figures_are_listed_in_order():
     page = Page("t", sections=[Section("a", [Figures([CHART])]), Section("b", [Figures([CHART])])])
     assert page.figures() == [CHART, CHART]
+
+
+def test_a_page_that_finds_no_room_leaves_nothing(small_disk):
+    place = small_disk(64)
+    (place / "filler").write_bytes(bytes(40_000))
+    with pytest.raises(OSError, match="No space left"):
+        write(Page("t", about="a" * 100_000), place / "report.html")
+    assert [path.name for path in place.iterdir()] == ["filler"]

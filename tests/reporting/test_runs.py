@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from road_ray.reporting.runs import counts, is_run, read_run, runs_below
 
 
@@ -49,3 +51,19 @@ def test_what_makes_runs_different():
     assert not counts("seed")
     assert not counts("tracking.wandb_project")
     assert counts("weighting.wrong")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("metrics.jsonl", "null\n"),
+        ("metrics.jsonl", '{"step": "one"}\n'),
+        ("metrics.json", "[]"),
+        ("metrics.json", '{"eval/a": "high"}'),
+        ("environment.json", "null"),
+    ],
+)
+def test_a_record_of_the_wrong_kind_is_told(run_directory, name, content):
+    (run_directory / name).write_text(content)
+    (problem,) = read_run(run_directory).problems
+    assert problem.startswith(f"{name} is damaged and left out: ")

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from road_ray.errors import DataError
 from road_ray.reporting.page import render
 from road_ray.reporting.report import page_of
 from road_ray.reporting.story import story_page
@@ -47,3 +48,10 @@ def test_stages_that_left_no_journal_are_left_out(story):
 
 def test_a_demo_is_known_by_its_table(story):
     assert page_of([story]).kicker == "road demo"
+
+
+@pytest.mark.parametrize("content", ["", "null", "[]", "[1]", "{}"])
+def test_a_damaged_table_is_named(tmp_path, content):
+    (tmp_path / "table.json").write_text(content)
+    with pytest.raises(DataError, match=r"table\.json: "):
+        story_page(tmp_path)

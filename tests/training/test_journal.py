@@ -180,3 +180,23 @@ def test_a_killed_process_loses_no_row_that_it_had_written(tmp_path):
     done = subprocess.run(command, cwd=Path(__file__).parents[2], timeout=60)
     assert done.returncode == -signal.SIGKILL
     assert [row["step"] for row in rows(tmp_path)] == list(range(20))
+
+
+@pytest.mark.parametrize("line", ["null", "[]", "3", '"a"', "[" * 100_000, "1" * 5000])
+def test_read_rows_names_a_line_that_is_no_object(tmp_path, line):
+    (tmp_path / "metrics.jsonl").write_text(f'{{"step": 1}}\n{line}\n{{"step": 2}}\n')
+    with pytest.raises(ResourceError) as refused:
+        read_rows(tmp_path / "metrics.jsonl")
+    assert str(refused.value).startswith(f"{tmp_path / 'metrics.jsonl'}:2: not a JSON object")
+
+
+def test_read_rows_names_a_file_that_cannot_be_read(tmp_path):
+    with pytest.raises(ResourceError, match="Is a directory"):
+        read_rows(tmp_path)
+
+
+@pytest.mark.parametrize("row", ["{}", '{"step": "1"}', '{"step": 1.5}', '{"step": 2, "a": "b"}'])
+def test_resuming_names_a_row_of_the_wrong_kind(tmp_path, row):
+    (tmp_path / "metrics.jsonl").write_text(f'{{"step": 1, "a": null}}\n{row}\n')
+    with quiet(tmp_path) as journal, pytest.raises(ResourceError, match=r"metrics\.jsonl:2: "):
+        journal.truncate_after(4)
