@@ -72,13 +72,15 @@ def require_source(run_dir: Path, problems: list[str]) -> None:
 
 
 def require_whole_weights(model: str) -> None:
-    """Raises ``CheckpointError`` when ``model`` is a finished run, or its ``hf/``, and its weights
-    are not as the run wrote them.
+    """Raises ``CheckpointError`` when ``model`` is a finished run or a checkpoint, or ``hf/`` of
+    one, and its weights are not as they were written.
     """
     place = Path(model).expanduser()
     run_dir = place.parent if place.name == "hf" else place
+    if not (run_dir / "hf").is_dir():
+        return
     files = _manifest(run_dir)["files"]
-    weights = {name: one for name, one in files.items() if name.endswith(".safetensors")}
+    weights = {n: e for n, e in files.items() if n.startswith("hf/") and n.endswith(".safetensors")}
     if problems := problems_of(run_dir, weights):
         raise CheckpointError(
             f"{run_dir / problems[0]}\n"
@@ -91,7 +93,7 @@ def _manifest(run_dir: Path) -> dict[str, Any]:
     if not path.is_file():
         return {"files": {}, "runs": []}
     manifest = read_json(path, fix=_REMEDY)
-    files, runs = manifest.get("files"), manifest.get("runs")
+    files, runs = manifest.get("files"), manifest.setdefault("runs", [])
     good = (
         manifest.get("format") == _FORMAT
         and isinstance(files, dict)

@@ -38,6 +38,7 @@ from road_ray.training.trackers import (
 )
 
 _log = logging.getLogger(__name__)
+_LINE = "\n    "
 
 
 class TrackingConfig(Config):
@@ -124,25 +125,23 @@ def _outdated(config: RunConfig) -> bool:
     if changed := changed_inputs(directory, allow=allowed_inputs(config)):
         if not config.repeatable:
             raise _other_inputs(directory, changed)
-        _log.warning("%s: run again, for it read other files:%s", directory, _lines(changed))
+        _log.warning(
+            "%s: run again, for it read other files:%s", directory, _LINE.join(["", *changed])
+        )
         return True
     if problems := damage(directory):
         require_source(directory, problems)
-        _log.warning("%s: made again, for it is damaged:%s", directory, _lines(problems))
+        _log.warning("%s: made again, for it is damaged:%s", directory, _LINE.join(["", *problems]))
     return bool(problems)
 
 
 def _other_inputs(directory: Path, changed: list[str]) -> CheckpointError:
     return CheckpointError(
         f"{directory}: was trained with other inputs; {directory / INPUTS} names them:"
-        f"{_lines(changed)}\n"
+        f"{_LINE.join(['', *changed])}\n"
         "  fix: restore them, or give another run_dir to train with what is there now\n"
         "  kept: that run, as it is"
     )
-
-
-def _lines(told: list[str]) -> str:
-    return "".join(f"\n    {line}" for line in told)
 
 
 def _complete(directory: Path, *, anew: bool) -> None:
