@@ -14,7 +14,7 @@ from typing import Any
 from road_ray.data.corpus_source import CorpusConfig, corpus_path
 from road_ray.data.readers import file_names
 from road_ray.data.sources import SourceConfig, entry_of, resolve_root
-from road_ray.errors import CheckpointError
+from road_ray.errors import CheckpointError, ResourceError
 from road_ray.json_file import read_json
 from road_ray.training.file_hashes import sha256_of
 
@@ -75,7 +75,7 @@ def found_inputs(
     """Return what ``inputs.json`` is to say of a run that begins or goes on; what an earlier start
     read stays recorded where it can no longer be looked at.
 
-    Raises ``CheckpointError`` for a damaged record, whose run then cannot be told from others.
+    Raises ``CheckpointError`` for a damaged record, ``ResourceError`` for an unreadable file.
     """
     known = _recorded(run_dir)
     found: dict[str, dict[str, Entry]] = {}
@@ -83,7 +83,13 @@ def found_inputs(
         then = known.get(kind, {})
         gone = {} if kind in allow else {n: e for n, e in then.items() if not _comparable(n)}
         now = {str(path.resolve()): path for path in paths}
-        found[kind] = gone | {name: _entry(path, then.get(name)) for name, path in now.items()}
+        try:
+            found[kind] = gone | {name: _entry(path, then.get(name)) for name, path in now.items()}
+        except OSError as error:
+            raise ResourceError(
+                f"{error.filename}: cannot be read: {error.strerror}\n"
+                "  fix: make it readable for this user; nothing was started"
+            ) from error
     return found
 
 

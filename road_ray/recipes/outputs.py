@@ -1,5 +1,5 @@
 """What a finished run left: its files by sha256 in ``MANIFEST.json``, and whether they are as they
-were written. Runs inside it count as its own.
+were written. Runs that a run without a training of its own is made of count as its own.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ def seal(run_dir: Path, record: str) -> None:
     for folder in _FOLDERS:
         below = (path for path in (run_dir / folder).rglob("*") if path.is_file())
         paths += sorted(path for path in below if path.suffix != ".md")  # people edit those
-    inner = (path.parent for path in run_dir.glob(f"*/**/{record}"))
-    runs = [run for run in sorted(inner) if (run / MANIFEST).is_file()]
+    trained = (run_dir / "metrics.jsonl").is_file()
+    inner = [] if trained else sorted(path.parent for path in run_dir.glob(f"[!.]*/**/{record}"))
     body = {
         "format": _FORMAT,
+        "trained": trained,
         "files": hashes_of(run_dir, paths),
-        "runs": [run.relative_to(run_dir).as_posix() for run in runs],
+        "runs": [r.relative_to(run_dir).as_posix() for r in inner if (r / MANIFEST).is_file()],
     }
     write_json_atomic(run_dir / MANIFEST, body)
 
@@ -58,11 +59,7 @@ def require_source(run_dir: Path, problems: list[str]) -> None:
     """Raises ``CheckpointError`` when a trained model is damaged and no checkpoint is left to make
     it again from.
     """
-    manifest = _manifest(run_dir)
-    trained_here = (
-        any(name.startswith("hf/") for name in manifest["files"]) and not manifest["runs"]
-    )
-    if trained_here and Checkpoints(run_dir / "checkpoints").newest() is None:
+    if _manifest(run_dir).get("trained") and Checkpoints(run_dir / "checkpoints").newest() is None:
         lines = "".join(f"\n    {run_dir}/{problem}" for problem in problems)
         raise CheckpointError(
             f"{run_dir} is finished, and its files are damaged:{lines}\n"

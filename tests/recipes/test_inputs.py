@@ -10,7 +10,7 @@ import pytest
 
 import road_ray as rr
 from road_ray.data.sources import SourceConfig
-from road_ray.errors import CheckpointError
+from road_ray.errors import CheckpointError, ResourceError
 from road_ray.recipes.inputs import changed_inputs, found_inputs, model_files, split_files
 from road_ray.training.journal import write_json_atomic
 
@@ -162,3 +162,8 @@ def test_finetunings_notice_what_one_of_them_read(world, sentiment, tmp_path):
     path.write_text(path.read_text() + "\n")
     with pytest.raises(CheckpointError, match=str(path)):
         rr.finetune(overrides=told)
+
+
+def test_found_inputs_names_a_file_that_cannot_be_read(tmp_path):
+    with pytest.raises(ResourceError, match=f"{tmp_path / 'gone'}: cannot be read: No such file"):
+        found_inputs(tmp_path, {"data": [tmp_path / "gone"]})
