@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from road_ray.config import override, to_dict
 from road_ray.data.batches import Batch
 from road_ray.data.mixing import accumulated, timed
+from road_ray.data.model_files import locate
 from road_ray.data.sources import Split, entry_of, load_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble import annotate
-from road_ray.distillation.identity import check_teacher, locate
+from road_ray.distillation.identity import check_teacher
 from road_ray.distillation.manifest import teacher_manifest
 from road_ray.distillation.schedule import schedule
 from road_ray.distillation.states import StatesTeacher

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, field_validator
 
 from road_ray.config import Config, to_dict
+from road_ray.data.model_files import locate
 from road_ray.data.specs import Task
-from road_ray.distillation.identity import locate
 from road_ray.distillation.manifest import identity_only
 from road_ray.distillation.schedule import Shape, schedule
 from road_ray.distillation.weighting import Rule, options_of, resolve
