@@ -211,9 +211,13 @@ def _check_encoder(place: Path, model: PreTrainedModel, headers: Mapping[str, He
     tops = tuple(f"{name}." for name, _ in base.named_children())
     prefixed = any(name.startswith(prefix) for name in headers)
     there: dict[str, tuple[int, ...]] = {}
+    twice: list[str] = []
     for name, header in headers.items():
         if name.startswith((prefix, *tops)):
-            there[_modern(name.removeprefix(prefix) if prefixed else name)] = header.shape
+            plain = _modern(name.removeprefix(prefix) if prefixed else name)
+            if plain in there:
+                twice.append(name)
+            there[plain] = header.shape
     there = {name: shape for name, shape in there.items() if not _idle(name)}
     if lacking := sorted(wanted.keys() - there.keys()):
         raise CheckpointError(
@@ -221,7 +225,7 @@ def _check_encoder(place: Path, model: PreTrainedModel, headers: Mapping[str, He
             f"the first: {', '.join(lacking[:_NAMED])}\n  allowed: only heads may be missing\n"
             "  fix: name a directory whose config.json and weights are of one model"
         )
-    if surplus := sorted(there.keys() - wanted.keys()):
+    if surplus := [*sorted(there.keys() - wanted.keys()), *twice]:
         raise _surplus(place, surplus)
     for name, shape in wanted.items():
         _check_shape(place, name, there[name], shape)
