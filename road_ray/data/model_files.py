@@ -83,7 +83,7 @@ def read_json(path: Path) -> Any:
 def read_object(path: Path) -> dict[str, Any]:
     """The same of a file that holds one JSON object, as every file of a model directory does."""
     found = read_json(path)
-    if not isinstance(found, dict) or not found:
+    if not isinstance(found, dict):
         raise CheckpointError(
             f"{path}: holds {_shown(found)}\n  allowed: one JSON object with its fields\n"
             "  fix: restore the file"

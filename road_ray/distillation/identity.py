@@ -21,6 +21,7 @@ from road_ray.models.labels import label_order
 _FOREIGN_SUFFIXES = {".py", ".pkl", ".pickle", ".bin", ".ckpt", ".h5", ".msgpack"}
 _NEVER_LOADED = {"training_args.bin"}  # the Trainer leaves it; no from_pretrained reads it
 _IDLE_FIELDS = ("_name_or_path", "transformers_version", "torch_dtype", "dtype", "architectures")
+LABEL_MAP = "distillation.label_map"
 # Of a teacher's manifest: what decides its answers.
 DECISIVE = ("weights_sha256", "config_sha256", "tokenizer_sha256", "labels", "order", "precision")
 HEADS: dict[type, str] = {  # how the names of Hugging Face's classes end
@@ -102,9 +103,10 @@ def check_teacher(
     task: Task,
     student_tokenizer: Any = None,
     label_map: Mapping[str, str] | None = None,
+    key: str = "label_map",
 ) -> tuple[int, ...] | None:
     """The label order of a teacher that fits. Raises ``CheckpointError`` naming what does not fit
-    the student.
+    the student; ``key`` is where a user writes the ``label_map``.
     """
     directory = Path(directory)
     if not (directory / "config.json").is_file():
@@ -115,7 +117,7 @@ def check_teacher(
     config = read_config(directory)
     _check_head(directory, config, task)
     _check_tokenizer(directory, config, student_tokenizer)
-    return label_order(directory / "config.json", config.id2label, task, label_map)
+    return label_order(directory / "config.json", config.id2label, task, label_map, key)
 
 
 def refuse_random(directory: Path, missing: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from road_ray.data.model_files import read_config, read_json
+from road_ray.data.model_files import read_config, read_object
 from road_ray.data.specs import Task
 from road_ray.distillation.identity import (
     DECISIVE,
@@ -66,5 +66,5 @@ def identity_only(manifest: Mapping[str, Any]) -> dict[str, Any]:
 def _told(directory: Path) -> dict[str, Any]:
     """What a teacher of our own says of itself."""
     path = directory / "road_ray.json"
-    told = read_json(path) if path.is_file() else {}
+    told = read_object(path) if path.is_file() else {}
     return {name: told[name] for name in _TOLD if name in told}

@@ -15,6 +15,7 @@ def label_order(
     id2label: Mapping[int, str],
     task: Task,
     label_map: Mapping[str, str] | None = None,
+    key: str = "label_map",
 ) -> tuple[int, ...] | None:
     """Where a head keeps each of the task's labels; None when the order is the same, or the task
     has no labels.
@@ -22,7 +23,8 @@ def label_order(
     ``aligned[..., i] = logits[..., order[i]]``. ``label_map`` maps the head's names to ours; case,
     surrounding spaces, and spaces or hyphens for underscores make no difference unless two names
     differ in nothing else. Raises ``CheckpointError`` for names that are not the task's, such as
-    ``LABEL_0``: guessing costs accuracy silently. ``where`` is what the message begins with.
+    ``LABEL_0``: guessing costs accuracy silently. The message begins with ``where``; ``key`` is
+    where a user writes the map.
     """
     if not isinstance(task.kind, Classify | Tag):
         return None
@@ -35,13 +37,14 @@ def label_order(
     if sorted(names) != sorted(wanted) or len(set(wanted)) < len(wanted):
         raise CheckpointError(
             f"{where}: the labels of its head {there} are not those of task {task.name!r}\n"
-            f"  allowed: {list(task.kind.labels)} in any order\n{_remedy(there, task.kind.labels)}"
+            f"  allowed: {list(task.kind.labels)} in any order\n"
+            f"{_remedy(there, task.kind.labels, key)}"
         )
     order = tuple(map(names.index, wanted))
     return None if order == tuple(range(len(order))) else order
 
 
-def _remedy(there: list[str], labels: tuple[str, ...]) -> str:
+def _remedy(there: list[str], labels: tuple[str, ...], key: str) -> str:
     if len(there) != len(labels) or len(set(there)) < len(there):
         return "  fix: name a model that was trained on this task"
     written = ", ".join(
@@ -49,7 +52,7 @@ def _remedy(there: list[str], labels: tuple[str, ...]) -> str:
     )
     return (
         "  fix: say by a label_map which of its labels is which of the task's; if they stand in "
-        f"this order:\n    label_map='{{{written}}}'"
+        f"this order:\n    {key}='{{{written}}}'"
     )
 
 

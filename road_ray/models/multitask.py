@@ -114,6 +114,10 @@ def _own_file(own: OwnHead) -> str:
 
 def _export_own(model: MultitaskModel, directory: Path, task: str, own: OwnHead) -> None:
     """The encoder alone as transformers knows it, the head in a file of ours beside it."""
+    kind = model.tasks[task].kind
+    if isinstance(kind, Classify | Tag):  # so that the head can be found fault with later
+        model.encoder.config.id2label = dict(enumerate(kind.labels))
+        model.encoder.config.label2id = {label: n for n, label in enumerate(kind.labels)}
     with hushed():
         model.encoder.save_pretrained(directory)
     state = {part: x.detach().cpu() for part, x in model.heads[task].state_dict().items()}
@@ -123,16 +127,29 @@ def _export_own(model: MultitaskModel, directory: Path, task: str, own: OwnHead)
     _log.warning(f"{text} is for road_ray alone (%s)", directory, own.name, file.name, own.asked_by)
 
 
-def _load_own(directory: str, task: Task, own: OwnHead) -> MultitaskModel:
+def _load_own(
+    directory: str, task: Task, own: OwnHead, label_map: Mapping[str, str] | None
+) -> MultitaskModel:
     model, path = load_multitask(directory, [task]), Path(directory) / _own_file(own)
+    names = model.encoder.config.id2label
     try:
-        model.heads[task.name].load_state_dict(read_tensors(headers_of(path)))
+        state = read_tensors(headers_of(path))
+        order = label_order(Path(directory) / "config.json", names, task, label_map)
+        model.heads[task.name].load_state_dict(_reordered(state, order))
     except (CheckpointError, RuntimeError) as error:
         raise CheckpointError(
             f"{directory}: holds no head for task {task.name}: {error}\n"
             f"  fix: fine-tune it with {own.asked_by}, or evaluate without that key"
         ) from error
     return model
+
+
+def _reordered(head: Mapping[str, Tensor], order: Sequence[int] | None) -> dict[str, Tensor]:
+    """The weights of a head, the rows of its last layer in the order of the task's labels."""
+    if order is None:
+        return dict(head)
+    last = "classifier.out_proj." if "classifier.out_proj.weight" in head else "classifier."
+    return {name: x[list(order)] if name.startswith(last) else x for name, x in head.items()}
 
 
 @dataclass(frozen=True)
@@ -193,7 +210,7 @@ def load_trained(
     place = locate(directory)
     own = own_head(task.kind)
     if own is not None:
-        return _load_own(str(place), task, own)
+        return _load_own(str(place), task, own, label_map)
     model = load_multitask(str(place), [task])
     try:
         trained, missing = load_stored(_hugging_face_class(task).kind, place)
@@ -217,8 +234,5 @@ def load_trained(
     head, state = model.heads[task.name], trained.state_dict()
     stored = FAMILIES[trained.config.model_type].stored
     found = {name: state[stored(name)] for name in head.state_dict()}
-    if order is not None:
-        last = "classifier.out_proj." if "classifier.out_proj.weight" in found else "classifier."
-        found |= {name: x[list(order)] for name, x in found.items() if name.startswith(last)}
-    head.load_state_dict(found)
+    head.load_state_dict(_reordered(found, order))
     return model

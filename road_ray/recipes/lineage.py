@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from road_ray.data.model_files import read_object
 from road_ray.data.specs import Task
 from road_ray.reporting.card import write_card
 from road_ray.training.journal import write_json_atomic
@@ -58,5 +58,4 @@ def trained_length(directory: Path) -> int | None:
 
 def _told(directory: Path) -> dict[str, Any]:
     path = directory / _FILE
-    told: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    return told
+    return read_object(path) if path.is_file() else {}

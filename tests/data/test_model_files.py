@@ -30,6 +30,7 @@ def test_damaged_files_are_refused_by_name(place, file, content):
     (place / file).write_bytes(content)
     load = load_encoder if file == "config.json" else load_tokenizer
     if (file, content) == ("tokenizer_config.json", b"{}"):
+        assert len(load(place)) == 24
         return
     with pytest.raises(RoadError, match=file):
         load(str(place))
