@@ -35,7 +35,7 @@ _PRESENTATION = {"return_dict", "use_return_dict", "output_hidden_states", "outp
 _IDLE_OBJECTS = {"task_specific_params", "label2id", "prefix"}
 _LEGACY_OBJECTS = {"rope_scaling", "rope_parameters"}
 _MOST_LAYERS = 1000
-_MOST_LABELS = 1_000_000
+_MOST_LABELS = 100_000
 _MOST = 2**31 - 1
 _TOKENIZER_FIELDS = {
     *("additional_special_tokens", "extra_special_tokens", "added_tokens_decoder"),
@@ -174,14 +174,15 @@ def _check_values(path: Path, given: Mapping[str, Any]) -> None:
     can be compared.
     """
     for name, value in given.items():
-        most = _MOST
-        if any(part in name for part in ("layer", "group", "block")):
-            most = _MOST_LAYERS if "size" not in name else _MOST
-        elif name == "num_labels":
-            most = _MOST_LABELS
-        if isinstance(value, int | float) and not abs(value) <= most:
+        least, most = _limits(name)
+        if isinstance(value, int | float) and not least <= value <= most:
             raise CheckpointError(
-                f"{path}: {name} is {value}\n  allowed: at most {most}\n  fix: restore the file"
+                f"{path}: {name} is {value}\n  allowed: {least} to {most}\n  fix: restore the file"
+            )
+        if name == "architectures" and not _listed(value):
+            raise CheckpointError(
+                f"{path}: architectures is {_shown(value)}\n"
+                "  allowed: a list of names of classes\n  fix: restore the file"
             )
         if name in ("dtype", "torch_dtype") and (
             not isinstance(value, str | None) or value not in _DTYPES
@@ -199,6 +200,25 @@ def _check_values(path: Path, given: Mapping[str, Any]) -> None:
             f"{path}: id2label is {_shown(names)}\n"
             '  allowed: a name for each number from "0" on\n  fix: restore the file'
         )
+
+
+def _limits(name: str) -> tuple[int, int]:
+    """Between which numbers a field must lie, whatever the architecture."""
+    if "dropout" in name or name.endswith("_prob"):
+        return 0, 1
+    if name == "num_labels":
+        return 0, _MOST_LABELS
+    if "size" in name:
+        return 0, _MOST
+    if any(part in name for part in ("layer", "group", "block")):
+        return 0, _MOST_LAYERS
+    return (0 if name.startswith(("num_", "max_")) else -_MOST), _MOST
+
+
+def _listed(value: Any) -> bool:
+    return value is None or (
+        isinstance(value, list) and all(isinstance(name, str) for name in value)
+    )
 
 
 def check_tokenizer_files(directory: str | Path) -> None:
@@ -219,6 +239,11 @@ def check_tokenizer_files(directory: str | Path) -> None:
                     f"{place / file}: tokenizer_class is {_shown(value)}\n"
                     "  allowed: a tokenizer of transformers, such as ElectraTokenizer\n"
                     "  fix: remove the field, or name a tokenizer that transformers has"
+                )
+            if name == "model_max_length" and not isinstance(value, int | float | None):
+                raise CheckpointError(
+                    f"{place / file}: model_max_length is {_shown(value)}\n"
+                    "  allowed: a number\n  fix: remove the field"
                 )
             listed = name in _TOKENIZER_FIELDS or name.endswith(("_token", "_tokens"))
             if not listed and value and not isinstance(value, int | float):

@@ -85,6 +85,10 @@ def test_read_config_refuses_fields_that_can_load_code(place, fields, monkeypatc
         ({"num_attention_heads": 0}, "no model can be built"),
         ({"num_attention_heads": "two"}, "no configuration|no model can be built"),
         ({"hidden_act": "swooosh"}, "no model can be built.*swooosh"),
+        ({"num_attention_heads": -1}, "num_attention_heads is -1"),
+        ({"classifier_dropout": 3}, "classifier_dropout is 3"),
+        ({"architectures": 3}, "architectures is 3"),
+        ({"architectures": [{"a": 1}]}, "architectures is"),
         ({"hidden_size": None}, "no configuration|no model can be built"),
         ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000"),
         ({"vocab_size": 10**30}, "vocab_size is"),
@@ -138,13 +142,14 @@ def test_an_adapter_of_another_model_is_refused(place):
         {"init_inputs": ["/etc/passwd"]},
         {"vocab_file": "/etc/passwd"},
         {"tokenizer_object": {"a": 1}},
+        {"model_max_length": []},
     ],
 )
 @pytest.mark.parametrize("file", ["tokenizer_config.json", "special_tokens_map.json"])
 def test_read_tokenizer_refuses_fields_that_can_load_other_files_or_code(place, file, fields):
     (place / file).write_text(json.dumps(fields))
     for load in (read_tokenizer, load_tokenizer):
-        with pytest.raises(CheckpointError, match=rf"{file}: (field '|tokenizer_class)"):
+        with pytest.raises(CheckpointError, match=rf"{file}: (field '|tokenizer_class|model_max)"):
             load(place)
 
 
