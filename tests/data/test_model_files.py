@@ -105,6 +105,32 @@ def test_values_that_no_model_can_have_are_refused_by_name(place, fields, named)
         load_encoder(str(place))
 
 
+@pytest.mark.parametrize(
+    ("verb", "given"),
+    [
+        ("evaluate", ["init={}"]),
+        ("finetune", ["init={}"]),
+        ("multitask", ["init={}", "data.datasets=[sst2]"]),
+        ("pretrain", ["init={}"]),
+        ("pretrain", ["generator.init={}"]),
+        ("distill", ["init={}", "distillation.teachers=[{}]", "distillation.num_teachers=1"]),
+        ("distill", ["init=good", "distillation.teachers=[{}]", "distillation.num_teachers=1"]),
+    ],
+)
+def test_no_verb_runs_the_code_of_a_model_directory(place, verb, given, road, world, monkeypatch):
+    """Even where transformers would ask, and somebody answers."""
+    make_teacher(place.parent / "good")
+    foreign = {"AutoConfig": "mine.Mine", "AutoModel": "mine.Model"}
+    edit(place / "config.json", model_type="mine", auto_map=foreign)
+    (place / "mine.py").write_text("open('ran', 'w').close()\n")
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    monkeypatch.chdir(place.parent)
+    said = road(verb, *(one.format(place) for one in given), f"data.root={world}", "run_dir=run")
+    assert said.code == 4, said.err
+    assert "auto_map" in said.err or "mine.py" in said.err
+    assert not list(place.parent.rglob("ran"))
+
+
 def test_read_config_lets_harmless_fields_of_published_models_pass_and_act_on_nothing(place):
     edit(
         place / "config.json",
