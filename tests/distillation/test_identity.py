@@ -10,6 +10,7 @@ import pytest
 from road_ray.data.catalog import task
 from road_ray.data.model_files import locate
 from road_ray.distillation.identity import (
+    LABEL_MAP,
     check_teacher,
     fingerprint_tokenizer,
     fingerprint_weights,
@@ -57,6 +58,19 @@ def test_the_weights_are_known_by_the_hash_of_the_file(tmp_path, teacher):
     file.rename(tmp_path / "model-00001-of-00002.safetensors")
     (tmp_path / "model-00002-of-00002.safetensors").write_bytes(b"more")
     assert fingerprint_weights(tmp_path) != whole
+
+
+def test_labels_are_aligned_by_name_whatever_their_order_and_case(tmp_path, teacher):
+    labels = ("ENTAILMENT", "Neutral ", "contradiction")
+    assert check_teacher(teacher(tmp_path, labels=labels), NLI) == (2, 0, 1)
+
+
+def test_labels_of_other_names_are_refused_with_the_way_out(tmp_path, teacher):
+    names = {"LABEL_0": "entailment", "LABEL_1": "neutral", "LABEL_2": "contradiction"}
+    teacher(tmp_path, labels=tuple(names))
+    assert check_teacher(tmp_path, NLI, label_map=names) == (2, 0, 1)
+    with pytest.raises(CheckpointError, match=rf"config\.json: .*(.|\n)*{LABEL_MAP}='"):
+        check_teacher(tmp_path, NLI, key=LABEL_MAP)
 
 
 @pytest.mark.parametrize("name", ["modeling_x.py", "pytorch_model.bin", "weights.pkl"])
