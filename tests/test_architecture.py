@@ -227,6 +227,21 @@ def test_nothing_runs_code_that_comes_from_outside(path):
     assert wrong == []
 
 
+# Where transformers may read what others wrote; all else goes by these two.
+LOADERS = {"road_ray/data/tokenizer.py", "road_ray/models/stored.py"}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=named)
+def test_models_and_tokenizers_are_loaded_in_one_place_and_without_foreign_code(path):
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".from_pretrained"):
+            where = f"{named(path)}:{node.lineno}"
+            assert named(path) in LOADERS, f"{where}: by read_tokenizer or load_stored"
+            said = {word.arg: ast.unparse(word.value) for word in node.keywords}
+            assert said.get("trust_remote_code") == "False", f"{where}: trust_remote_code=False"
+            assert said.get("local_files_only") == "True", f"{where}: local_files_only=True"
+
+
 @pytest.mark.parametrize("module", ["road_ray", "road_ray.config", "road_ray.errors"])
 def test_importing_the_package_is_quick(module):
     """Neither torch nor ray nor anything else that takes a second."""
@@ -269,6 +284,9 @@ def test_the_checks_see_what_they_forbid(tmp_path, monkeypatch):
         "import torch\ntorch.load('x')\n": test_nothing_runs_code_that_comes_from_outside,
         "eval('1')\n": test_nothing_runs_code_that_comes_from_outside,
         "run('ls', shell=True)\n": test_nothing_runs_code_that_comes_from_outside,
+        "A.from_pretrained('x', trust_remote_code=False)\n": (
+            test_models_and_tokenizers_are_loaded_in_one_place_and_without_foreign_code
+        ),
         "load('x', trust_remote_code=True)\n": test_nothing_runs_code_that_comes_from_outside,
     }
     for source, check in checks.items():

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from road_ray.errors import DataError
+from road_ray.data.model_files import check_tokenizer_files, locate, read_config
+from road_ray.errors import CheckpointError, DataError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -91,16 +92,36 @@ def load_tokenizer(path: Path | str) -> PreTrainedTokenizerFast:
             f"{place} holds no tokenizer (tokenizer.json or vocab.txt)\n"
             "  fix: name a vocabulary file, or train one with `road data tokenizer`"
         )
-    from transformers import AutoTokenizer
-
     try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(str(path), trust_remote_code=False)
-    except (OSError, ValueError) as error:
+        directory = locate(place, weights=False) if not place.is_dir() else place
+    except CheckpointError as error:
         raise DataError(
-            f"{path}: "
-            + ("" if place.exists() else "no such file or directory here; on the hub: ")
-            + f"no tokenizer can be loaded from there: {str(error).splitlines()[0]}\n"
+            f"{path}: no such file or directory here; on the hub: no tokenizer can be loaded from "
+            f"there: {str(error).splitlines()[0]}\n"
             "  fix: name a vocabulary file, a model directory or a model of the hub"
+        ) from error
+    return read_tokenizer(directory)
+
+
+def read_tokenizer(directory: Path | str) -> PreTrainedTokenizerFast:
+    """The tokenizer that ``transformers`` reads from a local model directory, if nothing in it can
+    load anything else. Raises ``CheckpointError`` or ``DataError`` naming what is wrong.
+    """
+    from transformers import AutoTokenizer, PreTrainedConfig
+
+    place = Path(directory)
+    check_tokenizer_files(place)
+    # Given, so that config.json is not read in another way than a model's is.
+    config = read_config(place) if (place / "config.json").is_file() else PreTrainedConfig()
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(
+            str(place), config=config, trust_remote_code=False, local_files_only=True
+        )
+    except Exception as error:  # tokenizers and transformers raise many types
+        said = " ".join(str(error).split())[:200]
+        raise DataError(
+            f"{place}: no tokenizer can be loaded from there: {said}\n"
+            "  fix: restore tokenizer.json and tokenizer_config.json"
         ) from error
     return tokenizer
 

@@ -19,13 +19,14 @@ from torch import Tensor
 
 from road_ray.data.batches import allowed_positions
 from road_ray.data.features import UNKNOWN
+from road_ray.data.model_files import locate
 from road_ray.data.specs import Span, Tag, Task
-from road_ray.distillation.identity import HEADS, check_teacher, locate
+from road_ray.distillation.identity import HEADS, check_teacher, refuse_random
 from road_ray.distillation.weighting import Merge, Rule, num_right, soften
 from road_ray.distillation.weighting.combining import among
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.models.precision import Precision, autocast_dtype
-from road_ray.models.quiet import hushed
+from road_ray.models.stored import load_stored
 
 # A padding position is no answer. Finite, exact in fp16, and nothing after a softmax.
 PAD_LOGIT = -10000.0
@@ -271,20 +272,6 @@ def _load(directory: Path, task: Task) -> Any:
     import transformers
 
     auto = getattr(transformers, f"AutoModel{HEADS[type(task.kind)]}")
-    try:
-        with hushed():
-            model, report = auto.from_pretrained(
-                directory, output_loading_info=True, use_safetensors=True, dtype=torch.float32
-            )
-    except (
-        Exception
-    ) as error:  # transformers and safetensors raise many types and rarely name the file
-        raise CheckpointError(f"{directory}: the teacher cannot be loaded ({error})") from error
-    missing = sorted(report["missing_keys"])
-    if missing:
-        raise CheckpointError(
-            f"{directory}: {len(missing)} weights are not in the file "
-            f"and would be random: {missing[:3]}\n"
-            "  fix: save the fine-tuned model whole with save_pretrained"
-        )
+    model, missing = load_stored(auto, directory)
+    refuse_random(directory, missing)
     return model

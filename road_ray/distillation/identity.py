@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from road_ray.data.model_files import check_tokenizer_files, locate, read_config
 from road_ray.data.specs import Choose, Classify, Regress, Span, Tag, Task
+from road_ray.data.tokenizer import read_tokenizer
 from road_ray.errors import CheckpointError
 from road_ray.json_file import read_json
+from road_ray.models.labels import label_order
 
-_FOREIGN_FIELDS = (
-    "auto_map",
-    "_attn_implementation_internal",
-)  # both make transformers load other code
 _FOREIGN_SUFFIXES = {".py", ".pkl", ".pickle", ".bin", ".ckpt", ".h5", ".msgpack"}
 _NEVER_LOADED = {"training_args.bin"}  # the Trainer leaves it; no from_pretrained reads it
-_SAFE_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
 _IDLE_FIELDS = ("_name_or_path", "transformers_version", "torch_dtype", "dtype", "architectures")
+LABEL_MAP = "distillation.label_map"
 # Of a teacher's manifest: what decides its answers.
 DECISIVE = ("weights_sha256", "config_sha256", "tokenizer_sha256", "labels", "order", "precision")
 HEADS: dict[type, str] = {  # how the names of Hugging Face's classes end
@@ -36,29 +34,9 @@ HEADS: dict[type, str] = {  # how the names of Hugging Face's classes end
 }
 
 
-def locate(name: str | Path) -> Path:
-    """The local directory of a model: a model directory, a run directory (its ``hf/``), or a hub
-    name.
-    """
-    directory = Path(name)
-    if directory.is_dir():
-        return directory / "hf" if (directory / "hf" / "config.json").is_file() else directory
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(snapshot_download(str(name), allow_patterns=_SAFE_FILES))
-    except (
-        Exception
-    ) as error:  # the hub's client raises dozens of types; all mean that it is not to be had
-        raise CheckpointError(
-            f"{name}: neither a directory nor a model of the hub that can be reached ({error})\n"
-            "  fix: name a directory with config.json and model.safetensors"
-        ) from error
-
-
 def refuse_foreign(directory: str | Path) -> None:
     """Raises ``CheckpointError`` naming the file or field that could run code when the model is
-    loaded.
+    loaded; pickles are refused even where nothing would open them.
     """
     directory = Path(directory)
     for path in sorted(directory.iterdir()):
@@ -68,14 +46,8 @@ def refuse_foreign(directory: str | Path) -> None:
                 "  allowed: config.json, *.safetensors and tokenizer files\n"
                 "  fix: remove it; convert pickled weights to safetensors in a place you trust"
             )
-    for path in sorted(directory.glob("*.json")):
-        if path.name.endswith("config.json"):
-            for key in _keys(read_json(path)):
-                if key in _FOREIGN_FIELDS:
-                    raise CheckpointError(
-                        f"{path}: field {key!r} makes the loader run foreign code\n"
-                        "  fix: remove the field, or take an architecture that transformers has"
-                    )
+    read_config(directory)
+    check_tokenizer_files(directory)
 
 
 def fingerprint_tokenizer(tokenizer: Any) -> str:
@@ -127,58 +99,36 @@ def fingerprint_config(directory: str | Path) -> str:
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
-def label_order(
-    teacher_config: Any, task: Task, label_map: Mapping[str, str] | None = None
-) -> tuple[int, ...] | None:
-    """Where the teacher keeps each of the task's labels, found by name; None when the order is the
-    same.
-
-    ``aligned[..., i] = logits[..., order[i]]``. ``label_map`` maps the teacher's names to ours.
-    Raises ``CheckpointError`` for names that are not the task's, such as ``LABEL_0``: guessing
-    costs accuracy silently.
-    """
-    if not isinstance(task.kind, Classify | Tag):
-        return None
-    mapped = {str(theirs): ours for theirs, ours in (label_map or {}).items()}
-    names = {int(index): str(name) for index, name in teacher_config.id2label.items()}
-    position = {_plain(mapped.get(name, name)): index for index, name in names.items()}
-    wanted = [_plain(label) for label in task.kind.labels]
-    if sorted(position) != sorted(wanted) or len(names) != len(wanted):
-        raise CheckpointError(
-            f"the teacher's labels {[names[index] for index in sorted(names)]} "
-            f"are not those of task {task.name!r}\n"
-            f"  allowed: {list(task.kind.labels)} in any order\n"
-            "  fix: give a label_map from the teacher's names to the task's, such as "
-            f"{{{next(iter(names.values()))!r}: {task.kind.labels[0]!r}}}, or set its id2label"
-        )
-    order = tuple(position[label] for label in wanted)
-    return None if order == tuple(range(len(order))) else order
-
-
 def check_teacher(
     directory: str | Path,
     task: Task,
     student_tokenizer: Any = None,
     label_map: Mapping[str, str] | None = None,
+    key: str = "label_map",
 ) -> tuple[int, ...] | None:
     """The label order of a teacher that fits. Raises ``CheckpointError`` naming what does not fit
-    the student.
+    the student; ``key`` is where a user writes the ``label_map``.
     """
-    from transformers import AutoConfig
-
     directory = Path(directory)
     if not (directory / "config.json").is_file():
         raise CheckpointError(
             f"{directory}: no config.json\n  fix: name a model directory (hf/ of a run)"
         )
     refuse_foreign(directory)
-    config = AutoConfig.from_pretrained(directory)
+    config = read_config(directory)
     _check_head(directory, config, task)
     _check_tokenizer(directory, config, student_tokenizer)
-    try:
-        return label_order(config, task, label_map)
-    except CheckpointError as error:
-        raise CheckpointError(f"{directory / 'config.json'}: {error}") from None
+    return label_order(directory / "config.json", config.id2label, task, label_map, key)
+
+
+def refuse_random(directory: Path, missing: Sequence[str]) -> None:
+    """Raises ``CheckpointError`` when weights of a teacher are not in its files."""
+    if missing:
+        raise CheckpointError(
+            f"{directory}: {len(missing)} weights are not in the file "
+            f"and would be random: {list(missing[:3])}\n"
+            "  fix: save the fine-tuned model whole with save_pretrained"
+        )
 
 
 def check_teachers(
@@ -197,14 +147,12 @@ def check_teachers(
 
 def teacher_tokenizer(directory: str | Path) -> Any | None:
     """The tokenizer saved beside a teacher, or None when there is none."""
-    from transformers import AutoTokenizer
-
     if not any(
         (Path(directory) / name).is_file()
         for name in ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
     ):
         return None
-    return AutoTokenizer.from_pretrained(directory)
+    return read_tokenizer(directory)
 
 
 def _check_head(directory: Path, config: Any, task: Task) -> None:
@@ -252,18 +200,3 @@ def _check_tokenizer(directory: Path, config: Any, student: Any | None) -> None:
         f"{len(moved)} with another id {moved[:5]}; if none, another normalizer or mark\n"
         "  fix: take a teacher with the student's tokenizer"
     )
-
-
-def _plain(label: str) -> str:
-    return re.sub(r"[\s\-]+", "_", label.strip().lower())
-
-
-def _keys(tree: Any) -> Iterable[str]:
-    """Every key of a JSON tree: a nested configuration can carry a forbidden field too."""
-    if isinstance(tree, dict):
-        for key, value in tree.items():
-            yield key
-            yield from _keys(value)
-    elif isinstance(tree, list):
-        for value in tree:
-            yield from _keys(value)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from road_ray.data.model_files import read_config
 from road_ray.data.specs import Task
 from road_ray.distillation.identity import (
     DECISIVE,
@@ -33,13 +34,11 @@ def teacher_manifest(
     tokenizer, labels, order, precision, figures and where they come from (``road_ray.json``, if
     they are ours).
     """
-    from transformers import AutoConfig
-
     teachers = []
     for directory in directories:
         order = check_teacher(directory, task, label_map=label_map)
         tokenizer = teacher_tokenizer(directory)
-        labels = AutoConfig.from_pretrained(directory).id2label
+        labels = read_config(directory).id2label
         teachers.append(
             {
                 "directory": str(directory),

@@ -14,9 +14,10 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from road_ray.distillation.identity import locate
-from road_ray.errors import CheckpointError, ConfigError
-from road_ray.models.quiet import hushed
+from road_ray.data.model_files import locate
+from road_ray.distillation.identity import refuse_random
+from road_ray.errors import ConfigError
+from road_ray.models.stored import load_stored
 
 Layers = Literal["uniform", "last"] | tuple[tuple[int, int], ...]
 
@@ -92,19 +93,7 @@ def layer_map(student: int, teacher: int, layers: Layers) -> tuple[tuple[int, in
 def _load(directory: Path) -> Any:
     from transformers import AutoModel
 
-    try:
-        with hushed():
-            model, report = AutoModel.from_pretrained(
-                directory, output_loading_info=True, use_safetensors=True, dtype=torch.float32
-            )
-    except Exception as error:  # transformers raises many types and rarely names the file
-        raise CheckpointError(f"{directory}: the teacher cannot be loaded ({error})") from error
+    model, missing = load_stored(AutoModel, directory)
     # A fine-tuned model often comes without the pooler, which has no part in the states.
-    missing = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
-    if missing:
-        raise CheckpointError(
-            f"{directory}: {len(missing)} weights are not in the file "
-            f"and would be random: {missing[:3]}\n"
-            "  fix: save the fine-tuned model whole with save_pretrained"
-        )
+    refuse_random(directory, [name for name in missing if not name.startswith("pooler.")])
     return model

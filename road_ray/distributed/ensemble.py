@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from torch import Tensor
 
 from road_ray.data import catalog
+from road_ray.data.model_files import locate
 from road_ray.distillation import ensemble as local
 from road_ray.distillation import weighting as rules
-from road_ray.distillation.identity import check_teachers, locate
+from road_ray.distillation.identity import check_teachers
 from road_ray.distillation.manifest import teacher_manifest
 from road_ray.distillation.store_ensemble import Members, StoredEnsemble
 from road_ray.distributed.launch import connected

@@ -12,8 +12,9 @@ from typing import Any
 
 import ray
 
+from road_ray.data.model_files import locate
 from road_ray.data.specs import Task
-from road_ray.distillation.identity import fingerprint_config, fingerprint_weights, locate
+from road_ray.distillation.identity import fingerprint_config, fingerprint_weights
 from road_ray.distributed.asking import ActorEnsemble
 from road_ray.distributed.placement import check_placement, core_share
 from road_ray.distributed.replicas import OnLost, Pool

@@ -16,6 +16,7 @@ from road_ray.data.batches import Batch, pad, to_device
 from road_ray.data.features import FURTHER, UNKNOWN, Features, SpanExample, TagExample
 from road_ray.data.sources import Split
 from road_ray.data.specs import Classify, JointSpan, Kind, Regress, Span, Tag
+from road_ray.errors import DivergedError
 from road_ray.evaluation import metrics
 from road_ray.evaluation.joint_spans import best_joint_spans
 from road_ray.evaluation.spans import (
@@ -82,8 +83,25 @@ def answers(
         for number, row in zip(numbers, ask(batch).float().cpu().numpy(), strict=True):
             if isinstance(kind, Span):
                 row = row[:, : lengths[number]]
-            rows[number] = row[: lengths[number]] if isinstance(kind, Tag) else row
+            if isinstance(kind, Tag):
+                row = row[: lengths[number]]
+            _check_finite(row, kind, features.task)
+            rows[number] = row
     return [row for row in rows if row is not None]
+
+
+def _check_finite(row: NDArray[np.float32], kind: Kind, task: str) -> None:
+    """Raises ``DivergedError`` for logits that would become a figure without being one: the largest
+    of a row of NaN is its first.
+    """
+    # Of joint spans, places that are not allowed are minus infinity.
+    valid = row < np.inf if isinstance(kind, JointSpan) else np.isfinite(row)
+    if not valid.all():
+        raise DivergedError(
+            f"task {task}: the model's logits are not finite (NaN or infinite numbers)\n"
+            "  fix: name an earlier checkpoint, or train it again with a lower optimizer.peak_lr\n"
+            "  kept: nothing was judged"
+        )
 
 
 def evaluate_split(

@@ -8,14 +8,15 @@ from typing import Any, Literal
 
 import torch
 from pydantic import Field
-from safetensors import SafetensorError
 from torch import nn
-from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from road_ray.config import Config
+from road_ray.data.model_files import locate, read_config
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.families import FAMILIES, detector_output
 from road_ray.models.quiet import hushed
+from road_ray.models.stored import load_stored
 
 
 class EncoderConfig(Config):
@@ -170,36 +171,21 @@ def model_directory(init: str, key: str = "init") -> str:
 def load_encoder(directory: str, family: str | None = None) -> PreTrainedModel:
     """The encoder stored in a Hugging Face directory, heads left aside; of any family, or of one.
 
-    Raises ``CheckpointError`` when any encoder weight is missing or of another shape: a model with
-    some random layers trains without complaint and is worth nothing.
+    Raises ``CheckpointError`` when any encoder weight is missing, surplus or of another shape: a
+    model with some random layers trains without complaint and is worth nothing.
     """
+    place = locate(directory)
     allowed = tuple(FAMILIES) if family is None else (family,)
-    named = " or ".join(allowed)
-    try:
-        with hushed():
-            found = AutoConfig.from_pretrained(directory).model_type
-            if found not in allowed:
-                raise ValueError(f"its config.json says {found!r}")
-            kind = FAMILIES[found]
-            loader: Any = kind.encoder
-            encoder, report = loader.from_pretrained(
-                directory,
-                output_loading_info=True,
-                use_safetensors=True,
-                dtype=torch.float32,
-                **kind.encoder_options,
-            )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+    with hushed():
+        found = read_config(place).model_type
+    if found not in allowed:
         raise CheckpointError(
-            f"{directory}: cannot be loaded as an encoder of the family {named}: {error}"
-        ) from error
-    lacking = sorted(report["missing_keys"])
-    if lacking:
-        raise CheckpointError(
-            f"{directory}: {len(lacking)} encoder weights are missing, "
-            f"the first: {', '.join(lacking[:3])}\n  allowed: only heads may be missing\n"
-            f"  fix: name a directory that holds an encoder of the family {named}"
+            f"{place}: cannot be loaded as an encoder of the family {' or '.join(allowed)}: its "
+            f"config.json says {found!r}\n  fix: name a model of that family"
         )
+    encoder: PreTrainedModel = load_stored(
+        FAMILIES[found].encoder, place, **FAMILIES[found].encoder_options
+    ).model
     return encoder
 
 
@@ -208,28 +194,24 @@ def load_language_model(model: PreTrainedModel, init: str, tokenizer_size: int) 
 
     Raises ``CheckpointError`` when any weight is missing or of another shape.
     """
-    directory = model_directory(init)
-    if (Path(directory) / "generator" / "config.json").is_file():
-        directory = str(Path(directory) / "generator")
-    loader: Any = type(model)
+    directory = locate(model_directory(init))
+    if (directory / "generator" / "config.json").is_file():
+        directory = directory / "generator"
+    stored, missing = load_stored(type(model), directory)
+    check_vocabulary(stored.config.vocab_size, tokenizer_size, str(directory))
+    if missing:
+        raise CheckpointError(
+            f"generator.init = {directory}: holds no masked language model; missing "
+            f"{', '.join(missing[:3])}"
+        )
     try:
-        with hushed():
-            stored, report = loader.from_pretrained(
-                directory, output_loading_info=True, use_safetensors=True, dtype=torch.float32
-            )
-        check_vocabulary(stored.config.vocab_size, tokenizer_size, directory)
         model.load_state_dict(stored.state_dict())
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+    except RuntimeError as error:
         raise CheckpointError(
             f"generator.init = {directory}: cannot be loaded into this generator:\n"
             f"  {' '.join(str(error).splitlines()[:2])}\n"
             "  fix: give encoder.*, generator.scale and generator.depth the size of that model"
         ) from error
-    if report["missing_keys"]:
-        raise CheckpointError(
-            f"generator.init = {directory}: holds no masked language model; missing "
-            f"{', '.join(sorted(report['missing_keys'])[:3])}"
-        )
 
 
 def check_vocabulary(vocab_size: int, tokenizer_size: int, where: str) -> None:

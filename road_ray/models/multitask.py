@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import (
     AutoConfig,
@@ -21,6 +20,7 @@ from transformers import (
     PreTrainedModel,
 )
 
+from road_ray.data.model_files import locate
 from road_ray.data.own_heads import OwnHead, own_head
 from road_ray.data.specs import Choose, Classify, Regress, Span, Tag, Task
 from road_ray.errors import CheckpointError
@@ -28,8 +28,10 @@ from road_ray.models.encoder import load_encoder
 from road_ray.models.families import FAMILIES
 from road_ray.models.head import Head
 from road_ray.models.heads import build_head
+from road_ray.models.labels import label_order
 from road_ray.models.quick import quicken
 from road_ray.models.quiet import hushed
+from road_ray.models.stored import headers_of, load_stored, read_tensors
 
 _log = logging.getLogger(__name__)
 
@@ -112,6 +114,10 @@ def _own_file(own: OwnHead) -> str:
 
 def _export_own(model: MultitaskModel, directory: Path, task: str, own: OwnHead) -> None:
     """The encoder alone as transformers knows it, the head in a file of ours beside it."""
+    kind = model.tasks[task].kind
+    if isinstance(kind, Classify | Tag):  # so that the head can be found fault with later
+        model.encoder.config.id2label = dict(enumerate(kind.labels))
+        model.encoder.config.label2id = {label: n for n, label in enumerate(kind.labels)}
     with hushed():
         model.encoder.save_pretrained(directory)
     state = {part: x.detach().cpu() for part, x in model.heads[task].state_dict().items()}
@@ -121,16 +127,29 @@ def _export_own(model: MultitaskModel, directory: Path, task: str, own: OwnHead)
     _log.warning(f"{text} is for road_ray alone (%s)", directory, own.name, file.name, own.asked_by)
 
 
-def _load_own(directory: str, task: Task, own: OwnHead) -> MultitaskModel:
+def _load_own(
+    directory: str, task: Task, own: OwnHead, label_map: Mapping[str, str] | None
+) -> MultitaskModel:
     model, path = load_multitask(directory, [task]), Path(directory) / _own_file(own)
+    names = model.encoder.config.id2label
     try:
-        model.heads[task.name].load_state_dict(load_file(path))
-    except (OSError, RuntimeError, SafetensorError) as error:
+        state = read_tensors(headers_of(path))
+        order = label_order(Path(directory) / "config.json", names, task, label_map)
+        model.heads[task.name].load_state_dict(_reordered(state, order))
+    except (CheckpointError, RuntimeError) as error:
         raise CheckpointError(
             f"{directory}: holds no head for task {task.name}: {error}\n"
             f"  fix: fine-tune it with {own.asked_by}, or evaluate without that key"
         ) from error
     return model
+
+
+def _reordered(head: Mapping[str, Tensor], order: Sequence[int] | None) -> dict[str, Tensor]:
+    """The weights of a head, the rows of its last layer in the order of the task's labels."""
+    if order is None:
+        return dict(head)
+    last = "classifier.out_proj." if "classifier.out_proj.weight" in head else "classifier."
+    return {name: x[list(order)] if name.startswith(last) else x for name, x in head.items()}
 
 
 @dataclass(frozen=True)
@@ -182,27 +201,26 @@ def load_multitask(directory: str, tasks: Sequence[Task]) -> MultitaskModel:
     return MultitaskModel(load_encoder(directory), tasks)
 
 
-def load_trained(directory: str, task: Task) -> MultitaskModel:
-    """Encoder *and* head of a fine-tuned model directory, for evaluation or to train on."""
+def load_trained(
+    directory: str, task: Task, label_map: Mapping[str, str] | None = None
+) -> MultitaskModel:
+    """Encoder *and* head of a fine-tuned model directory, for evaluation or to train on; its labels
+    are put into the order of the task's, by name.
+    """
+    place = locate(directory)
     own = own_head(task.kind)
     if own is not None:
-        return _load_own(directory, task, own)
-    model = load_multitask(directory, [task])
-    exporter = _hugging_face_class(task)
+        return _load_own(str(place), task, own, label_map)
+    model = load_multitask(str(place), [task])
     try:
-        with hushed():
-            trained, report = exporter.kind.from_pretrained(
-                directory, output_loading_info=True, use_safetensors=True, dtype=torch.float32
-            )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        trained, missing = load_stored(_hugging_face_class(task).kind, place)
+    except CheckpointError as error:  # the encoder is whole, so it is the head
         raise CheckpointError(
-            f"{directory}: cannot be loaded for task {task.name}: {error}"
+            f"{directory}: holds no head for task {task.name}:\n{error}"
         ) from error
-    if report["missing_keys"] or report["mismatched_keys"]:
+    if missing:
         raise CheckpointError(
-            f"{directory}: holds no head for task {task.name} "
-            f"(missing: {', '.join(sorted(report['missing_keys'])) or '-'}; "
-            f"other shape: {sorted(str(key) for key in report['mismatched_keys']) or '-'})\n"
+            f"{directory}: holds no head for task {task.name} (missing: {', '.join(missing)})\n"
             f"  fix: fine-tune it first, or name a model of task {task.name}"
         )
     # A choice has one logit, whatever number of labels its configuration was saved with.
@@ -212,21 +230,9 @@ def load_trained(directory: str, task: Task) -> MultitaskModel:
             f"{directory}: its head gives {trained.config.num_labels} numbers, "
             f"task {task.name} wants {task.kind.width}\n  fix: name a model of task {task.name}"
         )
-    _check_order(directory, trained.config.id2label, task)
+    order = label_order(place / "config.json", trained.config.id2label, task, label_map)
     head, state = model.heads[task.name], trained.state_dict()
     stored = FAMILIES[trained.config.model_type].stored
-    head.load_state_dict({name: state[stored(name)] for name in head.state_dict()})
+    found = {name: state[stored(name)] for name in head.state_dict()}
+    head.load_state_dict(_reordered(found, order))
     return model
-
-
-def _check_order(directory: str, id2label: Mapping[int, str], task: Task) -> None:
-    """Raises ``CheckpointError`` when the head has the task's labels, but in another order."""
-    if not isinstance(task.kind, Classify | Tag):
-        return
-    there = [str(id2label[index]).lower() for index in sorted(id2label)]
-    wanted = [label.lower() for label in task.kind.labels]
-    if there != wanted and sorted(there) == sorted(wanted):
-        raise CheckpointError(
-            f"{directory}: its labels are in the order {there}, those of task {task.name} in the "
-            f"order {wanted}\n  fix: fine-tune it here, or use it as a teacher, which is reordered"
-        )

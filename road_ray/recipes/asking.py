@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -58,9 +58,7 @@ class Asking:
         are the driver's, when it started them.
         """
         if self.settings.store is None:
-            ensemble: Ensemble = actors or LocalEnsemble.load(
-                self.directories, self.task, device=device, precision=self.settings.precision
-            )
+            ensemble: Ensemble = actors or self._local(self.directories, device)
             if actors is not None:
                 actors.on_event = tell
             if leads and self.settings.probe and actors is not None:
@@ -80,9 +78,7 @@ class Asking:
                 started = pool(self.settings, self.task, chosen, beside=0, others=self.others)
                 started.on_event = tell
                 return members, started
-            return members, LocalEnsemble.load(
-                chosen, self.task, device=device, precision=self.settings.precision
-            )
+            return members, self._local(chosen, device)
 
         with ExitStack() as stack, self._opened(live, features, tell, rows) as stored:
             if leads and self.settings.probe:
@@ -108,6 +104,15 @@ class Asking:
         with self._opened(live, features, lambda *_, **__: None, rows) as stored:
             return stored.complete
 
+    def _local(self, directories: Sequence[str], device: torch.device) -> LocalEnsemble:
+        return LocalEnsemble.load(
+            directories,
+            self.task,
+            label_map=self.settings.label_map,
+            device=device,
+            precision=self.settings.precision,
+        )
+
     def _opened(
         self, live: Any, features: Features, tell: Tell, rows: NDArray[np.bool_] | None
     ) -> StoredEnsemble:
@@ -129,6 +134,7 @@ class Asking:
             self.directories,
             self.task,
             paths,
+            label_map=self.settings.label_map,
             device=device,
             precision=self.settings.precision,
         )

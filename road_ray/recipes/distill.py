@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from road_ray.config import override, to_dict
 from road_ray.data.batches import Batch
 from road_ray.data.mixing import accumulated, timed
+from road_ray.data.model_files import locate
 from road_ray.data.sources import Split, entry_of, load_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble import annotate
-from road_ray.distillation.identity import check_teacher, locate
+from road_ray.distillation.identity import LABEL_MAP, check_teacher
 from road_ray.distillation.manifest import teacher_manifest
 from road_ray.distillation.schedule import schedule
 from road_ray.distillation.states import StatesTeacher
@@ -111,8 +112,9 @@ def _run(config: DistillConfig, ensemble: ActorEnsemble | None) -> Run:
 
 def _asking(config: DistillConfig, directories: list[str]) -> Asking:
     _, task = entry_of(config.data.dataset, config.data)
-    manifest = teacher_manifest(directories, task, precision=config.distillation.precision)
-    return Asking(config.distillation, task, directories, manifest, config.address, config.workers)
+    settings = config.distillation
+    manifest = teacher_manifest(directories, task, settings.label_map, settings.precision)
+    return Asking(settings, task, directories, manifest, config.address, config.workers)
 
 
 def _needs_pool(config: DistillConfig, asking: Asking) -> bool:
@@ -206,4 +208,4 @@ def check(config: DistillConfig, directories: list[str]) -> None:
     _, task = entry_of(config.data.dataset, config.data)
     tokenizer = load_tokenizer(model_directory(require_init(config.init)))
     for directory in directories:
-        check_teacher(directory, task, tokenizer)
+        check_teacher(directory, task, tokenizer, config.distillation.label_map, LABEL_MAP)

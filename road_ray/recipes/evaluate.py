@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from road_ray.data.model_files import locate
 from road_ray.data.sources import SourceConfig, Split, entry_of, load_split
 from road_ray.data.specs import Task
 from road_ray.data.tokenizer import load_tokenizer
-from road_ray.distillation.identity import locate
 from road_ray.errors import ConfigError
 from road_ray.evaluation.glue import predictions_of
 from road_ray.evaluation.predict import evaluate_split
@@ -52,6 +52,8 @@ class EvaluateConfig(RunConfig):
     tune_threshold: bool = (
         False  # find the no-answer threshold on the first set, not the stored one
     )
+    # The head's name of a label -> the task's, where they are not the same: {LABEL_0: negative}.
+    label_map: dict[str, str] = Field({})
     data: EvaluateDataConfig = EvaluateDataConfig()
 
     repeatable: ClassVar[bool] = True
@@ -121,6 +123,7 @@ def _together(config: EvaluateConfig, directories: Sequence[Path]) -> Run:
             config.data.datasets,
             split=config.data.split,
             predictions=staged / "predictions",
+            label_map=config.label_map,
         )
         write_json_atomic(run_dir / "metrics.json", figures)
     return Run(run_dir, figures)
@@ -133,7 +136,10 @@ def _run(config: EvaluateConfig) -> Run:
     with opened(config) as run_dir, _predictions(run_dir) as staged:
         tokenizer = load_tokenizer(directory)
         places = _heads(directory, task, config.data.datasets)
-        models = {place: load_trained(place, task) for place in dict.fromkeys(places.values())}
+        models = {
+            place: load_trained(place, task, config.label_map)
+            for place in dict.fromkeys(places.values())
+        }
         first = places[config.data.datasets[0]]
         for model in models.values():
             check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), directory)

@@ -16,7 +16,7 @@ from road_ray.data.mixing import Stream, timed
 from road_ray.data.sources import Split, entry_of, load_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble import Ensemble, annotate
-from road_ray.distillation.identity import check_teacher
+from road_ray.distillation.identity import LABEL_MAP, check_teacher
 from road_ray.distillation.manifest import teacher_manifest
 from road_ray.distillation.weighting import Rule
 from road_ray.distributed.launch import connected
@@ -55,14 +55,14 @@ def askings(config: MultitaskConfig) -> dict[str, Asking]:
         _, task = entry_of(name, config.data)
         try:
             for directory in named:
-                check_teacher(directory, task, tokenizer)
+                check_teacher(directory, task, tokenizer, settings.label_map, LABEL_MAP)
         except CheckpointError as error:
             raise CheckpointError(f"{_KEY}.{name}: {error}") from error
         found[name] = Asking(
             settings,
             task,
             named,
-            teacher_manifest(named, task, precision=settings.precision),
+            teacher_manifest(named, task, settings.label_map, settings.precision),
             config.address,
             config.workers,
             others=settings.replicas * (total - len(named)),

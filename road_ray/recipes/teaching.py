@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, field_validator
 
 from road_ray.config import Config, to_dict
+from road_ray.data.model_files import locate
 from road_ray.data.specs import Task
-from road_ray.distillation.identity import locate
 from road_ray.distillation.manifest import identity_only
 from road_ray.distillation.schedule import Shape, schedule
 from road_ray.distillation.weighting import Rule, options_of, resolve
@@ -61,6 +61,8 @@ class TeachingConfig(Config):
     host: Literal["actors", "process"] = "actors"  # Ray actors, one a teacher, or this process
     # What teachers multiply in. auto: bf16 where the device gains by it; logits keep 8 bits.
     precision: Precision = "auto"
+    # A teacher's name of a label -> the task's, where they are not the same; for all teachers.
+    label_map: dict[str, str] = Field({})
     lookahead: int = Field(2, ge=0)  # batches asked for ahead of the student
     cpus_per_teacher: float | None = Field(None, gt=0)  # None: one, or less to leave students room
     gpus_per_teacher: float = Field(0.0, ge=0)
@@ -147,7 +149,7 @@ def pool(
             "distillation.on_lost is drop and distillation.store is given\n"
             "  allowed: one of them; a store keeps what all teachers say, or nothing"
         )
-    same = ("replicas", "teachers_per_actor", "resources", "on_lost", "precision")
+    same = ("replicas", "teachers_per_actor", "resources", "on_lost", "precision", "label_map")
     wanted = specify(
         directories,
         task,

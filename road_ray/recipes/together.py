@@ -27,6 +27,7 @@ def judge_together(
     *,
     split: str = "dev",
     predictions: Path | None = None,
+    label_map: Mapping[str, str] | None = None,
 ) -> dict[str, float]:
     """``eval/<data set>/ensemble_<metric>`` of the models on a split of the named data sets.
 
@@ -36,7 +37,7 @@ def judge_together(
     tokenizer = load_tokenizer(named[0])
     splits = {name: load_split(name, split, source, tokenizer, judged=True) for name in names}
     _, task = entry_of(names[0], source)
-    means = mean_logits(named, task, splits, int(tokenizer.pad_token_id))
+    means = mean_logits(named, task, splits, int(tokenizer.pad_token_id), label_map)
     figures: dict[str, float] = {}
     threshold: float | None = None
     for name, judged in splits.items():
@@ -49,12 +50,17 @@ def judge_together(
 
 
 def mean_logits(
-    directories: Sequence[str], task: Task, splits: Mapping[str, Split], pad_id: int
+    directories: Sequence[str],
+    task: Task,
+    splits: Mapping[str, Split],
+    pad_id: int,
+    label_map: Mapping[str, str] | None = None,
 ) -> dict[str, list[NDArray[np.float32]]]:
     """The mean over models of the logits of every row, by split; one model in memory at a time."""
     sums: dict[str, list[NDArray[np.float32]]] = {}
     for directory in directories:
-        ask = partial(_said, Teacher(directory, task, device=Worker.alone().device))
+        device = Worker.alone().device
+        ask = partial(_said, Teacher(directory, task, label_map=label_map, device=device))
         for name, split in splits.items():
             said = answers(ask, split.features, task.kind, pad_id)
             before = sums.get(name)

@@ -8,12 +8,12 @@ import json
 import pytest
 
 from road_ray.data.catalog import task
+from road_ray.data.model_files import locate
 from road_ray.distillation.identity import (
+    LABEL_MAP,
     check_teacher,
     fingerprint_tokenizer,
     fingerprint_weights,
-    label_order,
-    locate,
     refuse_foreign,
     teacher_tokenizer,
 )
@@ -24,11 +24,6 @@ NLI = task("nli")
 
 def edit(path, **fields):
     path.write_text(json.dumps(json.loads(path.read_text()) | fields))
-
-
-class Config:
-    def __init__(self, *labels):
-        self.id2label = dict(enumerate(labels))
 
 
 def test_a_tokenizer_keeps_its_fingerprint_on_disk_and_in_use(tmp_path, tokenizer):
@@ -65,29 +60,17 @@ def test_the_weights_are_known_by_the_hash_of_the_file(tmp_path, teacher):
     assert fingerprint_weights(tmp_path) != whole
 
 
-def test_labels_are_aligned_by_name_whatever_their_order_and_case():
-    assert label_order(Config("contradiction", "entailment", "neutral"), NLI) is None
-    assert label_order(Config("ENTAILMENT", "Neutral", "contradiction"), NLI) == (2, 0, 1)
-    assert label_order(Config("not-entailment", "entailment"), task("rte")) == (1, 0)
+def test_labels_are_aligned_by_name_whatever_their_order_and_case(tmp_path, teacher):
+    labels = ("ENTAILMENT", "Neutral ", "contradiction")
+    assert check_teacher(teacher(tmp_path, labels=labels), NLI) == (2, 0, 1)
 
 
-def test_a_label_map_names_what_the_teacher_calls_otherwise():
+def test_labels_of_other_names_are_refused_with_the_way_out(tmp_path, teacher):
     names = {"LABEL_0": "entailment", "LABEL_1": "neutral", "LABEL_2": "contradiction"}
-    assert label_order(Config(*names), NLI, names) == (2, 0, 1)
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [
-        ("LABEL_0", "LABEL_1", "LABEL_2"),
-        ("entailment", "neutral"),
-        ("entailment", "neutral", "contradiction", "contradiction"),
-        ("entailment", "neutral", "other"),
-    ],
-)
-def test_labels_of_other_names_are_refused_with_the_way_out(labels):
-    with pytest.raises(CheckpointError, match="label_map"):
-        label_order(Config(*labels), NLI)
+    teacher(tmp_path, labels=tuple(names))
+    assert check_teacher(tmp_path, NLI, label_map=names) == (2, 0, 1)
+    with pytest.raises(CheckpointError, match=rf"config\.json: .*(.|\n)*{LABEL_MAP}='"):
+        check_teacher(tmp_path, NLI, key=LABEL_MAP)
 
 
 @pytest.mark.parametrize("name", ["modeling_x.py", "pytorch_model.bin", "weights.pkl"])
@@ -104,7 +87,7 @@ def test_a_file_that_can_run_code_is_refused(tmp_path, teacher, name):
     [
         ("config.json", {"auto_map": {"AutoModel": "x.Y"}}, "auto_map"),
         ("config.json", {"_attn_implementation_internal": "x/y"}, "_attn_implementation_internal"),
-        ("config.json", {"text_config": {"deep": [{"auto_map": {}}]}}, "auto_map"),
+        ("config.json", {"text_config": {"deep": [{"auto_map": {}}]}}, "text_config"),
         ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": "x.Y"}}, "auto_map"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -12,9 +13,17 @@ from transformers import ElectraConfig, ElectraModel
 
 from road_ray.data.catalog import TASKS, task
 from road_ray.data.sources import SourceConfig, Split, load_split
+from road_ray.data.specs import JointSpan
 from road_ray.data.tokenizer import train_wordpiece
+from road_ray.errors import DivergedError
 from road_ray.evaluation import predict
-from road_ray.evaluation.predict import Evaluation, evaluate_spans, evaluate_split, logits_of
+from road_ray.evaluation.predict import (
+    Evaluation,
+    answers,
+    evaluate_spans,
+    evaluate_split,
+    logits_of,
+)
 from road_ray.models.multitask import MultitaskModel
 
 CPU = torch.device("cpu")
@@ -126,3 +135,48 @@ def test_a_stored_threshold_is_used_as_it_is(model, split):
 def test_numbers_are_written_as_they_are(tmp_path):
     Evaluation({}, labels=["1.5"], ids=["7"]).write(tmp_path)
     assert json.loads((tmp_path / "predictions.json").read_text()) == {"7": "1.5"}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["mnli", "squad_v1"])
+def test_a_model_whose_logits_are_not_finite_is_not_judged(model, split, name, value):
+    """The largest of a row of NaN is its first: an accuracy like any other."""
+    broken, rows = deepcopy(model), split(name)
+    with torch.no_grad():
+        broken.encoder.embeddings.LayerNorm.bias[0] = value
+    with pytest.raises(DivergedError, match=f"task {rows.task.name}: the model's logits are not"):
+        evaluate_split(broken, rows, pad_id=0, device=CPU)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("name", ["nli", "similarity", "completion", "ner", "mrc"])
+def test_answers_refuses_one_logit_that_is_not_finite_of_any_kind(split, name, value):
+    kind = task(name).kind
+
+    def ask(batch):
+        count, length = batch["input_ids"].shape
+        shapes = {"completion": (4,), "ner": (length, kind.width), "mrc": (2, length)}
+        logits = torch.zeros(count, *shapes.get(name, (kind.width,)))
+        logits.view(count, -1)[-1, 0] = given
+        return logits
+
+    given, features = 0.0, split("mnli").features
+    assert len(answers(ask, features, kind, 0)) == len(features)
+    given = value
+    with pytest.raises(DivergedError):
+        answers(ask, features, kind, 0)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_joint_spans_bar_places_by_minus_infinity_and_nothing_else(split, value):
+    def ask(batch):
+        row = torch.zeros(len(batch["input_ids"]), 3, batch["input_ids"].shape[1])
+        row[:, 2, 1:] = float("-inf")
+        row[-1, 0, 0] = given
+        return row
+
+    given, features = 0.0, split("squad_v1").features
+    assert len(answers(ask, features, JointSpan(), 0)) == len(features)
+    given = value
+    with pytest.raises(DivergedError):
+        answers(ask, features, JointSpan(), 0)

@@ -80,3 +80,13 @@ def test_it_is_saved_and_read_back_and_not_taken_for_another(tmp_path):
     (tmp_path / "answer_network.safetensors").unlink()
     with pytest.raises(CheckpointError, match=r"fine-tune it with data.pair_head=answer_network"):
         load_trained(str(tmp_path), task)
+
+
+def test_labels_of_a_stored_head_are_found_by_name(tmp_path):
+    model = MultitaskModel(ElectraModel(CONFIG), [Task("nli", Reason(("a", "b", "c")))]).eval()
+    model.export(tmp_path, "nli")
+    batch = BATCH | {"input_ids": torch.randint(5, 30, (2, 9)), "task": "nli"}
+    turned = load_trained(str(tmp_path), Task("nli", Reason(("c", "A", "b")))).eval()
+    assert_close(turned(batch), model(batch)[:, [2, 0, 1]])
+    with pytest.raises(CheckpointError, match="the labels of its head"):
+        load_trained(str(tmp_path), Task("nli", Reason(("a", "b", "other"))))

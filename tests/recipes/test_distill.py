@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import road_ray as rr
+from road_ray.errors import CheckpointError
 from road_ray.training.journal import read_rows
 
 
@@ -242,3 +243,29 @@ class TestMistakes:
         said = attempt(more=("distillation.schedule=[[0.5, 1], [0, 0]]",))
         assert said.code == 2
         assert "distillation.schedule = [[0.5, 1], [0, 0]]" in said.err
+
+
+def test_teachers_with_labels_of_other_names_are_asked_with_a_label_map(
+    sentiment, teachers, tmp_path
+):
+    """The weights are those of teachers whose labels have the task's names."""
+    plain = teachers.directory / "teacher-0" / "hf"
+    other = shutil.copytree(plain, tmp_path / "other")
+    told = json.loads((other / "config.json").read_text())
+    names = {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}}
+    (other / "config.json").write_text(json.dumps(told | names))
+    given = {"num_teachers": 1, "host": "process", "training.steps": 2, "console": "quiet"}
+
+    def student(name, teacher, **more):
+        chosen = given | {"teachers": [str(teacher)]} | more
+        return weights(rr.distill(overrides=sentiment, run_dir=tmp_path / name, **chosen))
+
+    with pytest.raises(CheckpointError) as refused:
+        student("refused", other)
+    line = "distillation.label_map='{LABEL_0: negative, LABEL_1: positive}'"
+    assert str(refused.value).splitlines()[-1].strip() == line
+    key, mapped = "distillation.label_map", {"LABEL_0": "negative", "LABEL_1": "positive"}
+    first = student("mapped", other, **{key: mapped})
+    assert first == student("plain", plain)
+    swapped = {"LABEL_0": "positive", "LABEL_1": "negative"}
+    assert student("swapped", other, **{key: swapped}) != first

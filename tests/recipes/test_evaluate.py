@@ -6,6 +6,7 @@ import json
 import shutil
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 SPANS = ["data.max_length_tokens=96", "data.stride_tokens=16", "data.max_question_tokens=32"]
 
@@ -227,3 +228,73 @@ def test_evaluate_makes_a_damaged_result_again(attempt, teachers, tmp_path, name
     path.unlink() if content is None else path.write_text(content)
     assert attempt(teachers.directory / "teacher-0", "sst2").out == first.out
     assert path.read_bytes() == whole
+
+
+@pytest.fixture
+def model(teachers, tmp_path):
+    """A copy of a fine-tuned model that a test may change."""
+    return shutil.copytree(teachers.directory / "teacher-0" / "hf", tmp_path / "model")
+
+
+def name_labels(model, *names):
+    told = json.loads((model / "config.json").read_text())
+    told["id2label"] = dict(enumerate(names))
+    told["label2id"] = {name: number for number, name in enumerate(names)}
+    (model / "config.json").write_text(json.dumps(told))
+
+
+def test_evaluate_finds_labels_by_name_or_is_told_which_is_which(attempt, model, tmp_path):
+    def accuracy(*names, more=()):
+        name_labels(model, *names)
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+        said = attempt(model, "sst2", more=more)
+        assert said.code == 0, said.err
+        return json.loads(said.out)["metrics"]["eval/sst2/accuracy"]
+
+    expected = accuracy("negative", "positive")
+    assert accuracy("Negative ", "positive") == expected
+    assert accuracy("positive ", "negative") == pytest.approx(100 - expected)
+    pasted = "label_map={LABEL_0: negative, LABEL_1: positive}"
+    assert accuracy("LABEL_0", "LABEL_1", more=(pasted,)) == expected
+    swapped = "label_map={LABEL_0: positive, LABEL_1: negative}"
+    assert accuracy("LABEL_0", "LABEL_1", more=(swapped,)) == pytest.approx(100 - expected)
+
+
+@pytest.mark.parametrize(
+    "names", [("LABEL_1", "LABEL_0"), ("pos", "neg"), ("positive", "positive")]
+)
+def test_evaluate_refuses_labels_that_are_not_those_of_the_task(attempt, model, names):
+    name_labels(model, *names)
+    said = attempt(model, "sst2")
+    assert said.code == 4
+    assert "are not those of task 'sentiment'" in said.err
+    if len(set(names)) == 2:
+        line = f"label_map='{{{names[0]}: negative, {names[1]}: positive}}'"
+        assert line in said.err
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_evaluate_refuses_weights_that_are_not_finite(attempt, model, value):
+    weights = load_file(model / "model.safetensors")
+    weights["classifier.out_proj.bias"][0] = value
+    save_file(weights, model / "model.safetensors", metadata={"format": "pt"})
+    said = attempt(model, "sst2")
+    assert said.code == 4
+    assert "model.safetensors: weight classifier.out_proj.bias is not finite" in said.err
+
+
+def test_evaluate_refuses_a_model_with_fewer_layers_than_its_file_holds(attempt, model):
+    told = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(told | {"num_hidden_layers": 0}))
+    said = attempt(model, "sst2")
+    assert said.code == 4
+    assert "encoder weights of the files are not in the model that config.json" in said.err
+
+
+@pytest.mark.parametrize("content", ["null", "[]", ""])
+@pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "tokenizer_config.json"])
+def test_evaluate_names_the_damaged_file_of_a_model(attempt, model, file, content):
+    (model / file).write_text(content)
+    said = attempt(model, "sst2")
+    assert said.code == 4
+    assert file in said.err
