@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.data.features import SpanExample
+from road_ray.data.files import MISFITS
 from road_ray.data.squad_json import read_document, span_example
 from road_ray.errors import DataError
 
@@ -29,7 +30,7 @@ def read_quac(path: Path) -> list[SpanExample]:
         for article in read_document(path)["data"]:
             for paragraph in article["paragraphs"]:
                 examples += _dialog(paragraph, path)
-    except (KeyError, TypeError, AttributeError) as error:
+    except MISFITS as error:
         raise DataError(
             f"{path}: not in QuAC layout: {type(error).__name__} {error}\n"
             '  wanted: {"data": [{"paragraphs": [{"context", "qas": [{"id", "question", "answers",'

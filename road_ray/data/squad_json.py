@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.data.features import Answer, SpanExample
-from road_ray.data.files import first_of, well_formed
+from road_ray.data.files import MISFITS, first_of, parse_json, unreadable, well_formed
 from road_ray.errors import DataError
 
 # An offset counted in bytes, or before a cleaning step, is off by a few characters. Farther away
@@ -47,7 +47,7 @@ def read_squad(path: Path) -> list[SpanExample]:
             _example(context, question, where, findings)
             for context, question, where in _questions(path)
         ]
-    except (KeyError, TypeError, AttributeError) as error:
+    except MISFITS as error:
         raise DataError(
             f"{path}: not in SQuAD layout: {type(error).__name__} {error}\n  wanted: {_LAYOUT}"
         ) from error
@@ -60,6 +60,10 @@ def span_example(
 ) -> SpanExample:
     """One question whose answers are known to stand where they say; others raise ``DataError``."""
     findings = _Findings()
+    question, context = (
+        well_formed(question, where, "question"),
+        well_formed(context, where, "context"),
+    )
     placed = tuple(_placed(context, text, start, where, findings) for text, start in answers)
     if findings.errors:
         raise DataError(findings.errors[0])
@@ -80,7 +84,7 @@ def read_document(path: Path) -> Any:
     """The JSON of a plain or ``.gz`` file. Raises ``DataError`` with the line of a mistake."""
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        return json.loads(raw.decode("utf-8-sig"))
+        return parse_json(raw.decode("utf-8-sig"), str(path))
     except json.JSONDecodeError as error:
         raise DataError(
             f"{path}:{error.lineno}: broken JSON at column {error.colno}: {error.msg}\n"
@@ -92,6 +96,8 @@ def read_document(path: Path) -> Any:
         ) from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{path}: the gzip stream is damaged or cut short ({error})") from error
+    except OSError as error:
+        raise unreadable(path, error) from error
 
 
 def _example(
