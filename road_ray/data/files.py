@@ -88,7 +88,8 @@ def parse_json(text: str, where: str) -> Any:
         what = "brackets are nested too deep" if isinstance(error, RecursionError) else str(error)
         raise DataError(
             f"{where}: JSON that cannot be read: {what.split(';')[0]}\n"
-            "  allowed: integers of at most 4,300 digits, brackets at most some hundred deep"
+            "  allowed: integers of at most 4,300 digits, brackets at most some hundred deep\n"
+            "  fix: write longer numbers as text, or leave that value out"
         ) from error
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from road_ray.data.features import SpanExample
 from road_ray.data.files import MISFITS
-from road_ray.data.squad_json import read_document, span_example
+from road_ray.data.squad_json import read_document, refuse_repeated_questions, span_example
 from road_ray.errors import DataError
 
 YES_NO, CONTINUE = "quac_yes_no", "quac_continue"
@@ -36,6 +36,7 @@ def read_quac(path: Path) -> list[SpanExample]:
             '  wanted: {"data": [{"paragraphs": [{"context", "qas": [{"id", "question", "answers",'
             ' "yesno", "followup"}]}]}]}'
         ) from error
+    refuse_repeated_questions(path, examples)
     if not examples:
         raise DataError(f"{path}: 0 questions")
     return examples

@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.data.features import Answer, SpanExample
-from road_ray.data.files import MISFITS, first_of, parse_json, unreadable, well_formed
+from road_ray.data.files import (
+    MISFITS,
+    first_of,
+    parse_json,
+    repeated,
+    unreadable,
+    well_formed,
+)
 from road_ray.errors import DataError
 
 # An offset counted in bytes, or before a cleaning step, is off by a few characters. Farther away
@@ -152,6 +159,15 @@ def _nearest(context: str, text: str, start: int) -> int | None:
     return min(near, key=lambda place: (abs(place - start), place)) if near else None
 
 
+def refuse_repeated_questions(path: Path, examples: list[SpanExample]) -> None:
+    """Raises ``DataError`` for an id that several questions have."""
+    if twice := repeated(example.id for example in examples):
+        raise DataError(
+            f"{path}: {len(twice)} ids stand at several questions\n  {first_of(twice)}\n"
+            "  fix: remove the copies; predictions are keyed by id"
+        )
+
+
 def _judge(path: Path, examples: list[SpanExample], findings: _Findings) -> None:
     """Warns of what was mended. Raises ``DataError`` for what cannot be."""
     if findings.errors:
@@ -160,13 +176,7 @@ def _judge(path: Path, examples: list[SpanExample], findings: _Findings) -> None
             f"{first_of(findings.errors)}\n"
             "  fix: count answer_start in characters from 0, or remove these questions"
         )
-    seen: set[str] = set()
-    repeated = [e.id for e in examples if e.id in seen or seen.add(e.id)]  # type: ignore[func-returns-value]
-    if repeated:
-        raise DataError(
-            f"{path}: {len(repeated)} questions repeat an id\n  {first_of(repeated)}\n"
-            "  fix: remove the copies; predictions are keyed by id"
-        )
+    refuse_repeated_questions(path, examples)
     if not examples:
         raise DataError(f"{path}: 0 questions")
     if findings.repaired:
