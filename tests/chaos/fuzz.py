@@ -72,7 +72,8 @@ _ADV = {"premise": "a", "hypothesis": "b", "label": 1}
 SAMPLES = (
     Sample("glue_tsv", "a.tsv", _rows("\t"), LABELS, PAIR),
     Sample("glue_tsv", "b.tsv", "x\tyes\ta\nx\tno\tb\n", LABELS, Columns((2,), 1)),
-    Sample("ranked_pairs", "a.tsv", _rows("\t"), Choose(2), PAIR),
+    Sample("ranked_pairs", "a.tsv", "q\ta\tlabel\nx\ty\tentailment\nx\tz\tno\n", Choose(2),
+           Columns(("q", "a"), "label")),
     Sample("table", "a.csv", _rows(","), LABELS, PAIR),
     Sample("table", "b.tsv", 'text\tlabel\n"a ""b"""\t1\nc\t0.5\n', Regress(0, 1), TEXT),
     Sample(
@@ -181,29 +182,28 @@ _PIECES = st.one_of(
     st.floats().map(str),
 )
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\w.+?]+|\s|.', re.DOTALL)
+_GROUP = re.compile(rf"\[[^\[\]{{}}]*\]|\{{[^\[\]{{}}]*\}}|{_TOKEN.pattern}", re.DOTALL)
 _ENCODINGS = ("utf-8-sig", "utf-16", "utf-16-le", "utf-32", "latin-1", "cp037", "shift_jis")
 _SEPARATORS = (("\n", "\r\n"), ("\n", "\r"), ("\n", "\u2028"), (",", ";"), ("\t", " "), (",", "\t"))
-_OFTEN_AS_IT_IS = 6  # of so many draws, one changes
+_KINDS = 7  # of what is done to a file; from 3 on its values are changed
 
 
 @st.composite
 def changed(draw: Any, text: str) -> str:
-    """The text with up to three of its tokens replaced, repeated or left out."""
-    tokens = _TOKEN.findall(text)
-    for _ in range(draw(st.integers(0, 3))):
-        place = draw(st.integers(0, len(tokens) - 1))
-        do = draw(st.integers(0, 3))
+    """The text with one or two of its tokens or bracketed values replaced, repeated, left out."""
+    tokens = draw(st.sampled_from([_TOKEN, _GROUP])).findall(text)
+    words = [place for place, token in enumerate(tokens) if len(token) > 1 or token.isalnum()]
+    for _ in range(draw(st.integers(1, 2))):
+        place = draw(st.sampled_from(words) | st.integers(0, len(tokens) - 1))
+        do = draw(st.integers(0, 5))
         tokens[place] = "" if do == 0 else tokens[place] * 2 if do == 1 else draw(_PIECES)
-    made = "".join(tokens)
-    if draw(st.integers(1, _OFTEN_AS_IT_IS)) == 1:
-        made = made.replace(*draw(st.sampled_from(_SEPARATORS)))
-    return made
+    return "".join(tokens)
 
 
 @st.composite
 def damaged(draw: Any, content: bytes) -> bytes:
     """The bytes, some of them flipped, cut off, or with others among them."""
-    if draw(st.integers(1, _OFTEN_AS_IT_IS)) > 2 or not content:
+    if not content:
         return content
     place = draw(st.integers(0, len(content) - 1))
     match draw(st.integers(0, 3)):
@@ -220,13 +220,19 @@ def damaged(draw: Any, content: bytes) -> bytes:
 
 @st.composite
 def written(draw: Any, text: str) -> bytes:
-    """The text changed, in some encoding, its bytes damaged."""
-    made, encoding = draw(changed(text)), "utf-8"
-    if draw(st.integers(1, _OFTEN_AS_IT_IS)) == 1:
-        encoding = draw(st.sampled_from(_ENCODINGS))
-    return draw(
-        damaged(made.encode(encoding, "replace" if encoding != "utf-8" else "surrogatepass"))
-    )
+    """The text: mostly changed, else with other separators, in another encoding, or damaged."""
+    match draw(st.integers(0, _KINDS)):
+        case 0:
+            return draw(damaged(text.encode()))
+        case 1:
+            return draw(changed(text)).encode(draw(st.sampled_from(_ENCODINGS)), "replace")
+        case 2:
+            return (
+                draw(changed(text))
+                .replace(*draw(st.sampled_from(_SEPARATORS)))
+                .encode("utf-8", "replace")
+            )
+    return draw(changed(text)).encode("utf-8", "surrogatepass")
 
 
 def _zstd(content: bytes) -> bytes:
@@ -246,9 +252,12 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
 @st.composite
 def packed(draw: Any, text: str, kinds: tuple[str, ...]) -> tuple[str, bytes]:
     """The suffix and bytes of a written text, packed or not, the packed bytes damaged again."""
-    kind = draw(st.sampled_from(kinds))
+    kind = draw(st.sampled_from((*kinds[:1] * 3, *kinds)))
     content = draw(written(text))
-    return kind, draw(damaged(PACKED[kind](content))) if kind else content
+    if kind:
+        content = PACKED[kind](content)
+        content = draw(damaged(content)) if draw(st.booleans()) else content
+    return kind, content
 
 
 _VALUES = st.none() | st.text(max_size=4) | st.integers(-9, 9) | st.floats() | st.binary(max_size=4)
@@ -285,7 +294,8 @@ def tables(draw: Any) -> tuple[str, bytes]:
         make_file = draw(st.sampled_from([pa.ipc.new_file, pa.ipc.new_stream]))
         with make_file(sink, table.schema) as writer:
             writer.write_table(table)
-    return suffix, draw(damaged(sink.getvalue()))
+    content = sink.getvalue()
+    return suffix, draw(damaged(content)) if draw(st.booleans()) else content
 
 
 def put(path: Path, content: bytes) -> Path:
