@@ -11,7 +11,9 @@ from road_ray.data import miniature
 from road_ray.data.feature_cache import directory_of
 from road_ray.data.places import cache_home, named
 from road_ray.data.sources import resolve_root
-from road_ray.errors import ConfigError, ResourceError
+from road_ray.distributed.tokens import token_path
+from road_ray.errors import ClusterError, ConfigError, ResourceError
+from road_ray.recipes.checks import require_init
 
 
 @pytest.fixture
@@ -54,6 +56,14 @@ def test_without_a_home_the_cache_must_be_named(homeless, caplog, monkeypatch, t
         resolve_root("~/x")
     monkeypatch.setenv("ROAD_CACHE", str(tmp_path))
     assert directory_of(None) == tmp_path / "features"
+
+
+def test_other_places_below_a_home_are_told_too(homeless, monkeypatch):
+    monkeypatch.delenv("RAY_AUTH_TOKEN_PATH", raising=False)
+    with pytest.raises(ConfigError, match=r"init = ~/x: Could not determine home"):
+        require_init("~/x")
+    with pytest.raises(ClusterError, match=r"(?s)no home directory for Ray's token.*fix: RAY_AUTH"):
+        token_path()
 
 
 @pytest.mark.parametrize("place", ["file", "file/below", "/proc", "/proc/nothing"])
