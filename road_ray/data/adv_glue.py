@@ -24,7 +24,10 @@ def read_adv_glue(path: Path, dataset: Dataset) -> list[TextExample]:
         raise DataError(f"{path}: no rows of {key!r}; found: {known}")
     wanted = [*map(str, dataset.columns.text), str(dataset.columns.label)]
     examples: list[TextExample] = []
-    for number, row in enumerate(content[key]):
+    rows = content[key]
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise DataError(f"{path}: {key!r} is no list of rows, each an object of columns")
+    for number, row in enumerate(rows):
         where = f"{path}: {key}[{number}]"
         missing = [name for name in wanted if name not in row]
         if missing:

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.data.features import ChoiceExample
-from road_ray.data.files import first_of, missing_columns, table_rows, well_formed
+from road_ray.data.files import MISFITS, first_of, missing_columns, table_rows, well_formed
 from road_ray.data.specs import Columns
 from road_ray.errors import DataError
 
 Row = Mapping[str, Any]
+_LONGEST_NUMBER = 9  # digits of a choice's number
 
 
 def commonsenseqa(row: Row, columns: Columns) -> tuple[str, list[Any], Any]:
@@ -92,9 +93,11 @@ def choice_example(
     """One question from one row; ``number`` is its id unless the row has one."""
     try:
         question, choices, answer = CHOICES[layout](row, columns)
-    except (KeyError, TypeError) as error:
-        missing = [str(error.args[0])] if isinstance(error, KeyError) else ["?"]
-        raise DataError(missing_columns(where, missing, list(row))) from error
+        choices = list(choices)
+    except KeyError as error:
+        raise DataError(missing_columns(where, [str(error.args[0])], list(row))) from error
+    except MISFITS as error:
+        raise DataError(f"{where}: not in the layout of {layout}: {error}") from error
     for place, choice in enumerate(choices):
         if not isinstance(choice, str) or not choice.strip():
             raise DataError(
@@ -117,4 +120,5 @@ def _number(answer: Any, choices: int) -> int | None:
     text = str(answer)
     if len(text) == 1 and "A" <= text.upper() <= "Z":
         text = str(ord(text.upper()) - ord("A"))
-    return int(text) if text.isdecimal() and int(text) < choices else None
+    short = text.isdecimal() and len(text) <= _LONGEST_NUMBER
+    return int(text) if short and int(text) < choices else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,6 +23,17 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 MANIFEST = "MANIFEST.json"
+FORMAT = 3  # rows depend on their block's number alone; the manifest has the sha256 of every shard
+
+
+class DamagedCorpus(DataError):
+    """A corpus that cannot be used as it is, and could be built again."""
+
+
+def _damaged(path: Path, why: str) -> DamagedCorpus:
+    return DamagedCorpus(
+        f"{path}: damaged corpus: {why}\n  fix: delete {path.parent} and build it again"
+    )
 
 
 @dataclass(frozen=True)
@@ -63,29 +74,25 @@ class Corpus:
 def open_corpus(directory: Path) -> Corpus:
     """The shards of a built corpus, memory-mapped.
 
-    Raises ``DataError`` when there is none, or a shard is damaged or missing.
+    Every process reads them once to compare their sha256 with the manifest's. Raises
+    ``DamagedCorpus`` when there is none, or a shard is damaged or missing.
     """
     manifest = _manifest(directory)
     tokens, bounds, firsts = [], [], []
-    for number in range(manifest["shards"]):
-        path = directory / f"shard-{number:05d}.arrow"
+    for name, expected in manifest.pop("sha256").items():
+        path = directory / name
         try:
+            state = path.stat()
+            if _read_once(path, state.st_ino, state.st_size, state.st_mtime_ns) != expected:
+                raise _damaged(path, "its sha256 is another than the manifest's")
             batch = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
         except (OSError, pa.ArrowInvalid) as error:
-            raise DataError(
-                f"{path}: damaged or missing shard ({error})\n"
-                f"  fix: delete {directory} and build the corpus again"
-            ) from error
+            raise _damaged(path, str(error)) from error
         column = batch.column(0)
         tokens.append(column.values.to_numpy())
         bounds.append(column.offsets.to_numpy())
         firsts.append(batch.column(1).to_numpy())
     starts = np.cumsum([0] + [len(shard) - 1 for shard in bounds])
-    if int(starts[-1]) != manifest["rows"]:
-        raise DataError(
-            f"{directory}: {int(starts[-1])} rows, the manifest says {manifest['rows']}\n"
-            "  fix: delete it and build the corpus again"
-        )
     return Corpus(directory, tuple(tokens), tuple(bounds), tuple(firsts), starts, manifest)
 
 
@@ -93,16 +100,32 @@ def _manifest(directory: Path) -> dict[str, Any]:
     path = directory / MANIFEST
     try:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        manifest |= {name: int(manifest[name]) for name in ("shards", "rows")}
+        if manifest.get("format") != FORMAT:
+            raise _damaged(path, f"format {manifest.get('format')}, this one is {FORMAT}")
+        if manifest["digest"] != manifest_digest(manifest):
+            raise _damaged(path, "its own sha256 is another")
     except FileNotFoundError as error:
-        raise DataError(
-            f"{directory} is not a built corpus (no {MANIFEST})\n  fix: run `road data corpus`"
-        ) from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{path}: damaged ({error!r})\n  fix: delete {directory} and build the corpus again"
-        ) from error
+        raise _damaged(path, "not a built corpus, there is no such file") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise _damaged(path, repr(error)) from error
     return manifest
+
+
+def manifest_digest(manifest: dict[str, Any]) -> str:
+    """sha256 of all else that a manifest says."""
+    told = {key: value for key, value in manifest.items() if key != "digest"}
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+
+@lru_cache(maxsize=4096)
+def _read_once(path: Path, inode: int, size: int, changed_ns: int) -> str:
+    return file_sha256(path)
+
+
+def file_sha256(path: Path) -> str:
+    """sha256 of the bytes of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def tokenizer_digest(tokenizer: PreTrainedTokenizerFast) -> str:

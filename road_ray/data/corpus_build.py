@@ -21,7 +21,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from road_ray.data.corpus import MANIFEST, Corpus, open_corpus, tokenizer_digest
+from road_ray.data.corpus import (
+    FORMAT,
+    MANIFEST,
+    Corpus,
+    DamagedCorpus,
+    file_sha256,
+    manifest_digest,
+    open_corpus,
+    tokenizer_digest,
+)
 from road_ray.data.corpus_blocks import Encoding, encoded_blocks
 from road_ray.data.corpus_encode import Encoded, Encoder
 from road_ray.data.tokenizer import special_ids
@@ -32,7 +41,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _ROWS_PER_SHARD = 50_000
-FORMAT = 2  # rows depend on their block's number alone, so any number of processes gives the same
 _PROGRESS = "PROGRESS.json"
 _LOCK = "lock"
 _TOLD_EVERY_SECONDS = 30.0
@@ -50,6 +58,8 @@ class _Progress:
     block: int = 0
     rows_of_block: int = 0  # of `block`, already written
     longest: int = 0
+    largest_id: int = 0
+    sha256: dict[str, str] = field(default_factory=dict)  # of every shard, by its name
 
 
 @dataclass
@@ -76,10 +86,10 @@ def build_corpus(
 ) -> Corpus:
     """The corpus below ``directory``, opened; tokenised, cut into rows and written when needed.
 
-    An existing complete directory of the same recipe is reused, one that was broken off is gone on
-    with, by whole shards. A document never shares a row with another. ``encoding`` cuts the text
-    up, on so many ``processes``; its rows do not depend on them. Raises ``DataError`` when there is
-    none.
+    An existing complete directory of the same recipe is reused, a damaged one is built again, one
+    that was broken off is gone on with, by whole shards. A document never shares a row with
+    another. ``encoding`` cuts the text up, on so many ``processes``; its rows do not depend on
+    them. Raises ``DataError`` when there is none.
     """
     recipe = {
         "format": FORMAT,
@@ -109,7 +119,7 @@ def build_corpus(
             (staging / MANIFEST).write_text(
                 json.dumps(_manifest(recipe, progress), indent=1) + "\n"
             )
-            os.rename(staging, directory)
+            _put_in_place(staging, directory, recipe)
             # Only now: without them another process would begin anew and delete the shards.
             (directory / _PROGRESS).unlink(missing_ok=True)
             (directory / _LOCK).unlink(missing_ok=True)
@@ -127,19 +137,27 @@ def build_corpus(
 def _manifest(recipe: dict[str, Any], progress: _Progress) -> dict[str, Any]:
     counts = {name: getattr(progress, name) for name in ("rows", "tokens", "documents", "shards")}
     mean = round(progress.tokens / progress.rows, 2)
-    return recipe | counts | {"mean_length": mean, "longest": progress.longest}
+    told = recipe | counts | {"mean_length": mean, "longest": progress.longest}
+    told |= {"largest_id": progress.largest_id, "sha256": progress.sha256}
+    return told | {"digest": manifest_digest(told)}
 
 
 def _built(directory: Path, recipe: dict[str, Any]) -> Corpus | None:
-    """The corpus that is there, if it is of that recipe; None where there is nothing yet."""
-    if not (directory / MANIFEST).is_file():
-        if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-            raise DataError(
-                f"{directory} is in the way: no built corpus, and not an empty directory\n"
-                "  fix: name another directory; this one was left as it is"
-            )
+    """The corpus that is there, if it is of that recipe; None where there is nothing yet, or
+    nothing but a damaged one.
+    """
+    if directory.exists() and not (directory.is_dir() and _is_ours(directory)):
+        raise DataError(
+            f"{directory} is in the way: no built corpus, and not an empty directory\n"
+            "  fix: name another directory; this one was left as it is"
+        )
+    if not directory.exists() or not any(directory.iterdir()):
         return None
-    corpus = open_corpus(directory)
+    try:
+        corpus = open_corpus(directory)
+    except DamagedCorpus as error:
+        _log.warning("%s: the corpus is built again", str(error).splitlines()[0])
+        return None
     there = {key: corpus.manifest.get(key) for key in recipe}
     if there != recipe:
         odd = [
@@ -152,12 +170,29 @@ def _built(directory: Path, recipe: dict[str, Any]) -> Corpus | None:
     return corpus
 
 
+def _is_ours(directory: Path) -> bool:
+    """Whether nothing else is in there than what a corpus consists of."""
+    names = {path.name for path in directory.iterdir()} - {MANIFEST, _PROGRESS, _LOCK}
+    return all(name.startswith("shard-") and name.endswith(".arrow") for name in names)
+
+
+def _put_in_place(staging: Path, directory: Path, recipe: dict[str, Any]) -> None:
+    """Rename the whole corpus to its name, and remove a damaged one that has it."""
+    damaged = directory.is_dir() and any(directory.iterdir()) and _built(directory, recipe) is None
+    aside = staging.with_name(f".{directory.name}.damaged-{os.getpid()}")
+    if damaged:
+        os.rename(directory, aside)
+    os.rename(staging, directory)
+    if damaged:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
 @contextmanager
 def _staging(directory: Path, recipe: dict[str, Any]) -> Iterator[tuple[Path, _Progress]]:
     """Where shards are written, and how far an earlier attempt came; kept when it has a shard and
     no other process was faster. While another builds the same corpus, a directory of one's own.
     """
-    place = directory.with_name(f".{directory.name}.partial")
+    place, before = directory.with_name(f".{directory.name}.partial"), _stamp(directory)
     place.mkdir(parents=True, exist_ok=True)
     with (place / _LOCK).open("a") as lock:
         try:
@@ -169,18 +204,27 @@ def _staging(directory: Path, recipe: dict[str, Any]) -> Iterator[tuple[Path, _P
         try:
             yield place, progress
         finally:
-            if (directory / MANIFEST).is_file() or not (place / _PROGRESS).is_file():
+            if _stamp(directory) not in (None, before) or not (place / _PROGRESS).is_file():
                 shutil.rmtree(place, ignore_errors=True)
+
+
+def _stamp(directory: Path) -> int | None:
+    """Another number when another corpus has come to stand there."""
+    manifest = directory / MANIFEST
+    return manifest.stat().st_ino if manifest.is_file() else None
 
 
 def _earlier(place: Path, recipe: dict[str, Any]) -> _Progress:
     try:
         found = json.loads((place / _PROGRESS).read_text(encoding="utf-8"))
-        if found.pop("recipe") == recipe:
+        whole = found.pop("digest") == manifest_digest(found) and all(
+            file_sha256(place / name) == sha256 for name, sha256 in found["sha256"].items()
+        )
+        if found.pop("recipe") == recipe and whole:
             progress = _Progress(**found)
             _log.info("going on after %d rows in %s", progress.rows, place)
             return progress
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass  # nothing yet, or nothing that could be gone on with
     for file in place.glob("shard-*"):
         file.unlink()
@@ -199,8 +243,9 @@ def _write_shards(
             told_at = time.monotonic()
         while len(pending) >= _ROWS_PER_SHARD:
             _write_shard(directory, pending, _ROWS_PER_SHARD, progress)
-            told = json.dumps(vars(progress) | {"recipe": recipe})
-            (directory / f"{_PROGRESS}.new").write_text(told)
+            told = vars(progress) | {"recipe": recipe}
+            told |= {"digest": manifest_digest(told)}
+            (directory / f"{_PROGRESS}.new").write_text(json.dumps(told))
             os.replace(directory / f"{_PROGRESS}.new", directory / _PROGRESS)
     if len(pending):
         _write_shard(directory, pending, len(pending), progress)
@@ -222,6 +267,8 @@ def _write_shard(directory: Path, pending: _Pending, rows: int, progress: _Progr
     path = directory / f"shard-{progress.shards:05d}.arrow"
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, _SCHEMA) as writer:
         writer.write_batch(batch)
+    progress.sha256[path.name] = file_sha256(path)
+    progress.largest_id = max(progress.largest_id, int(tokens[first:last].max()))
     progress.shards += 1
     progress.rows += rows
     progress.tokens += last - first

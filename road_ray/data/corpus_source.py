@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 import tempfile
@@ -12,16 +13,18 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from road_ray.config import Config
-from road_ray.data.corpus import Corpus, tokenizer_digest
+from road_ray.data.corpus import FORMAT, Corpus, file_sha256, tokenizer_digest
 from road_ray.data.corpus_blocks import Encoding, encoded_blocks
-from road_ray.data.corpus_build import FORMAT, build_corpus
+from road_ray.data.corpus_build import build_corpus
 from road_ray.data.documents import read_corpus
+from road_ray.data.places import named
 from road_ray.data.sources import resolve_root
 from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
 from road_ray.errors import ConfigError, DataError
 
 _log = logging.getLogger(__name__)
 _SAMPLED_BYTES = 1 << 20
+_SUMS = "SHA256.json"  # of the files of a learnt tokenizer, by name
 
 
 def _length(written: object) -> int:
@@ -92,6 +95,11 @@ def prepare_corpus(
         processes=processes,
         encoding=encoding,
     )
+    if (largest := corpus.manifest["largest_id"]) >= len(tokenizer):
+        raise DataError(
+            f"{directory}: token id {largest}, the tokenizer has {len(tokenizer)} entries\n"
+            "  fix: name a tokenizer whose ids follow each other from 0"
+        )
     return corpus, tokenizer
 
 
@@ -99,7 +107,7 @@ def corpus_path(data: CorpusConfig) -> Path:
     """Where the text lies: below the root, or a path of its own."""
     if data.corpus.startswith("hub:"):
         return _from_hub(data.corpus.removeprefix("hub:"), data.shards)
-    own = Path(data.corpus).expanduser()
+    own = named(data.corpus, "data.corpus")
     if own.exists():
         return own
     root = resolve_root(data.root)
@@ -143,17 +151,34 @@ def corpus_tokenizer(data: CorpusConfig, place: Path) -> Any:
         return load_tokenizer(below if below and below.exists() else data.tokenizer)
     recipe = f"{_fingerprint(place)}|{data.vocab_size}"
     directory = data.shards / f"tokenizer-{hashlib.sha256(recipe.encode()).hexdigest()[:16]}"
-    if not (directory / "tokenizer.json").is_file():
+    if not _is_whole(directory):
+        if directory.is_dir():
+            _log.warning("%s: damaged, or of an older version; it is learnt again", directory)
         _log.info("%s: learning a tokenizer of %d word pieces, once", place, data.vocab_size)
         trained = train_wordpiece(read_corpus(place), vocab_size=data.vocab_size)
         data.shards.mkdir(parents=True, exist_ok=True)
         # Whole or not at all, as other runs may look for it at this moment.
         with tempfile.TemporaryDirectory(dir=data.shards) as staged:
             trained.save_pretrained(staged)
+            names = sorted(os.listdir(staged))
+            sums = {name: file_sha256(Path(staged) / name) for name in names}
+            (Path(staged) / _SUMS).write_text(json.dumps(sums, indent=1) + "\n")
             directory.mkdir(exist_ok=True)
-            for name in sorted(os.listdir(staged), reverse=True):
+            for name in (*names, _SUMS):
                 os.replace(Path(staged) / name, directory / name)
     return load_tokenizer(directory)
+
+
+def _is_whole(directory: Path) -> bool:
+    """Whether all files of a learnt tokenizer are there with the bytes that they were written
+    with.
+    """
+    try:
+        sums: dict[str, str] = json.loads((directory / _SUMS).read_text(encoding="utf-8"))
+        found = {p.name: file_sha256(p) for p in directory.iterdir() if p.name != _SUMS}
+    except (OSError, ValueError):
+        return False
+    return found == sums
 
 
 def _fingerprint(place: Path) -> str:

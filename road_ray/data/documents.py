@@ -10,10 +10,12 @@ from typing import Any
 
 from road_ray.data.compressed import SUFFIXES
 from road_ray.data.files import (
+    MISFITS,
     missing_columns,
     numbered_lines,
     parquet_rows,
     parse_json_line,
+    refuse_repeated_columns,
     well_formed,
 )
 from road_ray.errors import DataError
@@ -86,10 +88,12 @@ def _arrow_texts(path: Path) -> Iterator[object]:
             file = pa.ipc.open_file(source)
             batches = (file.get_batch(number) for number in range(file.num_record_batches))
         for batch in batches:
-            if "text" not in batch.schema.names:
-                raise DataError(missing_columns(str(path), ["text"], batch.schema.names))
+            names = batch.schema.names
+            if "text" not in names:
+                raise DataError(missing_columns(str(path), ["text"], names))
+            refuse_repeated_columns(names, str(path))
             yield from batch.column("text").to_pylist()
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError, *MISFITS) as error:
         raise DataError(f"{path}: damaged Arrow file ({error})\n  fix: save it again") from error
 
 

@@ -13,12 +13,14 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from road_ray.data import places
 from road_ray.data.features import Example, Features
+from road_ray.errors import ConfigError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -27,28 +29,33 @@ _log = logging.getLogger(__name__)
 
 LEAST_EXAMPLES = 2000  # fewer are encoded as fast as they are read
 OFF = "off"
+_FORMAT = 2
 _GOLD = "gold:"
 _NOT_ENCODED = ("id", "where")
+_DIGEST_BYTES = 32
 _DAMAGED = (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile)
 
 
 def directory_of(named: str | None) -> Path | None:
     """Where features are kept: the directory named, ``ROAD_CACHE`` or ``~/.cache/road_ray``; None
-    for ``off``.
+    for ``off``, and with a warning where there is no home directory.
     """
     if named == OFF:
         return None
     if named is not None:
-        return Path(named).expanduser()
-    home = os.environ.get("ROAD_CACHE") or Path.home() / ".cache" / "road_ray"
-    return Path(home) / "features"
+        return places.named(named, "data.cache")
+    try:
+        return places.cache_home() / "features"
+    except ConfigError as error:
+        _log.warning("features are not kept: %s", error)
+        return None
 
 
 def key_of(
     examples: Sequence[Example], tokenizer: PreTrainedTokenizerFast, **limits: object
 ) -> str:
     """32 hexadecimal digits of the examples as they are encoded, tokenizer and limits."""
-    digest = hashlib.sha256(repr(sorted(limits.items())).encode())
+    digest = hashlib.sha256(repr((_FORMAT, sorted(limits.items()))).encode())
     here = Path(__file__).parent
     for path in (*sorted(here.glob("encode*.py")), here / "ragged.py"):
         digest.update(path.read_bytes())  # other code, other features
@@ -72,12 +79,13 @@ def cached(directory: Path, key: str, make: Callable[[], Features]) -> Features:
 
     A directory that cannot be written costs a warning and nothing else.
     """
-    path = directory / f"{key}.npz"
-    if path.is_file():
-        try:
-            return _read(path)
-        except _DAMAGED as error:
-            _log.warning("%s is damaged (%s): features are made anew", path, error)
+    path = directory / f"{key}.features"
+    try:
+        return _read(path)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except _DAMAGED as error:
+        _log.warning("%s is damaged (%s): features are made anew", path, error)
     features = make()
     try:
         _write(path, features)
@@ -87,8 +95,12 @@ def cached(directory: Path, key: str, make: Callable[[], Features]) -> Features:
 
 
 def _read(path: Path) -> Features:
-    with np.load(path, allow_pickle=False) as file:
-        arrays: dict[str, NDArray[Any]] = {name: file[name] for name in file.files}
+    with path.open("rb") as file:
+        if file.read(_DIGEST_BYTES) != hashlib.file_digest(file, "sha256").digest():
+            raise ValueError("its sha256 is another")
+        file.seek(_DIGEST_BYTES)
+        with np.load(file, allow_pickle=False) as found:
+            arrays: dict[str, NDArray[Any]] = {name: found[name] for name in found.files}
     gold = {n.removeprefix(_GOLD): arrays.pop(n) for n in list(arrays) if n.startswith(_GOLD)}
     told: dict[str, Any] = {name: str(arrays.pop(name)) for name in ("dataset", "task")}
     told |= {"gold": gold, "choices": int(arrays.pop("choices"))}
@@ -96,11 +108,16 @@ def _read(path: Path) -> Features:
 
 
 def _write(path: Path, features: Features) -> None:
-    """Write beside it, then put it in place in one move."""
+    """The sha256 of what follows, and NumPy's archive; written beside, then moved in place."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".partial", delete=False) as file:
         try:
+            file.write(bytes(_DIGEST_BYTES))
             np.savez(file, **_arrays(features))
+            file.seek(_DIGEST_BYTES)
+            digest = hashlib.file_digest(cast(Any, file), "sha256").digest()
+            file.seek(0)
+            file.write(digest)
             file.flush()
             os.fsync(file.fileno())
             os.replace(file.name, path)

@@ -8,15 +8,20 @@ from __future__ import annotations
 import csv
 import difflib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 from road_ray.data.compressed import DAMAGED, open_bytes
-from road_ray.errors import DataError
+from road_ray.errors import DataError, ResourceError
 
+_Name = TypeVar("_Name", bound=Hashable)
 _LONGEST_LINE = 64 << 20  # bytes; a book has about 1 MiB
 _LISTED = 5  # how many of many faults a message shows
+# What a value of another shape than its layout raises where it is read.
+MISFITS = (KeyError, TypeError, AttributeError, ValueError, IndexError)
+csv.field_size_limit(_LONGEST_LINE)  # the module's own limit of 131,072 characters is too low
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -42,12 +47,14 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
             f"({error})\n"
             f"  fix: fetch the file again; {number} lines before it were readable"
         ) from error
+    except OSError as error:
+        raise unreadable(path, error) from error
 
 
 def parse_json_line(line: str, where: str) -> dict[str, object]:
     """The object on one line of JSONL. Raises ``DataError`` with line and column of the mistake."""
     try:
-        row = json.loads(line)
+        row = parse_json(line, where)
     except json.JSONDecodeError as error:
         raise DataError(
             f"{where}: broken JSON at column {error.colno}: {error.msg}; seen {shortened(line)!r}\n"
@@ -58,6 +65,63 @@ def parse_json_line(line: str, where: str) -> dict[str, object]:
     return row
 
 
+def parse_json(text: str, where: str) -> Any:
+    """The value of JSON text; ``JSONDecodeError`` where it is none. Raises ``DataError`` for a key
+    that stands twice in one object, for integers of thousands of digits and for deep nesting.
+    """
+
+    def unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = repeated(name for name, _ in pairs)
+            raise DataError(
+                f"{where}: the key {names[0]!r} stands twice in one object\n"
+                "  fix: remove one of the two, or give it another name"
+            )
+        return found
+
+    try:
+        return json.loads(text, object_pairs_hook=unrepeated)
+    except json.JSONDecodeError:
+        raise
+    except (ValueError, RecursionError) as error:
+        what = "brackets are nested too deep" if isinstance(error, RecursionError) else str(error)
+        raise DataError(
+            f"{where}: JSON that cannot be read: {what.split(';')[0]}\n"
+            "  allowed: integers of at most 4,300 digits, brackets at most some hundred deep\n"
+            "  fix: write longer numbers as text, or leave that value out"
+        ) from error
+
+
+def repeated(names: Iterable[_Name]) -> list[_Name]:
+    """The names that are there more than once, in the order of their second places."""
+    seen: set[_Name] = set()
+    found: dict[_Name, None] = {}
+    for name in names:
+        if name in seen:
+            found[name] = None
+        seen.add(name)
+    return list(found)
+
+
+def refuse_repeated_columns(names: Sequence[str], where: str) -> None:
+    """Raises ``DataError`` for a header in which a column stands twice."""
+    if twice := repeated(names):
+        raise DataError(
+            f"{where}: the header names {', '.join(map(repr, twice))} twice; "
+            f"columns: {shortened(', '.join(names), 200)}\n"
+            "  fix: give every column a name of its own, or remove the copies"
+        )
+
+
+def unreadable(path: Path, error: OSError) -> ResourceError:
+    """The error for a file that the system does not let us read."""
+    return ResourceError(
+        f"{path}: cannot be read: {error.strerror or error}\n"
+        "  fix: name a file that this user may read"
+    )
+
+
 def parquet_rows(path: Path, only: list[str] | None = None) -> Iterator[dict[str, object]]:
     """Rows of a parquet file, a few hundred in memory at a time; ``only`` limits the columns."""
     import pyarrow as pa
@@ -65,12 +129,14 @@ def parquet_rows(path: Path, only: list[str] | None = None) -> Iterator[dict[str
 
     try:
         file = pq.ParquetFile(path)
-        missing = [name for name in only or [] if name not in file.schema_arrow.names]
+        names = file.schema_arrow.names
+        missing = [name for name in only or [] if name not in names]
         if missing:
-            raise DataError(missing_columns(str(path), missing, file.schema_arrow.names))
+            raise DataError(missing_columns(str(path), missing, names))
+        refuse_repeated_columns(only or names, str(path))
         for batch in file.iter_batches(batch_size=256, columns=only):
             yield from batch.to_pylist()
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError, *MISFITS) as error:
         raise DataError(
             f"{path}: damaged or cut-off parquet file ({error})\n  fix: fetch it again"
         ) from error
@@ -107,7 +173,7 @@ def _csv_rows(path: Path, delimiter: str) -> Iterator[tuple[str, dict[str, objec
         for cells in reader:
             where = f"{path}:{reader.line_num}"
             if header is None:
-                header = cells
+                refuse_repeated_columns(header := cells, where)
             elif cells:
                 if len(cells) != len(header):
                     raise DataError(f"{where}: {len(cells)} columns, expected {len(header)}")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.data.features import SpanExample
-from road_ray.data.files import first_of, numbered_lines, parse_json_line
+from road_ray.data.files import MISFITS, first_of, numbered_lines, parse_json_line
 from road_ray.data.squad_json import span_example
 from road_ray.errors import DataError
 
@@ -33,7 +33,7 @@ def read_mrqa(path: Path) -> list[SpanExample]:
                 ]
                 told = (str(question["qid"]), question["question"], row["context"])
                 examples.append(mrqa_example(*told, places, where))
-        except (KeyError, TypeError, ValueError) as error:
+        except MISFITS as error:
             raise DataError(
                 f"{where}: not in MRQA layout: {type(error).__name__} {error}\n"
                 '  wanted: {"context", "qas": [{"qid", "question", "detected_answers": '

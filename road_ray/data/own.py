@@ -8,15 +8,42 @@ data:
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from road_ray.config import Config
-from road_ray.data.specs import Choose, Classify, Columns, Dataset, Regress, Span, Splits, Tag, Task
+from road_ray.data.files import repeated
+from road_ray.data.specs import (
+    Choose,
+    Classify,
+    Columns,
+    Dataset,
+    Regress,
+    Span,
+    Splits,
+    Tag,
+    Task,
+    plain_label,
+)
 
 _LAYOUTS = {"span": "squad_json", "tag": "conll", "choose": "choices"}
+_NAME = re.compile(r"[^\W_][\w.-]{0,79}")
 _METRICS = {"span": ("exact", "f1"), "tag": ("entity_f1",), "regress": ("pearson", "spearman")}
+
+
+def _set_name(name: str) -> str:
+    """The name of a set, which names directories and figures too."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(
+            f"{name[:80]!r} is no name for a data set\n    allowed: up to 80 letters, digits, and "
+            "after the first also . _ -"
+        )
+    return name
+
+
+SetName = Annotated[str, AfterValidator(_set_name)]
 
 
 class OwnSet(Config):
@@ -44,6 +71,17 @@ class OwnSet(Config):
     high: float = 1.0
     metrics: tuple[str, ...] | None = None  # None: accuracy, or what is usual for the kind
 
+    @field_validator("labels")
+    @classmethod
+    def _each_once(cls, labels: tuple[str, ...]) -> tuple[str, ...]:
+        if twice := repeated(map(plain_label, labels)):
+            alike = [label for label in labels if plain_label(label) in twice]
+            raise ValueError(
+                f"{', '.join(map(repr, alike))}: one label, as case, spaces and hyphens tell none "
+                "apart\n    allowed: every label once"
+            )
+        return labels
+
     @model_validator(mode="after")
     def _whole(self) -> OwnSet:
         if not (self.train or self.dev or self.test):
@@ -56,6 +94,11 @@ class OwnSet(Config):
             raise ValueError("text names the question and at least two choices")
         if self.kind in ("classify", "regress") and len(self.text) not in (1, 2):
             raise ValueError(f"text = {list(self.text)}: one or two columns")
+        if self.task is None and (odd := set(self.label_map.values()) - set(self.labels)):
+            raise ValueError(
+                f"label_map names {', '.join(map(repr, sorted(odd)))}, labels are "
+                f"{list(self.labels)}"
+            )
         return self
 
     def dataset(self, name: str) -> Dataset:

@@ -6,14 +6,16 @@ Source: Roit et al. 2020 (the gold-standard release): ``*.gold.csv`` has the que
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from road_ray.data.features import SpanExample
-from road_ray.data.files import missing_columns, table_rows, well_formed
+from road_ray.data.files import missing_columns, shortened, table_rows, well_formed
 from road_ray.data.squad_json import span_example
 from road_ray.errors import DataError
 
 _BETWEEN = "~!~"
+_LONGEST_RANGE = 20  # characters
 _WANTED = ("qasrl_id", "verb_idx", "question", "answer_range")
 
 
@@ -30,13 +32,10 @@ def read_qasrl(path: Path) -> list[SpanExample]:
         )
     sentences = {
         str(row["qasrl_id"]): well_formed(row["tokens"], where, "tokens").split(" ")
-        for where, row in table_rows(beside)
+        for where, row in _rows_with(("qasrl_id", "tokens"), beside)
     }
     examples: list[SpanExample] = []
-    for number, (where, row) in enumerate(table_rows(path)):
-        missing = [name for name in _WANTED if name not in row]
-        if missing:
-            raise DataError(missing_columns(where, missing, list(row)))
+    for number, (where, row) in enumerate(_rows_with(_WANTED, path)):
         name = str(row["qasrl_id"])
         if name not in sentences:
             raise DataError(f"{where}: qasrl_id {name!r} is not in {beside.name}")
@@ -50,6 +49,13 @@ def read_qasrl(path: Path) -> list[SpanExample]:
     return examples
 
 
+def _rows_with(wanted: Sequence[str], path: Path) -> Iterator[tuple[str, dict[str, object]]]:
+    for where, row in table_rows(path):
+        if missing := [name for name in wanted if name not in row]:
+            raise DataError(missing_columns(where, missing, list(row)))
+        yield where, row
+
+
 def _ranges(cell: str) -> list[str]:
     return [part for part in cell.split(_BETWEEN) if part]
 
@@ -57,9 +63,10 @@ def _ranges(cell: str) -> list[str]:
 def _answer(said: str, tokens: list[str], where: str) -> tuple[str, int]:
     """Text and first character of the tokens ``start:end``."""
     first, _, last = said.partition(":")
-    if not (first.isdecimal() and last.isdecimal() and int(first) < int(last) <= len(tokens)):
+    short = len(said) <= _LONGEST_RANGE and first.isdecimal() and last.isdecimal()
+    if not (short and int(first) < int(last) <= len(tokens)):
         raise DataError(
-            f"{where}: answer_range {said!r}, the sentence has {len(tokens)} tokens\n"
+            f"{where}: answer_range {shortened(said)!r}, the sentence has {len(tokens)} tokens\n"
             "  allowed: start:end of tokens, the end not included"
         )
     begin, end = int(first), int(last)

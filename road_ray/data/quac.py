@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.data.features import SpanExample
-from road_ray.data.squad_json import read_document, span_example
+from road_ray.data.files import MISFITS
+from road_ray.data.squad_json import read_document, refuse_repeated_questions, span_example
 from road_ray.errors import DataError
 
 YES_NO, CONTINUE = "quac_yes_no", "quac_continue"
@@ -29,12 +30,13 @@ def read_quac(path: Path) -> list[SpanExample]:
         for article in read_document(path)["data"]:
             for paragraph in article["paragraphs"]:
                 examples += _dialog(paragraph, path)
-    except (KeyError, TypeError, AttributeError) as error:
+    except MISFITS as error:
         raise DataError(
             f"{path}: not in QuAC layout: {type(error).__name__} {error}\n"
             '  wanted: {"data": [{"paragraphs": [{"context", "qas": [{"id", "question", "answers",'
             ' "yesno", "followup"}]}]}]}'
         ) from error
+    refuse_repeated_questions(path, examples)
     if not examples:
         raise DataError(f"{path}: 0 questions")
     return examples

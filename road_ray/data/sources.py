@@ -16,11 +16,11 @@ import numpy as np
 from pydantic import Field
 
 from road_ray.config import Config
-from road_ray.data import catalog, feature_cache, miniature
+from road_ray.data import catalog, feature_cache, miniature, places
 from road_ray.data.encode import encode
 from road_ray.data.features import Example, Features, SpanExample, TextExample
 from road_ray.data.hub import read_hub
-from road_ray.data.own import OwnSet
+from road_ray.data.own import OwnSet, SetName
 from road_ray.data.own_heads import OWN_HEADS
 from road_ray.data.quac import with_history
 from road_ray.data.readers import read_split
@@ -59,7 +59,7 @@ class SourceConfig(Config):
     both_orders: tuple[str, ...] = ("mrpc", "stsb")
     # Where encoded rows are kept; None: below ROAD_CACHE or ~/.cache/road_ray; or `off`.
     cache: str | None = None
-    sets: dict[str, OwnSet] = Field(
+    sets: dict[SetName, OwnSet] = Field(
         {}
     )  # one's own data sets by name, beside those of the catalogue
     # Train on, and judge by, the first so many examples of a seeded shuffle; None: all.
@@ -79,16 +79,16 @@ class Split:
 
 def resolve_root(root: str | None) -> Path | None:
     """The directory of the data, or None for the hub. ``ConfigError`` when it is not there."""
-    named = root or os.environ.get("ROAD_DATA") or HUB
-    if named == HUB:
+    said = root or os.environ.get("ROAD_DATA") or HUB
+    if said == HUB:
         return None
-    if named == MINIATURE:
+    if said == MINIATURE:
         return miniature.cached()
-    place = Path(named).expanduser()
+    where = "data.root" if root else "ROAD_DATA"
+    place = places.named(said, where)
     if not place.is_dir():
-        where = "data.root" if root else "ROAD_DATA"
         raise ConfigError(
-            f"{where} = {named}: no such directory\n"
+            f"{where} = {said}: no such directory\n"
             "  allowed: a directory in the published layouts, `miniature` or `hub`"
         )
     return place

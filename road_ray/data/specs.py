@@ -7,7 +7,13 @@ nowhere.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+
+
+def plain_label(label: str) -> str:
+    """A label without what tells no two labels apart: case, and which of ``_ -`` and space."""
+    return re.sub(r"[\s\-]+", "_", label.strip().lower())
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.data.features import Answer, SpanExample
-from road_ray.data.files import first_of, well_formed
+from road_ray.data.files import (
+    MISFITS,
+    first_of,
+    parse_json,
+    repeated,
+    unreadable,
+    well_formed,
+)
 from road_ray.errors import DataError
 
 # An offset counted in bytes, or before a cleaning step, is off by a few characters. Farther away
@@ -47,7 +54,7 @@ def read_squad(path: Path) -> list[SpanExample]:
             _example(context, question, where, findings)
             for context, question, where in _questions(path)
         ]
-    except (KeyError, TypeError, AttributeError) as error:
+    except MISFITS as error:
         raise DataError(
             f"{path}: not in SQuAD layout: {type(error).__name__} {error}\n  wanted: {_LAYOUT}"
         ) from error
@@ -60,6 +67,10 @@ def span_example(
 ) -> SpanExample:
     """One question whose answers are known to stand where they say; others raise ``DataError``."""
     findings = _Findings()
+    question, context = (
+        well_formed(question, where, "question"),
+        well_formed(context, where, "context"),
+    )
     placed = tuple(_placed(context, text, start, where, findings) for text, start in answers)
     if findings.errors:
         raise DataError(findings.errors[0])
@@ -80,7 +91,7 @@ def read_document(path: Path) -> Any:
     """The JSON of a plain or ``.gz`` file. Raises ``DataError`` with the line of a mistake."""
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        return json.loads(raw.decode("utf-8-sig"))
+        return parse_json(raw.decode("utf-8-sig"), str(path))
     except json.JSONDecodeError as error:
         raise DataError(
             f"{path}:{error.lineno}: broken JSON at column {error.colno}: {error.msg}\n"
@@ -92,6 +103,8 @@ def read_document(path: Path) -> Any:
         ) from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{path}: the gzip stream is damaged or cut short ({error})") from error
+    except OSError as error:
+        raise unreadable(path, error) from error
 
 
 def _example(
@@ -146,6 +159,15 @@ def _nearest(context: str, text: str, start: int) -> int | None:
     return min(near, key=lambda place: (abs(place - start), place)) if near else None
 
 
+def refuse_repeated_questions(path: Path, examples: list[SpanExample]) -> None:
+    """Raises ``DataError`` for an id that several questions have."""
+    if twice := repeated(example.id for example in examples):
+        raise DataError(
+            f"{path}: {len(twice)} ids stand at several questions\n  {first_of(twice)}\n"
+            "  fix: remove the copies; predictions are keyed by id"
+        )
+
+
 def _judge(path: Path, examples: list[SpanExample], findings: _Findings) -> None:
     """Warns of what was mended. Raises ``DataError`` for what cannot be."""
     if findings.errors:
@@ -154,13 +176,7 @@ def _judge(path: Path, examples: list[SpanExample], findings: _Findings) -> None
             f"{first_of(findings.errors)}\n"
             "  fix: count answer_start in characters from 0, or remove these questions"
         )
-    seen: set[str] = set()
-    repeated = [e.id for e in examples if e.id in seen or seen.add(e.id)]  # type: ignore[func-returns-value]
-    if repeated:
-        raise DataError(
-            f"{path}: {len(repeated)} questions repeat an id\n  {first_of(repeated)}\n"
-            "  fix: remove the copies; predictions are keyed by id"
-        )
+    refuse_repeated_questions(path, examples)
     if not examples:
         raise DataError(f"{path}: 0 questions")
     if findings.repaired:

@@ -16,6 +16,7 @@ from road_ray.data.files import (
     first_of,
     missing_columns,
     numbered_lines,
+    refuse_repeated_columns,
     shortened,
     table_rows,
     well_formed,
@@ -57,6 +58,7 @@ def _tsv_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[TextExam
         if first is None:
             return
         header = first[1].split("\t")
+        refuse_repeated_columns(header, f"{path}:1")
     places = _places(path, header, columns, labelled) if header else None
     width = len(header) if header else 0
     ragged: list[str] = []

@@ -33,7 +33,13 @@ _OPEN = (
 def token_path() -> Path:
     """Where Ray looks for the token."""
     named = os.environ.get("RAY_AUTH_TOKEN_PATH")
-    return Path(named).expanduser() if named else Path.home() / ".ray" / "auth_token"
+    try:
+        return Path(named).expanduser() if named else Path.home() / ".ray" / "auth_token"
+    except RuntimeError as error:
+        raise ClusterError(
+            f"no home directory for Ray's token: {error}\n"
+            "  fix: RAY_AUTH_TOKEN_PATH=a file, or HOME=a directory of this user"
+        ) from error
 
 
 def asked_for(*, create: bool = False) -> None:

@@ -144,3 +144,22 @@ def build_head(kind: Kind, config: PreTrainedConfig) -> Head:
             return AnswerNetwork(config, kind.width)
         case Classify() | Regress():
             return (PooledHead if pooled else SentenceHead)(config, kind.width)
+
+
+class Heads(nn.ModuleDict):
+    """Heads by the names of tasks, also such as ``v1.2`` and ``train``, which PyTorch refuses."""
+
+    def __getitem__(self, key: str) -> nn.Module:
+        return super().__getitem__(_module_name(key))
+
+    def __setitem__(self, key: str, module: nn.Module) -> None:
+        super().__setitem__(_module_name(key), module)
+
+
+_EMPTY = nn.ModuleDict()
+
+
+def _module_name(task: str) -> str:
+    """The name itself where PyTorch takes it; no name of a task has a space."""
+    taken = "." in task or hasattr(_EMPTY, task)
+    return f"task {task.replace('.', ' ')}" if taken else task

@@ -27,7 +27,7 @@ from road_ray.errors import CheckpointError
 from road_ray.models.encoder import load_encoder
 from road_ray.models.families import FAMILIES
 from road_ray.models.head import Head
-from road_ray.models.heads import build_head
+from road_ray.models.heads import Heads, build_head
 from road_ray.models.labels import label_order
 from road_ray.models.quick import quicken
 from road_ray.models.quiet import hushed
@@ -49,9 +49,7 @@ class MultitaskModel(nn.Module):
         quicken(encoder)
         self.encoder = encoder
         self.tasks = {task.name: task for task in tasks}
-        self.heads = nn.ModuleDict(
-            {task.name: build_head(task.kind, encoder.config) for task in tasks}
-        )
+        self.heads = Heads({task.name: build_head(task.kind, encoder.config) for task in tasks})
         # Features are of an encoder that nobody trains.
         of_features = [self._head(name).feature_layers is not None for name in self.tasks]
         self._frozen = bool(of_features) and all(of_features)

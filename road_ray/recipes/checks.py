@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 import logging
-from pathlib import Path
 
 from road_ray.data.encode import shared
 from road_ray.data.own_heads import OWN_HEADS
+from road_ray.data.places import named
 from road_ray.data.sources import SourceConfig, Split
 from road_ray.errors import ConfigError
 from road_ray.recipes.outputs import require_whole_weights
@@ -39,7 +39,7 @@ def require_init(init: str, key: str = "init") -> str:
             "  allowed: a run directory (say runs/pretrain), an hf/ directory or a hub name\n"
             f"  fix: add {key}=..."
         )
-    place = Path(init).expanduser()
+    place = named(init, key)
     if len(place.parts) > 1 and place.parent.is_dir() and not place.exists():
         beside = [path.name for path in place.parent.iterdir() if path.is_dir()]
         near = difflib.get_close_matches(place.name, beside, n=1)

@@ -38,3 +38,7 @@ def test_what_is_missing_is_named(root):
         read_split(dataset("advglue_rte"), root, "dev")
     with pytest.raises(DataError, match=r"dev.json: qnli\[0\]: no column 'sentence'"):
         read_split(dataset("advglue_qnli"), root, "dev")
+    for odd in ({"qnli": 1}, {"qnli": [1]}):
+        (root / "advglue" / "dev.json").write_text(json.dumps(odd))
+        with pytest.raises(DataError, match=r"dev.json: 'qnli' is no list of rows"):
+            read_split(dataset("advglue_qnli"), root, "dev")

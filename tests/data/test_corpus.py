@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from road_ray.data.corpus import open_corpus
+from road_ray.data.corpus import DamagedCorpus, _read_once, open_corpus
 from road_ray.data.corpus_build import build_corpus
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import DataError
@@ -23,7 +23,13 @@ def build(directory, tokenizer):
     return build_corpus(DOCUMENTS, directory, tokenizer, max_length_tokens=32)
 
 
-@pytest.mark.parametrize("damage", ["cut", "empty", "gone", "text"])
+@pytest.fixture(autouse=True)
+def nothing_read_yet():
+    """Files change here faster than their time stamps."""
+    _read_once.cache_clear()
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "gone", "text", "flipped"])
 def test_a_damaged_shard_is_named(tokenizer, tmp_path, damage):
     build(tmp_path / "c", tokenizer)
     shard = tmp_path / "c" / "shard-00000.arrow"
@@ -31,8 +37,10 @@ def test_a_damaged_shard_is_named(tokenizer, tmp_path, damage):
     shard.unlink()
     if damage != "gone":
         kept = {"cut": content[: len(content) // 2], "empty": b"", "text": b"x" * 999}
+        kept["flipped"] = content.replace(b"\x02\0\0\0", b"\x03\0\0\0")  # other token ids
         shard.write_bytes(kept[damage])
-    with pytest.raises(DataError, match=r"(?s)shard-00000\.arrow: damaged or missing.*delete"):
+    _read_once.cache_clear()
+    with pytest.raises(DamagedCorpus, match=r"(?s)shard-00000\.arrow: damaged corpus.*delete"):
         open_corpus(tmp_path / "c")
 
 
@@ -41,7 +49,10 @@ def test_missing_rows_and_a_damaged_manifest_are_told(tokenizer, tmp_path):
     file = tmp_path / "c" / "MANIFEST.json"
     manifest = json.loads(file.read_text())
     file.write_text(json.dumps(manifest | {"rows": manifest["rows"] + 1}))
-    with pytest.raises(DataError, match="the manifest says"):
+    with pytest.raises(DataError, match=r"MANIFEST\.json: .* its own sha256 is another"):
+        open_corpus(tmp_path / "c")
+    file.write_text(json.dumps(manifest | {"format": 2}))
+    with pytest.raises(DataError, match=r"MANIFEST\.json: .* format 2, this one is 3"):
         open_corpus(tmp_path / "c")
     for text in ("{", "[]", "{}"):
         file.write_text(text)

@@ -9,7 +9,7 @@ import pytest
 
 from road_ray.data import corpus_blocks
 from road_ray.data import corpus_build as module
-from road_ray.data.corpus import open_corpus, tokenizer_digest
+from road_ray.data.corpus import _read_once, open_corpus, tokenizer_digest
 from road_ray.data.corpus_build import build_corpus
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import DataError, ResourceError
@@ -264,6 +264,66 @@ def test_what_was_broken_off_with_another_recipe_is_not_gone_on_with(
         build(tmp_path / "c", tokenizer, breaking(), seed=5)
     build(tmp_path / "c", tokenizer)
     build(tmp_path / "whole", tokenizer)
+    assert files(tmp_path / "c") == files(tmp_path / "whole")
+
+
+def flip(path, place=0.5):
+    content = bytearray(path.read_bytes())
+    content[int(len(content) * place)] ^= 1
+    path.write_bytes(bytes(content))
+    _read_once.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["shard-00000.arrow", "shard-00002.arrow", "MANIFEST.json"])
+@pytest.mark.parametrize("damage", ["flipped", "empty", "gone", "null"])
+def test_a_damaged_corpus_is_built_again_to_the_same_bytes(
+    tokenizer, tmp_path, small_blocks, caplog, name, damage
+):
+    build(tmp_path / "c", tokenizer)
+    whole = files(tmp_path / "c")
+    if damage == "flipped":
+        flip(tmp_path / "c" / name)
+    elif damage == "gone":
+        (tmp_path / "c" / name).unlink()
+    else:
+        (tmp_path / "c" / name).write_text("" if damage == "empty" else "null")
+    _read_once.cache_clear()
+    build(tmp_path / "c", tokenizer)
+    assert files(tmp_path / "c") == whole
+    assert f"{name}: damaged corpus" in caplog.text
+    assert [path.name for path in tmp_path.iterdir()] == ["c"]
+
+
+def test_a_break_while_a_damaged_corpus_is_built_again_keeps_whole_shards(
+    tokenizer, tmp_path, small_blocks
+):
+    build(tmp_path / "c", tokenizer)
+    whole = files(tmp_path / "c")
+    flip(tmp_path / "c" / "shard-00001.arrow")
+
+    def breaking():
+        yield from DOCUMENTS[:25]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build(tmp_path / "c", tokenizer, breaking())
+    assert (tmp_path / ".c.partial" / "shard-00001.arrow").is_file()
+    build(tmp_path / "c", tokenizer)
+    assert files(tmp_path / "c") == whole
+
+
+@pytest.mark.parametrize("name", ["shard-00000.arrow", "PROGRESS.json"])
+def test_a_broken_build_with_a_flipped_bit_begins_anew(tokenizer, tmp_path, small_blocks, name):
+    build(tmp_path / "whole", tokenizer)
+
+    def breaking():
+        yield from DOCUMENTS[:25]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build(tmp_path / "c", tokenizer, breaking())
+    flip(tmp_path / ".c.partial" / name)
+    build(tmp_path / "c", tokenizer)
     assert files(tmp_path / "c") == files(tmp_path / "whole")
 
 

@@ -59,6 +59,34 @@ def test_another_length_shares_the_tokenizer(data):
     assert kinds == [False, False, True]
 
 
+@pytest.mark.parametrize("damage", ["flipped", "empty", "gone"])
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "SHA256.json"])
+def test_a_damaged_tokenizer_is_learnt_again(data, caplog, name, damage):
+    corpus, tokenizer = prepare_corpus(data)
+    (directory,) = data.shards.glob("tokenizer-*")
+    file = directory / name
+    whole = file.read_bytes()
+    flipped = whole[: len(whole) // 2] + bytes([whole[len(whole) // 2] ^ 1])
+    file.write_bytes(flipped + whole[len(whole) // 2 + 1 :] if damage == "flipped" else b"")
+    if damage == "gone":
+        file.unlink()
+    again, same = prepare_corpus(data)
+    assert same.get_vocab() == tokenizer.get_vocab()
+    assert again.directory == corpus.directory
+    assert file.read_bytes() == whole
+    assert f"{directory}: damaged" in caplog.text
+    caplog.clear()
+    prepare_corpus(data)
+    assert not caplog.text
+
+
+def test_token_ids_beyond_the_vocabulary_are_refused(data, monkeypatch):
+    prepare_corpus(data)
+    monkeypatch.setattr("transformers.ElectraTokenizerFast.__len__", lambda self: 3)
+    with pytest.raises(DataError, match=r"token id \d+, the tokenizer has 3 entries\n  fix"):
+        prepare_corpus(data)
+
+
 def test_a_named_vocabulary_is_looked_for_below_the_root_first(data, tmp_path):
     words = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n"
     (tmp_path / "root" / "vocab.txt").write_text(words)

@@ -69,6 +69,16 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
         list(read_corpus(tmp_path))
 
 
+def test_an_arrow_column_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    table = pa.table([["a"], ["b"]], names=["text", "text"])
+    with pa.ipc.new_file(str(tmp_path / "x.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    with pytest.raises(DataError, match=r"x.arrow: the header names 'text' twice"):
+        list(read_corpus(tmp_path))
+
+
 def test_a_place_without_files_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file or directory"):
         next(read_corpus(tmp_path / "nowhere"))

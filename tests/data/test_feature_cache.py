@@ -63,11 +63,15 @@ def test_a_key_follows_from_texts_labels_tokenizer_and_limits_alone(tokenizer, w
 def test_a_damaged_file_is_made_anew(world, tokenizer, tmp_path, caplog):
     made = load_split("sst2", "dev", SourceConfig(root=str(world)), tokenizer).features
     cached(tmp_path, "k", lambda: made)
-    path = tmp_path / "k.npz"
+    (path,) = tmp_path.iterdir()
     whole = path.read_bytes()
-    flipped = bytearray(whole)
-    flipped[len(whole) // 2] ^= 1
-    for content in (whole[: len(whole) // 2], b"", bytes(flipped)):
+
+    def flipped(place: int) -> bytes:
+        return whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]
+
+    # The last one marks a member as encrypted, which the format alone answers with RuntimeError.
+    places = (0, len(whole) // 2, whole.rindex(b"PK\x01\x02") + 8)
+    for content in (whole[: len(whole) // 2], b"", *map(flipped, places)):
         path.write_bytes(content)
         assert cached(tmp_path, "k", lambda: made) is made
         assert "is damaged" in caplog.text

@@ -14,9 +14,10 @@ from road_ray.data.files import (
     parquet_rows,
     parse_json_line,
     shortened,
+    table_rows,
     well_formed,
 )
-from road_ray.errors import DataError
+from road_ray.errors import DataError, ResourceError
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
@@ -66,3 +67,60 @@ def test_messages_list_five_and_count_the_rest() -> None:
     found = missing_columns("f:1", ["premise", "q"], ["premis", "label"])
     assert found.startswith("f:1: no column 'premise', 'q'; found: premis, label; nearest: ")
     assert "'premise' -> 'premis'\n  fix: name the columns" in found
+
+
+def told_by(path: Path, *words: str) -> None:
+    """Reading the table gives an error of ours that says all these words."""
+    with pytest.raises(DataError) as told:
+        list(table_rows(path))
+    for word in (path.name, "fix:", *words):
+        assert word in str(told.value)
+    assert len(str(told.value)) < 600
+
+
+@pytest.mark.parametrize(("name", "separator"), [("x.csv", ","), ("x.tsv", "\t")])
+def test_a_column_that_stands_twice_is_refused_with_its_line(
+    tmp_path: Path, name: str, separator: str
+) -> None:
+    path = tmp_path / name
+    path.write_text("a,label,a\n1,2,3\n".replace(",", separator))
+    told_by(path, f"{name}:1: the header names 'a' twice", "columns: a, label, a")
+
+
+def test_a_parquet_column_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table([["a"], ["b"], ["c"]], names=["text", "text", "x"]), path)
+    told_by(path, "the header names 'text' twice")
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ('{"a": 1, "b": 2, "a": 3}', "the key 'a' stands twice"),
+        ('{"a": {"b": 1, "b": 2}}', "the key 'b' stands twice"),
+        ('{"a": ' + "9" * 5000 + "}", "4300 digits"),
+        ('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}", "nested too deep"),
+    ],
+)
+def test_json_that_no_row_should_hold_is_refused_with_its_line(
+    tmp_path: Path, line: str, word: str
+) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"a": 1}\n' + line + "\n")
+    told_by(path, "x.jsonl:2: ", word)
+
+
+def test_a_cell_may_be_long(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(f"a,b\n{'x' * 200_000},2\n")
+    ((_, row),) = table_rows(path)
+    assert len(str(row["a"])) == 200_000
+
+
+def test_what_the_system_does_not_let_us_read_is_told(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").mkdir()
+    with pytest.raises(ResourceError, match=r"x\.csv: cannot be read: Is a directory\n  fix"):
+        list(table_rows(tmp_path / "x.csv"))

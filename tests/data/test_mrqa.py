@@ -53,6 +53,8 @@ def test_the_hub_gives_the_same_question(tmp_path):
     [
         (row((3, 999)), r"x.jsonl.gz:2: question 'q1' has an answer at characters 3 to 999, the c"),
         ({"context": "x"}, r"x.jsonl.gz:2: not in MRQA layout: KeyError 'qas'"),
+        (row((12, 14)) | {"context": [1] * 99}, r"x.jsonl.gz:2: .*'context' must be text, seen"),
+        ({"context": "x", "qas": [None]}, r"x.jsonl.gz:2: not in MRQA layout: TypeError"),
         ({"header": {}}, "0 questions"),
     ],
 )

@@ -7,11 +7,13 @@ import json
 import pytest
 
 import road_ray as rr
+from road_ray.config import load
 from road_ray.data.own import OwnSet
 from road_ray.data.sources import SourceConfig, entry_of, load_split
 from road_ray.data.specs import Classify
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ConfigError, DataError
+from road_ray.recipes.finetune import FinetuneConfig
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +83,10 @@ def test_a_set_may_share_the_head_of_a_task(tmp_path):
         ({"train": "x.csv", "labels": ["a", "b"]}, "one or two columns"),
         ({"train": "x.csv", "kind": "choose", "text": ["q", "a"]}, "at least two choices"),
         ({"train": "x.csv", "lables": ["a"]}, "labels"),
+        (
+            {"train": "x.csv", "text": ["t"], "labels": ["a", "b"], "label_map": {"x": "c"}},
+            "label_map names 'c', labels are ['a', 'b']",
+        ),
     ],
 )
 def test_an_entry_that_cannot_be_right_is_refused(road, flags, sentiment, tmp_path, own, told):
@@ -91,22 +97,47 @@ def test_an_entry_that_cannot_be_right_is_refused(road, flags, sentiment, tmp_pa
     assert told in said.err
 
 
-def test_one_command_fine_tunes_on_it(road, flags, sentiment, tmp_path):
+@pytest.mark.parametrize(
+    "name", ["../../../x", "/tmp/x", "a/b", "", ".", "..", "-x", "a\nb", "x" * 81]
+)
+def test_a_name_that_is_no_name_is_refused_with_its_line(name, tmp_path):
+    file = tmp_path / "own.yaml"
+    own = {"train": "x.csv", "text": ["t"], "labels": ["a", "b"]}
+    file.write_text(f"data:\n  sets:\n    {json.dumps(name)}: {json.dumps(own)}\n")
+    with pytest.raises(ConfigError, match=r"(?s)own\.yaml:3  .*is no name for a data set.*allowed"):
+        load(FinetuneConfig, path=file)
+
+
+@pytest.mark.parametrize(
+    "labels", [["a", "b", "a"], ["a", "b", " A"], ["not ok", "not-ok"], ["a_b", "A B", "c"]]
+)
+def test_labels_that_stand_twice_are_refused_with_their_line(labels, tmp_path):
+    file = tmp_path / "own.yaml"
+    own = f"{{train: x.csv, text: [t],\n      labels: {json.dumps(labels)}}}"
+    file.write_text(f"data:\n  sets:\n    mine: {own}\n")
+    with pytest.raises(
+        ConfigError, match=r"own\.yaml:4 .*(?s:labels.*one label.*every label once)"
+    ):
+        load(FinetuneConfig, path=file)
+
+
+@pytest.mark.parametrize("name", ["reviews", "v1.2", "train"])
+def test_one_command_fine_tunes_on_it(road, flags, sentiment, tmp_path, name):
     rows = "".join(f"apple {i},{'good' if i % 2 else 'bad'}\n" for i in range(16))
     (tmp_path / "own.csv").write_text("review,verdict\n" + rows)
     own = {"train": "own.csv", "dev": "own.csv", "text": ["review"], "label": "verdict"}
     file = tmp_path / "own.yaml"
-    sets = {"reviews": own | {"labels": ["bad", "good"]}}
-    file.write_text(json.dumps({"data": {"sets": sets, "dataset": "reviews"}}))
+    sets = {name: own | {"labels": ["bad", "good"]}}
+    file.write_text(json.dumps({"data": {"sets": sets, "dataset": name}}))
     changed = {k: v for k, v in sentiment.items() if k != "data.dataset"}
     changed |= {"data.root": str(tmp_path), "training.steps": 2}
     said = road("finetune", file, *flags(changed), "--run-dir", tmp_path / "run", "--json")
     assert (said.code, said.err) == (0, "")
-    assert "eval/reviews/accuracy" in json.loads(said.out)["metrics"]
+    assert f"eval/{name}/accuracy" in json.loads(said.out)["metrics"]
     again = rr.evaluate(
         overrides={
             "init": str(tmp_path / "run"), "data.root": str(tmp_path), "console": "quiet",
-            "data.sets": sets, "data.datasets": ["reviews"], "run_dir": str(tmp_path / "again"),
+            "data.sets": sets, "data.datasets": [name], "run_dir": str(tmp_path / "again"),
         },
     )  # fmt: skip
-    assert again.metrics["eval/reviews/accuracy"] >= 0
+    assert again.metrics[f"eval/{name}/accuracy"] >= 0

@@ -42,6 +42,16 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path, row, told):
         read_qasrl(files(tmp_path, row))
 
 
+def test_sentences_without_their_columns_and_long_numbers_are_told(tmp_path):
+    path = files(tmp_path, f"s:1,5,Who?,0:{'9' * 5000},x")
+    with pytest.raises(DataError, match=r"gold.csv:2: answer_range '0:999") as told:
+        read_qasrl(path)
+    assert len(str(told.value)) < 400
+    (tmp_path / "dev.x.full.csv").write_text("id,tokens\ns:1,a\n")
+    with pytest.raises(DataError, match=r"full.csv:2: no column 'qasrl_id'"):
+        read_qasrl(path)
+
+
 def test_the_sentences_must_be_beside(tmp_path):
     path = files(tmp_path, "s:1,5,Who?,0:1,x")
     (tmp_path / "dev.x.full.csv").unlink()

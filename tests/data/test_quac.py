@@ -90,4 +90,12 @@ def test_what_is_wrong_names_the_question(tmp_path):
     path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "x"}]}]}))
     with pytest.raises(DataError, match="not in QuAC layout: KeyError 'qas'"):
         read_quac(path)
+    for odd in ({"context": 1, "qas": []}, {"context": CONTEXT, "qas": "x"}, []):
+        path.write_text(json.dumps({"data": [{"paragraphs": [odd]}]}))
+        with pytest.raises(DataError, match="not in QuAC layout"):
+            read_quac(path)
+    twice = {"context": CONTEXT, "qas": [turn(0, "a", "Rome"), turn(0, "b", "Rome")]}
+    path.write_text(json.dumps({"data": [{"paragraphs": [twice]}]}))
+    with pytest.raises(DataError, match=r"1 ids stand at several questions\n  C_q#0"):
+        read_quac(path)
     assert dataset("quac").also == ("quac_yes_no", "quac_continue")

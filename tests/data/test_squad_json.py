@@ -109,7 +109,7 @@ def test_senseless_answers_are_named(file: Path, bad: dict[str, Any]) -> None:
 
 def test_repeated_ids_are_listed(file: Path) -> None:
     write(file, *[question("q1"), question("q2"), question("q1"), question("q1")])
-    with pytest.raises(DataError, match=r"2 questions repeat an id\n  q1\n  q1\n"):
+    with pytest.raises(DataError, match=r"1 ids stand at several questions\n  q1\n"):
         read_squad(file)
 
 
@@ -136,6 +136,20 @@ def test_broken_json_is_named_with_line_and_column(file: Path) -> None:
 def test_another_layout_is_named(file: Path, content: str) -> None:
     file.write_text(content)
     with pytest.raises(DataError, match="not in SQuAD layout"):
+        read_squad(file)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ('{"data": [], "data": []}', "the key 'data' stands twice"),
+        ('{"data": ' + "9" * 5000 + "}", "4300 digits"),
+        ("[" * 100_000, "nested too deep"),
+    ],
+)
+def test_json_that_no_document_should_hold_is_named(file: Path, content: str, says: str) -> None:
+    file.write_text(content)
+    with pytest.raises(DataError, match=rf"(?s)dev.json: .*{says}.*fix"):
         read_squad(file)
 
 

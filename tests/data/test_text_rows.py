@@ -98,6 +98,12 @@ def test_a_missing_column_names_the_nearest(tsv: Path) -> None:
         read_glue_tsv(tsv, Columns(("sentence1", "sentence2")))
 
 
+def test_a_column_that_stands_twice_is_refused(tsv: Path) -> None:
+    write(tsv, "a\tb\tgold\tb\nx\ty\t1\tz\n")
+    with pytest.raises(DataError, match=r"train.tsv:1: the header names 'b' twice"):
+        read_glue_tsv(tsv, PAIR)
+
+
 @pytest.mark.parametrize("line", ["x\ty", "x\ty\tz\t1"])
 def test_a_row_with_other_tabs_is_named_with_its_line(tsv: Path, line: str) -> None:
     write(tsv, f"a\tb\tgold\nx\ty\t1\n{line}\n")

@@ -44,9 +44,10 @@ def write(root: Path, *, seed: int = 0, size: float = 1.0) -> Path:
         raise DataError(
             f"miniature world: size is {size!r}\n  allowed: a number above 0, such as 0.1 or 1.0"
         )
-    root.parent.mkdir(parents=True, exist_ok=True)
-    stage = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
+    stage: Path | None = None
     try:
+        root.parent.mkdir(parents=True, exist_ok=True)
+        stage = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
         _write_all(stage, _plan(seed, size))
         stage.chmod(0o755)
         os.rename(stage, root)
@@ -57,7 +58,8 @@ def write(root: Path, *, seed: int = 0, size: float = 1.0) -> Path:
             "  fix: name another one; nothing there was changed"
         ) from error
     finally:
-        shutil.rmtree(stage, ignore_errors=True)
+        if stage is not None:
+            shutil.rmtree(stage, ignore_errors=True)
     return root
 
 

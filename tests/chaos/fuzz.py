@@ -1,0 +1,303 @@
+"""Files as nobody should write them: whole ones of every layout with pieces replaced, repeated or
+left out, in other encodings, with other separators, cut short, packed and with flipped bits.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import lzma
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+
+from road_ray.data.specs import Choose, Classify, Columns, Dataset, Regress, Span, Splits, Tag, Task
+
+PAIR, TEXT = Columns(("premise", "hypothesis"), "label", "id"), Columns(("text",), "label")
+LABELS = Classify(("no", "yes"))
+_SPAN, _NONE = Span(), Columns(())
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A whole file of one layout, and how it is read."""
+
+    layout: str
+    file: str
+    text: str
+    kind: Any = _SPAN
+    columns: Columns = _NONE
+    beside: str = ""  # what stands in a second file that the layout needs
+
+    @property
+    def dataset(self) -> Dataset:
+        splits = Splits(self.file, self.file, self.file)
+        return Dataset("fuzz", "fuzz", self.layout, "", self.columns, splits)
+
+    @property
+    def task(self) -> Task:
+        return Task("fuzz", self.kind)
+
+
+def _lines(*rows: Any) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def _rows(separator: str) -> str:
+    rows = ("id", "premise", "hypothesis", "label"), ("1", "a b", "c", "yes"), ("2", "d", "e", "no")
+    return "".join(separator.join(row) + "\n" for row in rows)
+
+
+_ANSWER = {"text": "the apple", "answer_start": 4}
+_QUESTION = {"id": "1", "question": "what?", "answers": [_ANSWER], "is_impossible": False}
+_TURN = _QUESTION | {"yesno": "x", "followup": "n", "orig_answer": _ANSWER}
+_CONTEXT = "red the apple CANNOTANSWER"
+
+
+def _squad(question: Any) -> str:
+    return json.dumps({"data": [{"paragraphs": [{"context": _CONTEXT, "qas": [question]}]}]})
+
+
+_FOUND = {"qid": "1", "question": "what?", "detected_answers": [{"char_spans": [[4, 12]]}]}
+_SWAG = {"sent1": "a", "sent2": "b", "label": 1} | {f"ending{n}": f"c {n}" for n in range(4)}
+_HELLA = {"ctx_a": "a", "ctx_b": "b", "endings": ["c", "d", "e", "f"], "label": "2"}
+_STEM = {"stem": "why?", "choices": [{"label": letter, "text": "so"} for letter in "ABC"]}
+_ADV = {"premise": "a", "hypothesis": "b", "label": 1}
+
+SAMPLES = (
+    Sample("glue_tsv", "a.tsv", _rows("\t"), LABELS, PAIR),
+    Sample("glue_tsv", "b.tsv", "x\tyes\ta\nx\tno\tb\n", LABELS, Columns((2,), 1)),
+    Sample("ranked_pairs", "a.tsv", "q\ta\tlabel\nx\ty\tentailment\nx\tz\tno\n", Choose(2),
+           Columns(("q", "a"), "label")),
+    Sample("table", "a.csv", _rows(","), LABELS, PAIR),
+    Sample("table", "b.tsv", 'text\tlabel\n"a ""b"""\t1\nc\t0.5\n', Regress(0, 1), TEXT),
+    Sample(
+        *("table", "a.jsonl", _lines({"text": "a", "label": "yes"}, {"text": "b", "label": "no"})),
+        *(LABELS, TEXT),
+    ),
+    Sample("table", "c.jsonl", _lines({"text": "a", "label": 0.5}), Regress(0, 1), TEXT),
+    Sample("conll", "a.txt", "-DOCSTART- O\n\na B-X\nb I-X\nc O\n\nd O\n", Tag(("O", "B-X", "I-X")),
+           Columns((0,), -1)),
+    Sample("squad_json", "a.json", _squad(_QUESTION)),
+    Sample("quac", "a.json", _squad(_TURN)),
+    Sample("mrqa", "a.jsonl", _lines({"header": {}}, {"context": _CONTEXT, "qas": [_FOUND]})),
+    Sample(
+        *("qasrl", "a.gold.csv", "qasrl_id,verb_idx,question,answer_range\ns,1,what?,0:2~!~1:2\n"),
+        beside="qasrl_id,tokens\ns,the apple fell\n",
+    ),
+    Sample("zre", "a.tsv", "r\twhat is XXX?\tit\tit is red\tred\nr\twhat?\tit\tit is red\n"),
+    Sample("adv_glue", "a.json", json.dumps({"mnli": [_ADV, _ADV]}), Classify(("0", "1", "2")),
+           Columns(("premise", "hypothesis"), "label", "mnli")),
+    Sample("commonsenseqa", "a.jsonl", _lines({"answerKey": "A", "id": "1", "question": _STEM}),
+           Choose(3)),
+    Sample("swag", "a.jsonl", _lines(_SWAG), Choose(4)),
+    Sample("hellaswag", "a.jsonl", _lines(_HELLA), Choose(4)),
+    Sample("choices", "a.csv", "q,a,b,gold\nwhy,so,no,B\nwhen,now,then,0\n", Choose(2),
+           Columns(("q", "a", "b"), "gold")),
+)  # fmt: skip
+TEXTS = (("a.txt", "one line\nanother\n\nsecond document\n"), ("a.jsonl", _lines({"text": "one"})))
+SETTINGS = """\
+preset: glue-sst2
+seed: 1
+data: &data
+  dataset: sst2
+  max_length_tokens: 64
+  sets:
+    mine: {train: a.csv, text: [a, b], label: y, labels: [sales, help]}
+optimizer:
+  peak_lr: 5e-5
+  warmup_fraction: 0.1
+training: {steps: 10, precision: bf16}
+init: runs/pretrain
+"""
+
+_DEEP = (3, 30, 300, 900, 990, 1_200, 100_000)
+_PIECES = st.one_of(
+    st.sampled_from(
+        [
+            *(
+                "null",
+                "true",
+                "0",
+                "-1",
+                "1e999",
+                "NaN",
+                "-Infinity",
+                "[]",
+                "{}",
+                '""',
+                "[[]]",
+                "''",
+            ),
+            *("1.5", "0x10", "9" * 40, "9" * 4_299, "9" * 5_000, "-" + "1" * 5_000, "1e-400", "²"),
+            *(
+                '"\\ud800"',
+                '"\\u0000"',
+                "\x00",
+                "\x85",
+                "\u2028",
+                "\u202e",
+                "\ufeff",
+                "\ud7ff",
+                "١٢",
+            ),
+            *('{"a": 1, "a": 2}', '"', "'", "\\", ",", ":", "\t", "\n", "\r", "\r\n", "\n\n", "-"),
+            *(
+                "~",
+                "<<: *data",
+                "*data",
+                "&data",
+                "!!python/object:os.system",
+                "!!set",
+                "|",
+                ">",
+                "?",
+            ),
+            *(
+                "2026-01-01",
+                "2026-13-45",
+                "0o17",
+                "1_000",
+                "12:30:45",
+                "=",
+                "%YAML 1.1",
+                "---",
+                "...",
+            ),
+            *("x" * 200_000, "O", "I-", "B-X", "~!~", "0:0", "1:" + "9" * 5_000, "é", "🙂", " "),
+        ]
+    ),
+    st.sampled_from(_DEEP).map(lambda depth: "[" * depth + "]" * depth),
+    st.sampled_from(_DEEP).map(lambda depth: '{"a":' * depth + "1" + "}" * depth),
+    st.sampled_from(_DEEP).map(
+        lambda depth: "\n".join(" " * n + "a:" for n in range(min(depth, 300)))
+    ),
+    st.text(max_size=8),
+    st.integers().map(str),
+    st.floats().map(str),
+)
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\w.+?]+|\s|.', re.DOTALL)
+_GROUP = re.compile(rf"\[[^\[\]{{}}]*\]|\{{[^\[\]{{}}]*\}}|{_TOKEN.pattern}", re.DOTALL)
+_ENCODINGS = ("utf-8-sig", "utf-16", "utf-16-le", "utf-32", "latin-1", "cp037", "shift_jis")
+_SEPARATORS = (("\n", "\r\n"), ("\n", "\r"), ("\n", "\u2028"), (",", ";"), ("\t", " "), (",", "\t"))
+_KINDS = 7  # of what is done to a file; from 3 on its values are changed
+
+
+@st.composite
+def changed(draw: Any, text: str) -> str:
+    """The text with one or two of its tokens or bracketed values replaced, repeated, left out."""
+    tokens = draw(st.sampled_from([_TOKEN, _GROUP])).findall(text)
+    words = [place for place, token in enumerate(tokens) if len(token) > 1 or token.isalnum()]
+    for _ in range(draw(st.integers(1, 2))):
+        place = draw(st.sampled_from(words) | st.integers(0, len(tokens) - 1))
+        do = draw(st.integers(0, 5))
+        tokens[place] = "" if do == 0 else tokens[place] * 2 if do == 1 else draw(_PIECES)
+    return "".join(tokens)
+
+
+@st.composite
+def damaged(draw: Any, content: bytes) -> bytes:
+    """The bytes, some of them flipped, cut off, or with others among them."""
+    if not content:
+        return content
+    place = draw(st.integers(0, len(content) - 1))
+    match draw(st.integers(0, 3)):
+        case 0:
+            return content[:place]
+        case 1:
+            return content[:place] + draw(st.binary(max_size=8)) + content[place:]
+        case 2:
+            return draw(st.binary(max_size=64))
+    flipped = bytearray(content)
+    flipped[place] ^= 1 << draw(st.integers(0, 7))
+    return bytes(flipped)
+
+
+@st.composite
+def written(draw: Any, text: str) -> bytes:
+    """The text: mostly changed, else with other separators, in another encoding, or damaged."""
+    match draw(st.integers(0, _KINDS)):
+        case 0:
+            return draw(damaged(text.encode()))
+        case 1:
+            return draw(changed(text)).encode(draw(st.sampled_from(_ENCODINGS)), "replace")
+        case 2:
+            return (
+                draw(changed(text))
+                .replace(*draw(st.sampled_from(_SEPARATORS)))
+                .encode("utf-8", "replace")
+            )
+    return draw(changed(text)).encode("utf-8", "surrogatepass")
+
+
+def _zstd(content: bytes) -> bytes:
+    import pyarrow as pa
+
+    return bytes(pa.Codec("zstd").compress(content, asbytes=True))
+
+
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": lambda content: gzip.compress(content, 1),
+    ".xz": lambda content: lzma.compress(content, preset=0),
+    ".zst": _zstd,
+}
+
+
+@st.composite
+def packed(draw: Any, text: str, kinds: tuple[str, ...]) -> tuple[str, bytes]:
+    """The suffix and bytes of a written text, packed or not, the packed bytes damaged again."""
+    kind = draw(st.sampled_from((*kinds[:1] * 3, *kinds)))
+    content = draw(written(text))
+    if kind:
+        content = PACKED[kind](content)
+        content = draw(damaged(content)) if draw(st.booleans()) else content
+    return kind, content
+
+
+_VALUES = st.none() | st.text(max_size=4) | st.integers(-9, 9) | st.floats() | st.binary(max_size=4)
+
+
+@st.composite
+def tables(draw: Any) -> tuple[str, bytes]:
+    """A parquet or Arrow file with columns of some types, now and then twice, its bytes damaged."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = draw(st.lists(st.sampled_from(["text", "label", "x"]), min_size=1, max_size=3))
+    count = draw(st.integers(0, 3))
+    columns = []
+    for _ in names:
+        make = draw(st.sampled_from([str, float, bytes, bool, "list", "latin"]))
+        values = [draw(_VALUES) for _ in range(count)]
+        if make == "list":
+            columns.append(pa.array([[1]] * count, pa.list_(pa.int64())))
+        elif make == "latin":  # strings that are not UTF-8, as only Arrow lets them through
+            columns.append(pa.array([b"\xff"] * count, pa.binary()).cast(pa.string(), safe=False))
+        elif make is str:
+            told = [value if isinstance(value, str) else None for value in values]
+            columns.append(pa.array(told, pa.string()))
+        elif make is bytes:
+            columns.append(pa.array([repr(value).encode() for value in values], pa.binary()))
+        else:
+            columns.append(pa.array([bool(value) for value in values], pa.bool_()))
+    table, sink = pa.table(columns, names=names), io.BytesIO()
+    suffix = draw(st.sampled_from([".parquet", ".arrow"]))
+    if suffix == ".parquet":
+        pq.write_table(table, sink)
+    else:
+        make_file = draw(st.sampled_from([pa.ipc.new_file, pa.ipc.new_stream]))
+        with make_file(sink, table.schema) as writer:
+            writer.write_table(table)
+    content = sink.getvalue()
+    return suffix, draw(damaged(content)) if draw(st.booleans()) else content
+
+
+def put(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
