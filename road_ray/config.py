@@ -19,6 +19,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedSeq
 
 from road_ray import yaml_lines
+from road_ray.addresses import refuse_secrets
 from road_ray.config_fields import shown
 from road_ray.config_layers import Layers
 from road_ray.config_problems import InvalidConfig
@@ -67,7 +68,7 @@ class Config(BaseModel):
     @field_validator("*", mode="after")
     @classmethod
     def _home_expanded(cls, value: Any) -> Any:
-        return expanded(value)
+        return expanded(refuse_secrets(value))
 
 
 def load(
