@@ -135,12 +135,23 @@ def _run(verb: str, config: Any, as_json: bool) -> None:
     typer.echo("   ".join([f"run: {run.directory}", *parts]))
 
 
+class _Redacting(logging.Formatter):
+    """Formats records without the secrets of the environment and of addresses."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        from road_ray.training.redact import redact
+
+        return str(redact({"text": super().format(record)})["text"])
+
+
 def _say_what_is_logged() -> None:
     """Our notes as they are, warnings of anybody with that word before them; to standard error."""
     logging.addLevelName(logging.INFO, "")
     logging.addLevelName(logging.WARNING, "warning: ")
     logging.addLevelName(logging.ERROR, "error: ")
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s%(message)s")
+    logging.basicConfig(level=logging.WARNING)
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(_Redacting("%(levelname)s%(message)s"))
     logging.getLogger("road_ray").setLevel(logging.INFO)
     logging.getLogger("huggingface_hub").propagate = False  # it has a handler of its own
 

@@ -180,3 +180,13 @@ def test_a_killed_process_loses_no_row_that_it_had_written(tmp_path):
     done = subprocess.run(command, cwd=Path(__file__).parents[2], timeout=60)
     assert done.returncode == -signal.SIGKILL
     assert [row["step"] for row in rows(tmp_path)] == list(range(20))
+
+
+def test_an_event_holds_no_secret(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "c4n4ry-0123456789")
+    with Journal(tmp_path, console="quiet") as journal:
+        journal.event(
+            "tracker_failed", error="no answer of http://x/?token=other-1 c4n4ry-0123456789"
+        )
+    (event,) = read_rows(tmp_path / "events.jsonl")
+    assert event["error"] == "no answer of http://x/?token=*** ***"
