@@ -5,9 +5,6 @@ in whatever is shown.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 MASK = "***"
@@ -54,25 +51,15 @@ def masked(text: str) -> str:
     return _ADDRESS.sub(lambda found: MASK if secret_in(found[0]) else found[0], text)
 
 
-def refuse_secrets(value: Any) -> Any:
-    """Return ``value`` itself. Raises ``ValueError`` where an address in it, at any depth, carries
-    a secret.
-    """
-    if isinstance(value, str | Path) and (secret := secret_in(str(value))):
+def refuse_secret(address: str) -> None:
+    """Raises ``ValueError`` where an address carries a secret."""
+    if secret := secret_in(address):
         raise ValueError(
             f"the address holds a key ({secret}), and configurations are recorded\n"
             "    allowed: an address without user, password, token, key or signature; credentials "
             "come from the environment (AWS_*, GOOGLE_APPLICATION_CREDENTIALS, "
             "MLFLOW_TRACKING_TOKEN, ROAD_SWEEP_PASSWORD) or the storage's credentials file"
         )
-    if isinstance(value, Mapping):
-        for name, item in value.items():
-            refuse_secrets(name)
-            refuse_secrets(item)
-    elif isinstance(value, list | tuple | set | frozenset):
-        for item in value:
-            refuse_secrets(item)
-    return value
 
 
 def _is_secret(name: str) -> bool:

@@ -4,6 +4,7 @@ verb that needs them.
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -161,6 +162,8 @@ def main() -> None:
     traceback.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names that are no UTF-8
     _say_what_is_logged()
     try:
         app(prog_name="road")

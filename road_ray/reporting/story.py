@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from road_ray.errors import DataError
 from road_ray.reporting.chart import Axis, Chart, Line, thinned
 from road_ray.reporting.page import Cell, Figures, Page, Section, Table
 from road_ray.reporting.runs import read_run
@@ -28,7 +29,7 @@ def is_story(directory: Path) -> bool:
 
 def story_page(directory: Path) -> Page:
     """The table of the models and the curves of the stages."""
-    rows = json.loads((directory / TABLE).read_text(encoding="utf-8"))
+    rows = _rows(directory / TABLE)
     charts = [
         Chart(title, Axis("step"), Axis(), lines=[Line(thinned(points))])
         for stage, name, title in _CURVES
@@ -42,6 +43,23 @@ def story_page(directory: Path) -> Page:
         kicker="road demo",
         sections=sections if charts else sections[:1],
     )
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        rows, why = None, str(error).splitlines()[0]
+    else:
+        why = "not the rows of a table"
+    if not (isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows)):
+        raise DataError(f"{path}: damaged: {why}\n  fix: delete it and run `road demo` again")
+    if any(rows[0].keys() - row.keys() for row in rows):
+        raise DataError(
+            f"{path}: damaged: its rows have other columns than its first\n"
+            "  fix: delete it and run `road demo` again"
+        )
+    return rows
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
