@@ -71,7 +71,7 @@ def write_card(directory: Path, lineage: Mapping[str, Any]) -> Path:
 
 
 def _plain(text: object) -> str:
-    """Text of others as Markdown shows it letter by letter, on one line; plain names as they are."""
+    """Text of others as Markdown shows it letter by letter, on one line; plain names stay."""
     if re.fullmatch(r"[\w.-]+", str(text), re.ASCII):
         return str(text)
     return re.sub(r"([\\`*_\[\]<>&#|!~$])", r"\\\1", printable(str(text)))
