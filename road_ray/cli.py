@@ -4,6 +4,7 @@ verb that needs them.
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import logging
@@ -35,7 +36,7 @@ from road_ray.commands.report import report
 from road_ray.commands.runs import runs_app
 from road_ray.commands.submit import submit, submit_settings
 from road_ray.commands.sweep import sweep
-from road_ray.errors import InterruptedRunError, RoadError
+from road_ray.errors import ConfigError, InterruptedRunError, RoadError
 from road_ray.verbs import VERBS
 
 app = typer.Typer(
@@ -157,6 +158,20 @@ def _say_what_is_logged() -> None:
     logging.getLogger("huggingface_hub").propagate = False  # it has a handler of its own
 
 
+def _answer() -> None:
+    """The command line. A name that no file can have is a mistake in it, wherever it is met."""
+    try:
+        app(prog_name="road")
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        raise ConfigError(
+            f"{str(error.filename)[:80]}...: is too long for the name of a file\n"
+            "  allowed: at most 255 bytes a name and 4,095 in all\n"
+            "  fix: name an existing file or directory"
+        ) from error
+
+
 def main() -> None:
     """Entry point of ``road``: a mistake of the user is a message and an exit code, never a
     traceback.
@@ -166,7 +181,7 @@ def main() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")  # names that are no UTF-8
     _say_what_is_logged()
     try:
-        app(prog_name="road")
+        _answer()
     except RoadError as error:
         from road_ray.training.redact import redact
 

@@ -185,3 +185,17 @@ def test_a_locale_without_utf8_refuses_names_that_it_cannot_write_and_shows_runs
     assert rb"\udcc3\udca9t\udcc3\udca9  pretrain" in listed.stdout
     assert road("report", run).returncode == 0
     assert (run / "report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["report", "{}"], ["runs", "list", "{}"], ["runs", "show", "{}"], ["sweep", "{}"]),
+        *(["submit", "--cluster", "{}", "list"], ["finetune", "init={}", "--dry-run"]),
+        ["plan", "distill", "distillation.teachers=[{}.json]"],
+    ],
+)
+def test_a_name_too_long_for_a_file_is_a_mistake_of_the_line(road, words):
+    said = road(*(word.format("x" * 5000) for word in words))
+    assert said.code == 2, said.err
+    assert len(said.err) < 2000
