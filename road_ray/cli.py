@@ -4,6 +4,8 @@ verb that needs them.
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import logging
 import os
@@ -34,7 +36,7 @@ from road_ray.commands.report import report
 from road_ray.commands.runs import runs_app
 from road_ray.commands.submit import submit, submit_settings
 from road_ray.commands.sweep import sweep
-from road_ray.errors import InterruptedRunError, RoadError
+from road_ray.errors import ConfigError, InterruptedRunError, RoadError
 from road_ray.verbs import VERBS
 
 app = typer.Typer(
@@ -135,14 +137,39 @@ def _run(verb: str, config: Any, as_json: bool) -> None:
     typer.echo("   ".join([f"run: {run.directory}", *parts]))
 
 
+class _Redacting(logging.Formatter):
+    """Formats records without the secrets of the environment and of addresses."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        from road_ray.training.redact import redact
+
+        return str(redact({"text": super().format(record)})["text"])
+
+
 def _say_what_is_logged() -> None:
     """Our notes as they are, warnings of anybody with that word before them; to standard error."""
     logging.addLevelName(logging.INFO, "")
     logging.addLevelName(logging.WARNING, "warning: ")
     logging.addLevelName(logging.ERROR, "error: ")
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s%(message)s")
+    logging.basicConfig(level=logging.WARNING)
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(_Redacting("%(levelname)s%(message)s"))
     logging.getLogger("road_ray").setLevel(logging.INFO)
     logging.getLogger("huggingface_hub").propagate = False  # it has a handler of its own
+
+
+def _answer() -> None:
+    """The command line. A name that no file can have is a mistake in it, wherever it is met."""
+    try:
+        app(prog_name="road")
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        raise ConfigError(
+            f"{str(error.filename)[:80]}...: is too long for the name of a file\n"
+            "  allowed: at most 255 bytes a name and 4,095 in all\n"
+            "  fix: name an existing file or directory"
+        ) from error
 
 
 def main() -> None:
@@ -150,9 +177,11 @@ def main() -> None:
     traceback.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names that are no UTF-8
     _say_what_is_logged()
     try:
-        app(prog_name="road")
+        _answer()
     except RoadError as error:
         from road_ray.training.redact import redact
 

@@ -19,10 +19,11 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedSeq
 
 from road_ray import yaml_lines
+from road_ray.addresses import refuse_secret
 from road_ray.config_fields import shown
 from road_ray.config_layers import Layers
 from road_ray.config_problems import InvalidConfig
-from road_ray.config_values import expanded, tame
+from road_ray.config_values import expanded, refuse_unwritable, tame, texts
 from road_ray.errors import Problem
 
 __all__ = [
@@ -67,6 +68,9 @@ class Config(BaseModel):
     @field_validator("*", mode="after")
     @classmethod
     def _home_expanded(cls, value: Any) -> Any:
+        for text in texts(value):
+            refuse_secret(str(text))
+            refuse_unwritable(text)
         return expanded(value)
 
 

@@ -16,6 +16,8 @@ from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen, MultipleOf
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from road_ray.addresses import masked
+
 Key = tuple[str | int, ...]  # ("optimizer", "peak_lr"); a number is a place in a list
 
 _LONGEST_SHOWN = 80  # characters of a value repeated in a message
@@ -74,14 +76,14 @@ def dotted(key: Key) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as YAML writes it, cut to one short line."""
+    """A value as YAML writes it, cut to one short line, without the secrets of addresses."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, float) and not math.isfinite(value):
         return ".nan" if math.isnan(value) else "-.inf" if value < 0 else ".inf"
     value = value.value if isinstance(value, Enum) else value
     value = str(value) if isinstance(value, Path) else value
-    text = json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+    text = masked(json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value))
     return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from road_ray.addresses import masked
 from road_ray.config_fields import Field, Key, allowed, dotted, field_at, known_keys, shown
 from road_ray.errors import ConfigError, Problem
 
@@ -23,8 +24,10 @@ class InvalidConfig(ConfigError):
     """All mistakes of one configuration together; ``problems`` lists them, ``str`` renders them."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        super().__init__(tuple(problems))  # the only argument, so that it survives pickling
-        self.problems = tuple(problems)
+        self.problems = tuple(
+            Problem(masked(one.where), masked(one.what), masked(one.remedy)) for one in problems
+        )
+        super().__init__(self.problems)  # the only argument, so that it survives pickling
 
     def __str__(self) -> str:
         blocks = [f"error[{self.kind}] {problem}" for problem in self.problems[:_MOST_SHOWN]]

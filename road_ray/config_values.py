@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,46 @@ def _truth(value: Any) -> Any:
 
 _NO_SCHEMAS = ("metadata", "serialization", "default", "expected", "cls", "config", "ref")
 _LOOKS = {"float": _number, "int": _whole_number, "bool": _truth}
+
+
+def texts(value: Any) -> Iterator[str | Path]:
+    """Every text and path in a value, at any depth, names of mappings included."""
+    if isinstance(value, str | Path):
+        yield value
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from texts(name)
+            yield from texts(item)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for item in value:
+            yield from texts(item)
+
+
+def refuse_unwritable(text: str | Path) -> None:
+    """Raises ``ValueError`` for text that no file can hold, and for paths that libraries, which
+    take UTF-8, would look for elsewhere than Python does.
+    """
+    try:
+        written = str(text).encode()
+        fits = not isinstance(text, Path) or os.fsencode(text) == written
+    except UnicodeEncodeError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"{str(text)!a} is no UTF-8 here (file names are "
+            f"{sys.getfilesystemencoding()})\n    allowed: UTF-8, in a locale that has it: "
+            "LC_ALL=C.UTF-8, without PYTHONUTF8=0"
+        )
+    if isinstance(text, Path) and b"\0" in written:
+        raise ValueError("holds a zero byte\n    allowed: a path without one")
+    if isinstance(text, Path) and (len(written) > 4095 or any(map(_too_long, text.parts))):
+        raise ValueError(
+            "is too long for a path\n    allowed: at most 255 bytes a name and 4,095 in all"
+        )
+
+
+def _too_long(name: str) -> bool:
+    return len(name.encode()) > 255
 
 
 def expanded(value: Any) -> Any:

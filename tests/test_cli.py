@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -159,3 +160,42 @@ def test_broken_yaml_is_named_by_its_line(road, tmp_path):
     said = road("finetune", file)
     assert said.code == 2
     assert f"{file}:" in said.err
+
+
+def test_a_locale_without_utf8_refuses_names_that_it_cannot_write_and_shows_runs(
+    tmp_path, pretrained, flags, sentiment
+):
+    run = tmp_path / "été"
+    shutil.copytree(pretrained.directory, run, ignore=shutil.ignore_patterns("checkpoints"))
+    plain = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+    def road(*words):
+        command = [sys.executable, "-m", "road_ray", *map(str, words)]
+        done = subprocess.run(command, env=plain, capture_output=True, timeout=120)
+        assert b"Traceback" not in done.stderr
+        return done
+
+    refused = road("finetune", *flags(sentiment), "--run-dir", tmp_path / "évalué")
+    assert refused.returncode == 2
+    assert b"is no UTF-8 here" in refused.stderr
+    assert b"LC_ALL=C.UTF-8" in refused.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["été"]
+    listed = road("runs", "list", tmp_path)
+    assert listed.returncode == 0
+    assert rb"\udcc3\udca9t\udcc3\udca9  pretrain" in listed.stdout
+    assert road("report", run).returncode == 0
+    assert (run / "report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["report", "{}"], ["runs", "list", "{}"], ["runs", "show", "{}"], ["sweep", "{}"]),
+        *(["submit", "--cluster", "{}", "list"], ["finetune", "init={}", "--dry-run"]),
+        ["plan", "distill", "distillation.teachers=[{}.json]"],
+    ],
+)
+def test_a_name_too_long_for_a_file_is_a_mistake_of_the_line(road, words):
+    said = road(*(word.format("x" * 5000) for word in words))
+    assert said.code == 2, said.err
+    assert len(said.err) < 2000

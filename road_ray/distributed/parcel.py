@@ -5,6 +5,7 @@ else; weighed before anything is uploaded.
 from __future__ import annotations
 
 import fnmatch
+import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -22,10 +23,12 @@ def packed(
     """Copies to ``target`` what a job needs of ``source``; gives the relative paths.
 
     Tracked files as they lie there, changed ones included; files of the command line also when
-    git does not know them. Raises ``ConfigError`` with the largest when it is too much.
+    git does not know them. Raises ``ConfigError`` with the largest when it is too much, and for
+    a link that leads out of ``source``, a name that is no UTF-8 and a file that cannot be read.
     """
     paths = [path for path in _tracked(source) if not _left_out(path, exclude)]
     paths += [path for path in named if path not in paths]
+    _refuse_unfit(source, paths)
     sizes = {path: (source / path).stat().st_size for path in paths if _is_plain(source / path)}
     if sum(sizes.values()) > LIMIT_BYTES:
         large = sorted(sizes, key=lambda path: sizes[path], reverse=True)[:5]
@@ -39,8 +42,50 @@ def packed(
     for path in sizes:
         place = target / path
         place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(source / path, place)
+        try:
+            shutil.copy2(source / path, place)
+        except OSError as error:
+            raise ConfigError(
+                f"{source / path}: cannot be read: {error.strerror}\n"
+                "  fix: make it readable, or name it in `exclude` of the profile\n"
+                "  nothing was sent"
+            ) from error
     return sorted(sizes)
+
+
+def _refuse_unfit(source: Path, paths: Sequence[str]) -> None:
+    """Raises ``ConfigError`` for names that the archive of a job cannot hold, and for links whose
+    content is not of this tree: it would be sent to a cluster that others read.
+    """
+    if names := [path for path in paths if not _is_utf8(path)]:
+        raise ConfigError(
+            f"{source}: {len(names)} tracked names are no UTF-8 here and cannot be sent: "
+            f"{', '.join(map(ascii, names[:5]))}\n"
+            "  fix: rename them, name patterns in `exclude` of the profile, or set a UTF-8 locale "
+            "(LC_ALL=C.UTF-8)\n  nothing was sent"
+        )
+    root = source.resolve()
+    away = [path for path in paths if not _resolved(source / path).is_relative_to(root)]
+    if away := [path for path in away if _is_plain(source / path)]:
+        listed = "".join(f"\n    {path} -> {_resolved(source / path)}" for path in away[:5])
+        raise ConfigError(
+            f"{source}: {len(away)} tracked links lead out of it, and their content would be sent:"
+            f"{listed}\n"
+            "  fix: copy the files here, or name the links in `exclude` of the profile\n"
+            "  nothing was sent"
+        )
+
+
+def _is_utf8(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _resolved(path: Path) -> Path:
+    return Path(os.path.realpath(path))  # unlike Path.resolve, takes links in a circle
 
 
 def files_of_line(words: Sequence[str], source: Path) -> list[str]:
@@ -48,7 +93,7 @@ def files_of_line(words: Sequence[str], source: Path) -> list[str]:
     found = []
     for word in words:
         path = Path(word)
-        if path.suffix not in (".yaml", ".yml") or not (source / path).is_file():
+        if path.suffix not in (".yaml", ".yml") or not os.path.isfile(source / path):
             continue
         inside = (source / path).resolve()
         if not inside.is_relative_to(source.resolve()):
@@ -76,7 +121,7 @@ def _tracked(source: Path) -> list[str]:
 def _listed(source: Path, *which: str) -> list[str]:
     try:
         told = subprocess.run(
-            ["git", "ls-files", "-z", *which],
+            ["git", "-c", "core.fsmonitor=false", "ls-files", "-z", *which],
             cwd=source,
             capture_output=True,
             check=True,
@@ -84,7 +129,7 @@ def _listed(source: Path, *which: str) -> list[str]:
         )
     except (OSError, subprocess.SubprocessError):
         return []
-    return [name for name in told.stdout.decode().split("\0") if name]
+    return [name for name in os.fsdecode(told.stdout).split("\0") if name]
 
 
 def _left_out(path: str, patterns: Sequence[str]) -> bool:

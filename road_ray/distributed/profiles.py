@@ -45,7 +45,7 @@ def profile_of(cluster: str) -> Profile:
     Raises ``ConfigError`` naming the nearest when there is none.
     """
     if cluster.startswith(("http://", "https://")):
-        return Profile(address=cluster)
+        return load(Profile, base={"address": cluster})
     path = Path(cluster).expanduser()
     for place in (path, SHIPPED / cluster, SHIPPED / f"{cluster}.yaml", SHIPPED.parent / cluster):
         beside = place.with_name(place.name.removesuffix(".yaml") + _ENDING)

@@ -38,7 +38,8 @@ def aws_deadline(base: str = AWS) -> float | None:
         when = datetime.fromisoformat(str(json.loads(notice)["time"]).replace("Z", "+00:00"))
     except (ValueError, KeyError, TypeError):  # cut off on its way: asked again
         return None
-    return max(1.0, (when - datetime.now(UTC)).total_seconds())
+    # Two minutes are all that AWS gives; more is a clock that is behind.
+    return min(max(1.0, (when - datetime.now(UTC)).total_seconds()), 120.0)
 
 
 def gcp_deadline(base: str = GCP) -> float | None:

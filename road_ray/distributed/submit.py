@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from road_ray.addresses import masked
 from road_ray.distributed.parcel import files_of_line, packed, unknown_to_git
 from road_ray.distributed.profiles import Profile
 from road_ray.distributed.tokens import asked_for, refuse_open
@@ -191,7 +192,7 @@ def refuse_secrets(words: Sequence[str]) -> None:
         typed = {"value": {key.lstrip("-"): int(value) if value.isdigit() else value}}
         if redact({"word": word, **typed}) != {"word": word, **typed}:
             raise ConfigError(
-                f"{key}: looks like a secret, and everybody who can list jobs would read it\n"
+                f"{masked(key)}: looks like a secret, and all who can list jobs would read it\n"
                 "  fix: set it in the environment of the cluster's machines\n  nothing was sent"
             )
 

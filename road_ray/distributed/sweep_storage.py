@@ -14,7 +14,8 @@ from optuna.storages.journal import JournalFileBackend
 
 from road_ray.distributed.sweep_space import SearchConfig
 from road_ray.errors import ConfigError, ResourceError
-from road_ray.training.database import PASSWORD, with_password
+from road_ray.training.database import PASSWORD, foreign_tables, with_password
+from road_ray.training.redact import redact
 
 _log = logging.getLogger(__name__)
 _SPACE = "road_ray:space"
@@ -51,12 +52,20 @@ def _belong(study: optuna.Study, directory: Path) -> None:
 
 def _database(url: str) -> BaseStorage:
     try:
+        if foreign := foreign_tables(url):
+            raise ConfigError(
+                f"storage = {url}: belongs to another application (tables "
+                f"{', '.join(foreign[:5])})\n"
+                "  fix: name a file of its own\n  kept: that database, as it is"
+            )
         return optuna.storages.get_storage(with_password(url))
+    except ConfigError:
+        raise
     except Exception as error:
-        reason = str(error).strip().splitlines()
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ResourceError(
             f"storage = {_without_secrets(url)}: cannot be opened: "
-            f"{reason[0] if reason else type(error).__name__}\n"
+            f"{redact({'reason': reason})['reason']}\n"
             "  allowed: an SQLAlchemy URL (sqlite:///study.db, mysql+pymysql://...), its driver "
             "installed\n"
             f"  fix: correct it, set its password in {PASSWORD}, or leave it out for a file in the "

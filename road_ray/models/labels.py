@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from road_ray.data.specs import Classify, Tag, Task
+from road_ray.data.specs import Classify, Tag, Task, plain_label
 from road_ray.errors import CheckpointError
 
 
@@ -33,7 +32,7 @@ def label_order(
     names = [renamed.get(name.strip(), name) for name in there]
     wanted = list(task.kind.labels)
     if sorted(names) != sorted(wanted):
-        names, wanted = list(map(_plain, names)), list(map(_plain, wanted))
+        names, wanted = list(map(plain_label, names)), list(map(plain_label, wanted))
     if sorted(names) != sorted(wanted) or len(set(wanted)) < len(wanted):
         raise CheckpointError(
             f"{where}: the labels of its head {there} are not those of task {task.name!r}\n"
@@ -54,7 +53,3 @@ def _remedy(there: list[str], labels: tuple[str, ...], key: str) -> str:
         "  fix: say by a label_map which of its labels is which of the task's; if they stand in "
         f"this order:\n    {key}='{{{written}}}'"
     )
-
-
-def _plain(label: str) -> str:
-    return re.sub(r"[\s\-]+", "_", label.strip().lower())

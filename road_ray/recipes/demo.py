@@ -23,6 +23,7 @@ from road_ray.recipes.multitask_config import MixingConfig, MultitaskConfig, Mul
 from road_ray.recipes.networks import GeneratorConfig
 from road_ray.recipes.pretrain import PretrainConfig, pretrain
 from road_ray.recipes.run import Run, RunConfig, finished, opened
+from road_ray.recipes.teachers import listing
 from road_ray.recipes.teaching import DistillationConfig, WeightingConfig
 from road_ray.training.journal import write_json_atomic
 from road_ray.training.optimizer import OptimizerConfig
@@ -57,7 +58,9 @@ class DemoConfig(RunConfig):
 
 
 def demo(config: DemoConfig) -> Run:
-    """Run the story; ``table.json`` and ``report.html`` hold what came out."""
+    """Run the story; ``table.json`` and ``report.html`` hold what came out, and
+    ``teachers/teachers.json`` lists the teachers for another `distill`.
+    """
     return finished(config) or _run(config)
 
 
@@ -68,6 +71,8 @@ def _run(config: DemoConfig) -> Run:
         with connected(config.address, num_cpus=2 * config.at_once):
             teachers = [finetuning(config, f"teacher-{n}", n) for n in range(config.num_teachers)]
             taught = _alongside(finetune, teachers, config)
+            place = directory / "teachers"
+            write_json_atomic(place / "teachers.json", listing(place, teachers, taught))
             students = _students(config, taught)
         rows = table(config, taught, students)
         figures = _flat(rows)

@@ -63,7 +63,7 @@ def _run(config: TeachersConfig) -> Run:
                 )
         else:
             runs = [finetune(one) for one in single]
-        write_json_atomic(directory / "teachers.json", _listing(config, single, runs))
+        write_json_atomic(directory / "teachers.json", listing(directory, single, runs))
         figures: dict[str, float] = {}
         for name in _of_all(runs):
             spread = summary([run.metrics[name] for run in runs])
@@ -87,25 +87,24 @@ def _of_all(runs: Sequence[Run]) -> list[str]:
     return [name for name in runs[0].metrics if all(name in run.metrics for run in runs)]
 
 
-def _listing(
-    config: TeachersConfig, single: Sequence[FinetuneConfig], runs: Sequence[Run]
-) -> dict[str, Any]:
-    """What ``distill`` reads: of each the directory (below the list's own, so that all may move),
-    seed and figures, and the fold it did not see.
+def listing(place: Path, single: Sequence[FinetuneConfig], runs: Sequence[Run]) -> dict[str, Any]:
+    """What ``distill`` reads in ``place``: of each teacher the directory (relative to the list's
+    own, so that all may move), seed and figures, and the fold it did not see.
     """
-    listing: list[dict[str, Any]] = [
+    listed: list[dict[str, Any]] = [
         {
-            "directory": os.path.relpath(run.hf_dir, config.run_dir),
+            "directory": os.path.relpath(run.hf_dir, place),
             "seed": one.seed,
             "metrics": dict(run.metrics),
         }
         for run, one in zip(runs, single, strict=True)
     ]
-    if config.num_folds == 1:
-        return {"teachers": listing}
-    for told, one in zip(listing, single, strict=True):
+    num_folds = single[0].data.num_folds
+    if num_folds == 1:
+        return {"teachers": listed}
+    for told, one in zip(listed, single, strict=True):
         told["fold"] = one.data.held_out_fold
-    return {"num_folds": config.num_folds, "teachers": listing}
+    return {"num_folds": num_folds, "teachers": listed}
 
 
 def _single(config: TeachersConfig, number: int, fold: int) -> FinetuneConfig:

@@ -9,6 +9,7 @@ from typing import Any
 
 from road_ray.reporting.page import Block, Cell, Table
 from road_ray.reporting.runs import RunRecord
+from road_ray.reporting.shapes import model_facts
 from road_ray.training.redact import redact
 
 _DEEPEST = 8
@@ -47,8 +48,8 @@ def told_by(directory: Path) -> dict[str, Any]:
         try:
             if path.is_file():
                 told = json.loads(path.read_text(encoding="utf-8"))
-                return redact(told) if isinstance(told, dict) else {}
-        except (OSError, ValueError):
+                return model_facts(redact(told)) if isinstance(told, dict) else {}
+        except (OSError, ValueError, RecursionError):
             return {}
     return {}
 

@@ -5,6 +5,7 @@ was made, how to load it, what it is not fit for.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from io import StringIO
@@ -18,7 +19,7 @@ from road_ray.data.own_heads import OWN_HEADS
 from road_ray.reporting.ancestry import ancestors, described
 from road_ray.reporting.run_report import headline
 from road_ray.reporting.runs import CONFIG, RunRecord, is_run, read_run
-from road_ray.reporting.tables import figures, metric_title
+from road_ray.reporting.tables import figures, metric_title, printable
 from road_ray.training.redact import redact
 
 if TYPE_CHECKING:
@@ -55,18 +56,45 @@ def write_card(directory: Path, lineage: Mapping[str, Any]) -> Path:
     named = dict(told.pop("metrics", {}))
     parts = [
         _front(kind, run, named),
-        f"# {run.name if run.config else kind}",
+        f"# {_plain(run.name if run.config else kind)}",
         _about(kind, told),
-        f"## Figures\n\n```\n{figures(named)}\n```\n\n{_judged(run, named)}",
+        f"## Figures\n\n{_fenced(figures(named))}\n\n{_judged(run, named)}",
         f"## Where it comes from\n\n{_origin(run, told)}",
         f"## How it was made\n\n{_making(run)}",
-        f"## Use\n\n```python\n{_use(kind)}\n```",
+        f"## Use\n\n{_fenced(_use(kind), 'python')}",
         "## Limits\n\n" + "\n".join(f"- {line}" for line in _limits(run, told)),
         "<!-- Nothing was pushed. To publish this directory: hf upload OWNER/NAME DIRECTORY -->",
     ]
     path = directory / "README.md"
     path.write_text("\n\n".join(part for part in parts if part) + "\n", encoding="utf-8")
     return path
+
+
+def _plain(text: object) -> str:
+    """Text of others as Markdown shows it letter by letter, on one line; plain names stay."""
+    if re.fullmatch(r"[\w.-]+", str(text), re.ASCII):
+        return str(text)
+    return re.sub(r"([\\`*_\[\]<>&#|!~$])", r"\\\1", printable(str(text)))
+
+
+def _code(text: object) -> str:
+    """Text of others as a code span, whatever backticks it holds."""
+    shown = printable(str(text))
+    mark = "`" * (_longest_run(shown) + 1)
+    pad = " " if "`" in shown else ""
+    return f"{mark}{pad}{shown}{pad}{mark}"
+
+
+def _fenced(text: str, language: str = "") -> str:
+    """A block of code that no line of the text ends."""
+    shown = printable(text, keep="\n\t")
+    mark = "`" * max(3, _longest_run(shown) + 1)
+    return f"{mark}{language}\n{shown}\n{mark}"
+
+
+def _longest_run(text: str) -> int:
+    """The most backticks in a row."""
+    return max(map(len, re.findall("`+", text)), default=0)
 
 
 def _run_of(directory: Path, told: Mapping[str, Any]) -> RunRecord:
@@ -87,14 +115,18 @@ def _front(kind: str, run: RunRecord, named: Mapping[str, Any]) -> str:
     hub = [h for name in told.get("datasets") or () if not made_up and (h := _hub(str(name)))]
     fields: dict[str, Any] = {
         "library_name": "transformers",
-        "tags": ["road_ray", "electra", *([str(told["task"])] if told.get("task") else [])],
+        "tags": [
+            "road_ray",
+            "electra",
+            *([printable(str(told["task"]))] if told.get("task") else []),
+        ],
         "pipeline_tag": pipeline,
         "datasets": list(dict.fromkeys(hub)) or None,
         "metrics": sorted({result.metric_type for result in results}) or None,
         "base_model": _on_the_hub(str(told.get("init") or "")),
     }
     if results:
-        fields |= {"model_name": run.name, "eval_results": results}
+        fields |= {"model_name": printable(run.name), "eval_results": results}
     return f"---\n{ModelCardData(**fields).to_yaml()}\n---"
 
 
@@ -113,11 +145,11 @@ def _results(task: str, named: Mapping[str, Any], *, made_up: bool) -> Iterable[
         _, dataset, metric = name.split("/", 2)
         yield EvalResult(
             task_type=task,
-            dataset_type="miniature" if made_up else _hub(dataset) or dataset,
-            dataset_name=dataset,
+            dataset_type="miniature" if made_up else _hub(dataset) or printable(dataset),
+            dataset_name=printable(dataset),
             dataset_split="dev",
-            metric_type=_METRICS.get(metric, metric),
-            metric_name=metric_title(metric),
+            metric_type=_METRICS.get(metric, printable(metric)),
+            metric_name=printable(metric_title(metric)),
             metric_value=round(float(value), 4),
         )
 
@@ -129,12 +161,13 @@ def _hub(name: str) -> str | None:
 
 
 def _about(kind: str, told: Mapping[str, Any]) -> str:
-    sets = ", ".join(told.get("datasets") or ())
-    made = f"Made by road_ray {version('road-ray')} as `{kind}`."
+    sets = ", ".join(map(_plain, told.get("datasets") or ()))
+    made = f"Made by road_ray {version('road-ray')} as {_code(kind)}."
     if not told.get("task"):
         return f"An ELECTRA encoder, pre-trained on a text corpus. {made}"
     how = "distilled from several teachers" if told.get("teachers") else "trained"
-    return f"An ELECTRA encoder with a head for the task `{told['task']}`, {how} on {sets}. {made}"
+    head = f"An ELECTRA encoder with a head for the task {_code(told['task'])}"
+    return f"{head}, {how} on {sets}. {made}"
 
 
 def _judged(run: RunRecord, named: Mapping[str, Any]) -> str:
@@ -142,7 +175,7 @@ def _judged(run: RunRecord, named: Mapping[str, Any]) -> str:
         return ""
     said = "Figures below `eval/` are percentages, on dev splits, of this one run."
     most = run.settings.get("data.max_judged_rows")
-    if most:
+    if isinstance(most, int):
         said += f" Judged on {most:,} rows: not comparable with published figures."
     if run.told.get("no_answer_threshold") is not None:
         said += " The no-answer threshold was tuned on the first dev set and used on all."
@@ -152,13 +185,15 @@ def _judged(run: RunRecord, named: Mapping[str, Any]) -> str:
 def _origin(run: RunRecord, told: Mapping[str, Any]) -> str:
     """Ancestors back to the corpus, then one line a fact, nested ones by their dotted names."""
     lines = [
-        f"- {role}: `{where}` ({described(facts)})"
+        f"- {role}: {_code(where)} ({_plain(described(facts))})"
         for role, where, facts in ancestors(run)
         if not role.startswith("teacher")
     ]
-    lines += [f"- {name}: `{value}`" for name, value in _facts(told) if value not in (None, "")]
+    facts = [(name, value) for name, value in _facts(told) if value not in (None, "")]
+    lines += [f"- {_plain(name)}: {_code(value)}" for name, value in facts]
     lines += [
-        f"- teacher {number}: `{teacher['directory']}`, weights `{teacher['weights_sha256'][:16]}`"
+        f"- teacher {number}: {_code(teacher['directory'])}, "
+        f"weights {_code(teacher['weights_sha256'][:16])}"
         for number, teacher in enumerate(told.get("teachers") or ())
     ]
     return "\n".join(lines)
@@ -180,13 +215,13 @@ def _making(run: RunRecord) -> str:
     if not run.config:
         return "The run directory that tells it is not beside this model."
     packages = run.environment.get("packages") or {}
-    made = ", ".join(f"{name} {number}" for name, number in packages.items())
+    made = _plain(", ".join(f"{name} {number}" for name, number in packages.items()))
     stream = StringIO()
     YAML().dump(dict(run.config), stream)
     written = stream.getvalue().rstrip()
     return (
         f"```\nroad {run.verb} {CONFIG}\n```\n\nwith {made or 'unknown versions'}, and\n\n"
-        f"<details><summary>{CONFIG}</summary>\n\n```yaml\n{written}\n```\n\n</details>"
+        f"<details><summary>{CONFIG}</summary>\n\n{_fenced(written, 'yaml')}\n\n</details>"
     )
 
 
@@ -204,7 +239,7 @@ def _limits(run: RunRecord, told: Mapping[str, Any]) -> Iterable[str]:
         yield "Trained on a made-up miniature world: good for trying things out, for nothing else."
     if told.get("max_length_tokens"):
         yield f"Trained on rows of at most {told['max_length_tokens']} tokens; longer ones are cut."
-    if most := run.settings.get("data.max_rows"):
+    if isinstance(most := run.settings.get("data.max_rows"), int):
         yield f"Trained on {most:,} rows of the data only."
     if any(run.settings.get(f"data.{head.key}") == head.value for head in OWN_HEADS):
         yield "Its head is read by road_ray alone; plain transformers loads the encoder."

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from road_ray.reporting.chart import Figure
 from road_ray.reporting.scales import short
 from road_ray.reporting.svg import draw
+from road_ray.reporting.tables import printable
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -209,6 +210,11 @@ def cell(value: Value) -> Cell:
     return Cell(f"{value:.2f}" if 0.1 <= abs(value) < 1e5 else short(value), value)
 
 
+def _in_order(value: object) -> object:
+    """A value of the template; text without marks that turn its direction."""
+    return type(value)(printable(value, keep="\n\t")) if isinstance(value, str) else value
+
+
 @cache
 def _template() -> Template:
     from jinja2 import Environment, StrictUndefined
@@ -219,6 +225,7 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        finalize=_in_order,
     )
     return environment.from_string(_asset("page.html"))
 

@@ -4,6 +4,7 @@ end.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,10 +14,12 @@ from typing import Any
 from road_ray import yaml_lines
 from road_ray.errors import RoadError
 from road_ray.json_file import read_json
+from road_ray.reporting import shapes
 from road_ray.reporting.chart import Point
-from road_ray.training.journal import read_metrics, read_rows
+from road_ray.training.journal import read_rows
 from road_ray.training.redact import redact
 
+_log = logging.getLogger(__name__)
 CONFIG = "config.resolved.yaml"
 # Keys in which runs may differ and still be seeds of one and the same thing.
 _OF_NO_ACCOUNT = ("run_dir", "seed", "console", "address", "tracking.", "at_once")
@@ -100,7 +103,12 @@ def is_run(directory: Path) -> bool:
 def runs_below(directory: Path, *, deepest: int = 3) -> list[Path]:
     """Run directories in a folder, by name; what lies within a run is not looked at."""
     found: list[Path] = []
-    for path in sorted(directory.iterdir()):
+    try:
+        paths = sorted(directory.iterdir())
+    except OSError as error:
+        _log.warning("%s is left out: %s", directory, error.strerror)
+        return []
+    for path in paths:
         if path.is_dir() and not path.name.startswith((".", "checkpoints", "hf")):
             if (path / "metrics.jsonl").is_file():
                 found.append(path)
@@ -119,19 +127,36 @@ def read_run(directory: Path) -> RunRecord:
             return without
         try:
             value = read(path)
-        except (OSError, ValueError, RoadError) as error:
+        except (OSError, ValueError, RecursionError, RoadError) as error:
             problems.append(f"{name} is damaged and left out: {str(error).splitlines()[0]}")
             return without
-        return value if isinstance(value, type(without)) else without
+        if isinstance(value, type(without)):
+            return value
+        problems.append(f"{name} holds no {'rows' if without == [] else 'object'} and is left out")
+        return without
 
+    def shaped(name: str, read: Callable[[Path], Any], shape: shapes.Shape) -> dict[str, Any]:
+        value = of(name, read, {})
+        if odd := shapes.misfits(value, shape):
+            problems.append(f"{name}: of another kind than expected and left out: {', '.join(odd)}")
+        return redact(shapes.fitted(value, shape))
+
+    def rows(name: str) -> list[dict[str, Any]]:
+        found = of(name, read_rows, [])
+        kept = [*shapes.rows_of(found)]
+        if len(kept) < len(found):
+            problems.append(f"{name}: {len(found) - len(kept)} rows without a step are left out")
+        return kept
+
+    events = [event for event in of("events.jsonl", read_rows, []) if isinstance(event, dict)]
     return RunRecord(
         directory,
-        config=redact(of(CONFIG, lambda path: yaml_lines.read(path).values, {})),
-        environment=redact(of("environment.json", read_json, {})),
-        rows=of("metrics.jsonl", read_metrics, []),
-        metrics=of("metrics.json", _figures, {}),
-        events=[redact(event) for event in of("events.jsonl", read_rows, [])],
-        told=redact(of("hf/road_ray.json", read_json, {})),
+        config=shaped(CONFIG, lambda path: yaml_lines.read(path).values, shapes.CONFIGURATION),
+        environment=shaped("environment.json", read_json, shapes.ENVIRONMENT),
+        rows=rows("metrics.jsonl"),
+        metrics=shapes.numbers(of("metrics.json", _figures, {})),
+        events=[redact(shapes.fitted(event, shapes.EVENT)) for event in events],
+        told=shapes.model_facts(shaped("hf/road_ray.json", read_json, shapes.MODEL)),
         problems=tuple(problems),
     )
 

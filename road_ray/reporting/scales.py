@@ -76,6 +76,8 @@ def log_ticks(low: float, high: float) -> list[float]:
 def short(value: float) -> str:
     """A number in few letters: ``1.5k``, ``2e-4``, ``0.75``."""
     size = abs(value)
+    if not isfinite(size):
+        return str(value)
     if size >= 1e6 or (0 < size < 1e-3):
         digits, _, power = f"{value:.1e}".partition("e")
         return f"{digits.removesuffix('.0')}e{int(power)}"

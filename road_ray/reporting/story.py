@@ -14,7 +14,6 @@ from road_ray.reporting.runs import read_run
 from road_ray.reporting.tables import spread
 
 TABLE = "table.json"
-_REMEDY = "restore it, or repeat the command of the demo, which makes it again"
 _CURVES = (
     ("pretrain", "train/generator", "Pre-training: generator loss (nats)"),
     ("pretrain", "train/detection_auc", "Pre-training: detection, area under the ROC curve"),
@@ -50,9 +49,16 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{path}: cannot be read ({error})\n  fix: {_REMEDY}") from error
-    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
-        raise DataError(f"{path}: not the table of a demo\n  fix: {_REMEDY}")
+        rows, why = None, str(error).splitlines()[0]
+    else:
+        why = "not the rows of a table"
+    if not (isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows)):
+        raise DataError(f"{path}: damaged: {why}\n  fix: delete it and run `road demo` again")
+    if any(rows[0].keys() - row.keys() for row in rows):
+        raise DataError(
+            f"{path}: damaged: its rows have other columns than its first\n"
+            "  fix: delete it and run `road demo` again"
+        )
     return rows
 
 

@@ -15,7 +15,12 @@ from road_ray import yaml_lines
 from road_ray.errors import DataError, RoadError
 from road_ray.reporting.chart import Point, thinned
 from road_ray.reporting.runs import is_run, runs_below
-from road_ray.training.database import with_password
+from road_ray.training.database import (
+    check_database,
+    foreign_tables,
+    sqlite_file,
+    with_password,
+)
 from road_ray.training.journal import read_metrics, read_rows
 from road_ray.training.redact import redact
 
@@ -147,7 +152,7 @@ def _study(directory: Path, told: Mapping[str, Any]) -> Study:
     url, path = told.get("storage"), directory / JOURNAL
     where = redact({"storage": url})["storage"] or path
     try:
-        storage = with_password(url) if url else JournalStorage(JournalFileBackend(str(path)))
+        storage = _opened(url) if url else JournalStorage(JournalFileBackend(str(path)))
         names = optuna.get_all_study_names(storage)
         wanted = [name for name in (told.get("name"), directory.name) if name in names]
         if not names:
@@ -161,6 +166,18 @@ def _study(directory: Path, told: Mapping[str, Any]) -> Study:
             f"{where}: the study cannot be opened: {why}\n"
             "  fix: `road sweep` with the same file rebuilds it from the trials"
         ) from error
+
+
+def _opened(url: str) -> str:
+    """The URL to open. Raises ``ValueError`` for one that `road sweep` would refuse: what a
+    directory says may come from elsewhere, and reading must not make or change a database.
+    """
+    if foreign := foreign_tables(check_database(url)):
+        raise ValueError(f"it belongs to another application (tables {', '.join(foreign[:5])})")
+    path = sqlite_file(url)
+    if path is not None and not path.is_file():
+        raise ValueError(f"no file {path}")
+    return with_password(url)
 
 
 def _told(directory: Path) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,14 +19,35 @@ _PRINCIPAL = {
 }
 
 
+# Control characters, marks that turn the direction of what follows, line and paragraph separators,
+# byte order marks, halves of surrogate pairs (bytes of a file name that are no UTF-8).
+_UNPRINTABLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Return the text on one line and in the order it is written: other characters than those in
+    ``keep`` that would break lines, tables or the reading direction are shown as ``\\n`` or
+    ``\\u202e``.
+    """
+
+    def shown(found: re.Match[str]) -> str:
+        mark = found[0]
+        return mark if mark in keep else mark.encode("unicode_escape").decode("ascii")
+
+    return _UNPRINTABLE.sub(shown, text)
+
+
 def aligned(rows: Sequence[Mapping[str, Any]]) -> str:
     """Rows of equal keys as a table with a header; numbers to the right."""
     if not rows:
         return "(none)"
     names = list(rows[0])
     cells = [[_cell(row[name]) for name in names] for row in rows]
-    widths = [max(len(name), *(len(line[i]) for line in cells)) for i, name in enumerate(names)]
     right = [all(isinstance(row[name], int | float) for row in rows) for name in names]
+    names = [printable(name) for name in names]
+    widths = [max(len(name), *(len(line[i]) for line in cells)) for i, name in enumerate(names)]
     lines = [names, ["-" * width for width in widths], *cells]
     return "\n".join(
         "  ".join(
@@ -50,7 +72,7 @@ def spread(row: Mapping[str, Any], name: str) -> str:
     value, deviation = row[name], row.get(f"{name} +-")
     if not isinstance(value, float):
         return str(value)
-    return f"{value:.1f}" + (f" ± {deviation:.1f}" if deviation is not None else "")
+    return f"{value:.1f}" + (f" ± {deviation:.1f}" if isinstance(deviation, float) else "")
 
 
 def is_principal(name: str) -> bool:
@@ -95,4 +117,4 @@ def _cell(value: Any) -> str:
         return "-"
     if isinstance(value, float):
         return f"{value:,.2f}" if abs(value) >= 0.01 or value == 0 else f"{value:.2e}"
-    return str(value)
+    return printable(str(value))

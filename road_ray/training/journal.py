@@ -17,6 +17,7 @@ from typing import Any, Self, TextIO
 
 from road_ray.errors import ResourceError
 from road_ray.training.console import Kind, Work, open_console
+from road_ray.training.redact import redact
 from road_ray.training.trackers import Tracker
 
 _log = logging.getLogger(__name__)
@@ -60,10 +61,12 @@ class Journal:
                 self._drop(tracker, error)
 
     def event(self, kind: str, **fields: Any) -> None:
-        """Something that is no number: a fault, a restart, a fallback, a replaced teacher."""
+        """Something that is no number: a fault, a restart, a fallback, a replaced teacher; secrets
+        masked.
+        """
         if self.enabled:
             now = datetime.now(UTC).isoformat(timespec="milliseconds")
-            self._append("events.jsonl", {"time": now, "kind": kind, **fields})
+            self._append("events.jsonl", {"time": now, "kind": kind, **redact(fields)})
 
     def truncate_after(self, step: int) -> int:
         """How many rows beyond ``step`` were dropped, so that a resumed run writes each step once.

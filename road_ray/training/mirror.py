@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from pyarrow import ArrowException
 from pyarrow import fs as arrow
 
+from road_ray.addresses import secret_in
 from road_ray.errors import CheckpointError, ConfigError, ResourceError
 from road_ray.training.checkpoint import MANIFEST, verify
 
@@ -30,7 +31,7 @@ _FAILURES = (OSError, ArrowException)
 
 def check_address(url: str) -> str:
     """``url`` itself. Raises ``ValueError`` when it holds a key: configurations are recorded."""
-    if "@" in urlsplit(url).netloc or "secret" in urlsplit(url).query.lower():
+    if "@" in urlsplit(url).netloc or secret_in(url):
         raise ValueError(
             "holds a key, and configurations are recorded; use the environment (AWS_*, "
             "MLFLOW_TRACKING_*)"

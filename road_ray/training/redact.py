@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-MASK = "***"
+from road_ray.addresses import MASK, masked
+
 # A shorter value ("1", "none") would blot out innocent text when masked wherever it stands.
 _SHORTEST_CHARACTERS = 6
 _ALWAYS = re.compile(
@@ -21,7 +22,6 @@ _TOKEN = re.compile(
 )
 _KNOWN_SHAPES = re.compile(
     r"hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{20,}|AKIA[A-Z0-9]{16}|sk-[A-Za-z0-9_-]{20,}"
-    r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
     r"|(?i:(?<=token=)|(?<=password=)|(?<=secret=)|(?<=api_key=)|(?<=api-key=))[^\s&]+"
 )
 
@@ -70,5 +70,5 @@ def _masked(value: Any, key: str, pattern: re.Pattern[str] | None) -> Any:
         return MASK
     if isinstance(value, bool | int | float) or value is None:
         return value
-    text = _KNOWN_SHAPES.sub(MASK, str(value))
+    text = _KNOWN_SHAPES.sub(MASK, masked(str(value)))
     return pattern.sub(MASK, text) if pattern else text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -26,7 +27,7 @@ def scratch():
         yield Path(directory)
 
 
-def road(scratch, *words):
+def command(scratch, *words):
     """One command in a process of its own, whose Ray lives below ``scratch``."""
     own = {"TMPDIR": str(scratch), "RAY_TMPDIR": str(scratch), "HOME": str(scratch)}
     return subprocess.run(
@@ -55,9 +56,9 @@ def test_no_secret_is_in_what_runs_and_reports_leave(
     settings = [*flags(sentiment), *trackers]
     run = tmp_path / "run"
     done = [
-        road(scratch, "finetune", *settings, "--run-dir", run, "--workers", "1"),
-        road(scratch, "evaluate", f"init={run}", "--run-dir", tmp_path / "judged"),
-        road(scratch, "report", run),
+        command(scratch, "finetune", *settings, "--run-dir", run, "--workers", "1"),
+        command(scratch, "evaluate", f"init={run}", "--run-dir", tmp_path / "judged"),
+        command(scratch, "report", run),
     ]
     assert [one.returncode for one in done[::2]] == [0, 0], done[0].stderr + done[2].stderr
     told = [one.stdout + one.stderr for one in done]
@@ -71,13 +72,60 @@ def test_no_secret_is_in_what_runs_and_reports_leave(
     assert found == []
 
 
-@pytest.mark.parametrize("key", ["tracking.mlflow_uri", "training.mirror"])
+FORMS = {
+    "user and password": f"https://me:{CANARY}@host/place",
+    "user alone": f"https://{CANARY}@host/place",
+    **{
+        name: f"s3://bucket/place?region=a&{name}={CANARY}"
+        for name in ("token", "api_key", "access_token", "password", "pwd", "sig", "key")
+    },
+    "presigned": f"https://host/x?X-Amz-Credential={CANARY}&X-Amz-Signature={CANARY}",
+    "fragment": f"https://host/x#access_token={CANARY}",
+    "escaped": f"https://host/x?%74oken={CANARY}",
+}
+PLACES = ("training.mirror", "tracking.mlflow_uri", "data.root", "init")
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_an_address_with_a_key_is_refused_without_being_repeated(
-    flags, sentiment, tmp_path, scratch, key
+    flags, sentiment, tmp_path, road, form
 ):
-    address = f"https://me:{CANARY}@host/place"
-    done = road(scratch, "finetune", *flags(sentiment), f"{key}={address}", "--run-dir", tmp_path)
-    assert done.returncode == 2
-    assert "holds a key" in done.stderr
-    assert CANARY not in done.stdout + done.stderr
+    given = sentiment | dict.fromkeys(PLACES, FORMS[form])
+    done = road("finetune", *flags(given), "--run-dir", tmp_path / "run")
+    assert done.code == 2
+    for key in PLACES:
+        assert f"{key} = " in done.err
+    assert done.err.count("holds a key") == len(PLACES)
+    assert CANARY not in done.out + done.err
     assert holding(tmp_path) == []
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_sweep_over_an_address_with_a_key_is_refused_without_being_repeated(tmp_path, road, form):
+    file = tmp_path / "space.yaml"
+    space = {"verb": "finetune", "metric": "m", "space": {"seed": {"choice": [1, 2]}}}
+    space |= {"storage": FORMS[form], "overrides": {"training.mirror": FORMS[form]}}
+    file.write_text(json.dumps(space))
+    done = road("sweep", file, "--run-dir", tmp_path / "sweep")
+    assert done.code == 2
+    assert "storage = " in done.err
+    assert "overrides" in done.err
+    assert CANARY not in done.out + done.err
+    assert holding(tmp_path) == [str(file)]
+
+
+def test_a_record_that_holds_a_key_is_shown_without_it(tmp_path, road):
+    """Of an earlier version, or of another hand."""
+    (tmp_path / "run").mkdir()
+    settings = [f"mirror: {address!r}" for address in FORMS.values()]
+    for number, line in enumerate(settings):
+        settings[number] = line.replace("mirror", f"mirror_{number}", 1)
+    (tmp_path / "run" / "config.resolved.yaml").write_text("\n".join([*settings, "seed: 1"]))
+    (tmp_path / "run" / "metrics.jsonl").write_text('{"step": 1, "loss": 1.0}\n')
+    events = [{"kind": "mirror_failed", "error": f"{one}: refused"} for one in FORMS.values()]
+    (tmp_path / "run" / "events.jsonl").write_text("".join(f"{json.dumps(e)}\n" for e in events))
+    for words in (("runs", "show"), ("runs", "show", "--json"), ("report",)):
+        said = road(*words, tmp_path / "run")
+        assert said.code == 0, said.err
+        assert CANARY not in said.out + said.err
+    assert CANARY not in (tmp_path / "run" / "report.html").read_text()

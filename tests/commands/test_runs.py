@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+
+import pytest
 
 
 def test_runs_of_a_folder_are_listed(road, pretrained):
@@ -35,3 +39,61 @@ def test_two_runs_differ_in_these_keys(road, pretrained, asked):
 def test_what_is_no_run_is_told(road, tmp_path):
     assert road("runs", "show", tmp_path).code == 2
     assert "no such directory" in road("runs", "list", tmp_path / "nowhere").err
+
+
+ODD = [
+    *(b"", b"null", b"[]", b"{}", b'"text"', b"5", b"\xff\xfe", b"[" * 100_000, b"9" * 5000),
+    *(b'{"step": null}', b'{"step": "x"}\n{"step": [1]}\n', b"[1]\n[2]\n", b'{"a": 1e999}'),
+    *(b'{"packages": [], "command": 5, "devices": 3}', b'{"time": 5, "kind": [], "step": {}}'),
+    *(b'{"teachers": [null], "datasets": 7, "corpus": {"tokens": "x"}, "init": {}}',),
+    *(b"data: 5\nseed: {}\nweighting: [1]\ndistillation: x\n", b"a: &a [*a]\n"),
+    b'{"eval/x/total": "many", "eval/x/no_answer_predicted": 1}',
+]
+FILES = [
+    *("config.resolved.yaml", "metrics.jsonl", "metrics.json", "events.jsonl"),
+    *("environment.json", "hf/road_ray.json", "table.json"),
+]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_odd_files_of_a_run_are_left_out_or_named(road, pretrained, tmp_path, name):
+    run = tmp_path / "runs" / "odd"
+    copied = shutil.ignore_patterns("checkpoints", "*.safetensors")
+    shutil.copytree(pretrained.directory, run, ignore=copied)
+    path = run / name
+    for content in [*ODD, None]:
+        path.unlink(missing_ok=True)
+        if content is None:
+            path.mkdir()
+        else:
+            path.write_bytes(content)
+        for words in (("runs", "list", run.parent), ("runs", "show", run), ("report", run)):
+            said = road(*words)  # fails on a traceback
+            assert said.code in (0, 2, 3, 4), (content, said.err)
+        assert road("runs", "diff", run, pretrained.directory).code == 0
+
+
+def test_a_run_whose_name_breaks_lines_or_turns_text_is_listed_on_one_line(
+    road, pretrained, tmp_path
+):
+    names = ["a\nverb  evil\u202e", "b\r\x1b[31m", os.fsdecode(b"caf\xe9"), "\u2066c\ttab"]
+    for name in names:
+        shutil.copytree(
+            pretrained.directory, tmp_path / name, ignore=shutil.ignore_patterns("checkpoints")
+        )
+    said = road("runs", "list", tmp_path)
+    assert said.code == 0
+    assert len(said.out.splitlines()) == 2 + len(names)
+    for shown in (r"a\nverb  evil\u202e", r"b\r\x1b[31m", r"caf\udce9", r"\u2066c\ttab"):
+        assert shown in said.out
+    assert {row["name"] for row in json.loads(road("runs", "list", tmp_path, "--json").out)} == {
+        *names
+    }
+    for name in names:
+        said = road("report", tmp_path / name)
+        assert said.code == 0, said.err
+        page = (tmp_path / name / "report.html").read_text(encoding="utf-8")
+        assert not set("\u202e\u2066\x1b") & set(page)
+        assert road("runs", "show", tmp_path / name).code == 0
+        assert road("runs", "diff", tmp_path / name, pretrained.directory).code == 0
+    assert road("report", *(tmp_path / name for name in names), "--out", tmp_path / "x").code == 0

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,28 @@ def test_processes_share_one_cached_copy(tmp_path: Path) -> None:
     said = {process.communicate()[0].strip() for process in racing}
     assert all(process.returncode == 0 for process in racing)
     assert [str(tmp_path / name) for name in os.listdir(tmp_path)] == list(said)
+
+
+def test_a_killed_first_use_leaves_nothing_half_written(tmp_path: Path) -> None:
+    """Three processes begin at once, one is killed while it writes: readers see all or nothing."""
+    code = "from road_ray.data import miniature as m; print(m.cached(seed=1, size=0.2))"
+    environment = os.environ | {"ROAD_CACHE": str(tmp_path)}
+    racing = [
+        subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE)
+        for _ in range(3)
+    ]
+    place = tmp_path / f"miniature-v{miniature.VERSION}-seed1-size0.2"
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob(".*/*")) and not place.exists() and time.monotonic() < deadline:
+        time.sleep(0.002)
+    racing[0].kill()
+    while not place.exists() and time.monotonic() < deadline:
+        time.sleep(0.002)
+    seen = contents(place)
+    for process in racing:
+        process.communicate()
+    assert [process.returncode for process in racing[1:]] == [0, 0]
+    assert seen == contents(place) == contents(miniature.write(tmp_path / "w", seed=1, size=0.2))
 
 
 @pytest.mark.parametrize("name", TSVS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -78,3 +79,73 @@ def test_a_file_from_elsewhere_is_refused(tmp_path):
     (tmp_path / "a.yaml").write_text("seed: 1\n")
     with pytest.raises(ConfigError, match="lies outside"):
         parcel.files_of_line(["../a.yaml"], tmp_path / "source")
+
+
+@pytest.fixture
+def tracked(repository):
+    """``tracked(name)``: git tracks what lies there under that name."""
+
+    def add(name):
+        subprocess.run([b"git", b"add", os.fsencode(name)], cwd=repository, check=True)
+
+    return add
+
+
+@pytest.mark.parametrize("away", ["../secret.txt", "/{tmp}/secret.txt", "out/secret.txt"])
+def test_a_tracked_link_out_of_the_tree_is_refused_and_not_read(
+    repository, tmp_path, tracked, away
+):
+    (tmp_path / "secret.txt").write_text("canary")
+    (repository / "out").symlink_to("..")  # a chain of links
+    (repository / "notes.txt").symlink_to(away.format(tmp=tmp_path))
+    tracked("notes.txt")
+    with pytest.raises(ConfigError, match=r"notes\.txt -> .*/secret\.txt\n  fix: .*exclude"):
+        parcel.packed(repository, tmp_path / "t")
+    assert not (tmp_path / "t").exists()
+    assert "notes.txt" not in parcel.packed(repository, tmp_path / "t", exclude=["notes.txt"])
+
+
+def test_a_tracked_file_below_a_directory_that_became_a_link_is_refused(repository, tmp_path):
+    (repository / "pack").rename(tmp_path / "pack")
+    (repository / "pack").symlink_to(tmp_path / "pack")
+    with pytest.raises(ConfigError, match=r"pack/b\.py -> "):
+        parcel.packed(repository, tmp_path / "t")
+
+
+def test_links_within_the_tree_travel_as_files_and_broken_ones_stay(repository, tmp_path, tracked):
+    for name, target in (("inside", "a.py"), ("broken", "nowhere"), ("circle", "circle")):
+        (repository / name).symlink_to(target)
+        tracked(name)
+    names = parcel.packed(repository, tmp_path / "t")
+    assert "inside" in names
+    assert not {"broken", "circle"} & set(names)
+    assert (tmp_path / "t" / "inside").read_text() == "changed"
+
+
+def test_a_tracked_name_that_is_no_utf8_is_refused(repository, tmp_path, tracked):
+    name = os.fsdecode(b"caf\xe9.py")
+    (repository / name).write_text("x")
+    tracked(name)
+    with pytest.raises(ConfigError, match=r"1 tracked names are no UTF-8.*caf\\udce9\.py"):
+        parcel.packed(repository, tmp_path / "t")
+    assert "a.py" in parcel.packed(repository, tmp_path / "t", exclude=["caf*"])
+
+
+def test_an_untracked_name_that_is_no_utf8_is_told(repository):
+    name = os.fsdecode(b"caf\xe9.py")
+    (repository / name).write_text("x")
+    assert parcel.unknown_to_git(repository) == [name, "mine.yaml", "new.py"]
+
+
+def test_a_tracked_file_that_cannot_be_read_is_refused(repository, tmp_path, monkeypatch):
+    def refused(source, target):
+        raise PermissionError(13, "Permission denied", str(source))
+
+    monkeypatch.setattr(parcel.shutil, "copy2", refused)  # root may read everything
+    with pytest.raises(ConfigError, match="cannot be read: Permission denied"):
+        parcel.packed(repository, tmp_path / "t")
+
+
+def test_a_line_with_an_odd_word_names_no_file(repository):
+    for word in ("x" * 5000 + ".yaml", "a\0b.yaml"):
+        assert parcel.files_of_line([word], repository) == []

@@ -77,3 +77,14 @@ def test_the_notice_is_passed_on_once_as_a_preemption():
     assert command[:2] == ["ray", "drain-node"]
     assert "DRAIN_NODE_REASON_PREEMPTION" in command
     assert command[-2:] == ["--deadline-remaining-seconds", "42"]
+
+
+@pytest.mark.parametrize(("hours", "left"), [(1, 120.0), (-1, 1.0)])
+def test_aws_deadline_stays_within_two_minutes_when_the_clock_has_jumped(service, hours, left):
+    answers, _, base = service
+    answers["/latest/api/token"] = "secret"
+    when = datetime.now(UTC) + timedelta(hours=hours, seconds=100)
+    answers["/latest/meta-data/spot/instance-action"] = json.dumps(
+        {"action": "terminate", "time": when.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    )
+    assert spot.aws_deadline(base) == left

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import sqlite3
 
 import optuna
 import pytest
@@ -19,9 +21,7 @@ def search(**values):
     return load(SearchConfig, base=BASE, overrides=values)
 
 
-@pytest.mark.parametrize(
-    "url", ["sqlite:////nowhere/at/all/x.db", "nothing", "mysql+nodriver://me@host/db"]
-)
+@pytest.mark.parametrize("url", ["sqlite:////nowhere/at/all/x.db", "mysql+nodriver://me@host/db"])
 def test_a_storage_that_cannot_be_opened_is_told_without_its_password(tmp_path, url, monkeypatch):
     monkeypatch.setenv("ROAD_SWEEP_PASSWORD", "secret")
     with pytest.raises(ResourceError, match="cannot be opened") as error:
@@ -32,13 +32,32 @@ def test_a_storage_that_cannot_be_opened_is_told_without_its_password(tmp_path, 
 def test_a_storage_is_opened_with_the_password_of_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("ROAD_SWEEP_PASSWORD", "secret")
     # SQLite takes no user, and its refusal shows what it was given.
-    with pytest.raises(ResourceError, match=r"sqlite://me:\*\*\*@/x\.db"):
+    with pytest.raises(ResourceError, match=r"sqlite://\*\*\*@/x\.db"):
         kept(search(storage="sqlite://me@/x.db"), "s", tmp_path)
 
 
 def test_a_storage_that_holds_a_password_is_refused():
     with pytest.raises(ConfigError, match=r"holds a password.*set ROAD_SWEEP_PASSWORD"):
         search(storage="mysql+pymysql://me:very-secret@host/db")
+
+
+def test_a_database_of_another_application_is_refused_and_stays_as_it_is(tmp_path):
+    path = tmp_path / "mlflow.db"
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE experiments (name)")
+        database.commit()
+    before = path.read_bytes()
+    with pytest.raises(ConfigError, match=r"another application \(tables experiments\)"):
+        kept(search(storage=f"sqlite:///{path}"), "s", tmp_path)
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_is_no_database_is_refused_and_stays_as_it_is(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("of somebody\n" * 100)
+    with pytest.raises(ResourceError, match="cannot be opened: file is not a database"):
+        kept(search(storage=f"sqlite:///{path}"), "s", tmp_path)
+    assert path.read_text() == "of somebody\n" * 100
 
 
 @pytest.fixture

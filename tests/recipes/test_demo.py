@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from road_ray.recipes.demo import (
     pretraining,
     table,
 )
+from road_ray.recipes.listing import listed
 from road_ray.recipes.run import Run
 
 
@@ -63,6 +65,11 @@ def test_the_story_runs_and_goes_on_where_it_stopped(road, world, tmp_path):
         assert name in said.out
     rows = json.loads((tmp_path / "table.json").read_text())
     assert len(rows) == 5
+    found, num_folds = listed(tmp_path / "teachers" / "teachers.json")
+    assert num_folds == 1
+    assert [Path(one).resolve() for one in found] == [
+        (tmp_path / f"teacher-{number}" / "hf").resolve() for number in range(2)
+    ]
     page = (tmp_path / "report.html").read_text()
     assert "Weighted KD" in page
     stamp = (tmp_path / "teacher-0" / "metrics.jsonl").stat().st_mtime_ns

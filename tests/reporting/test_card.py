@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import pytest
+from markdown_it import MarkdownIt
 
 from road_ray import yaml_lines
 from road_ray.reporting.card import write_card
+from road_ray.reporting.tables import printable
 
 LINEAGE = {
     "task": "mrc",
@@ -116,3 +119,50 @@ def test_an_encoder_without_a_task_is_a_pre_trained_one(card):
 def test_secrets_stay_out(card):
     _, body = card("ElectraForPreTraining", LINEAGE | {"api_key": "very-secret-value"})
     assert "very-secret-value" not in body
+
+
+EVIL = [
+    "<script>alert(1)</script>",
+    "a`b` <img src=x onerror=alert(1)>",
+    "x\n\n# Not ours\n\n- a: b",
+    "```\n</details><h1>out</h1>\n```",
+    "---\ntags: [evil]\n---",
+    "[click](javascript:alert(1)) ![x](http://h/x.png)",
+    "turned \u202e\u2066 text",
+    "a: &x [*x] # {}",
+]
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_text_of_others_is_text_in_the_card(card, evil, tmp_path):
+    lineage = LINEAGE | {
+        "task": evil,
+        "datasets": [evil],
+        "init": evil,
+        "labels": [evil, evil],
+        evil: "value",
+        "teachers": [{"directory": evil, "weights_sha256": evil}],
+        "metrics": {f"eval/{evil}/f1": 61.25},
+    }
+    front, body = card("ElectraForQuestionAnswering", lineage)
+    told = yaml_lines.read(front).values
+    assert told["library_name"] == "transformers"
+    assert printable(evil) in told["tags"]
+    assert "evil" not in told["tags"]
+    tree = MarkdownIt("commonmark").parse(body)
+    assert [one.content for one in inline(tree, "heading_open")] == [
+        *("ElectraForQuestionAnswering", "Figures", "Where it comes from"),
+        *("How it was made", "Use", "Limits"),
+    ]
+    flat = [token for one in tree for token in (one, *(one.children or ()))]
+    kinds = {token.type for token in flat}
+    assert not {"link_open", "image", "html_inline", "hr"} & kinds
+    blocks = [one.content for one in flat if one.type == "html_block"]
+    assert len(blocks) == 1
+    assert blocks[0].startswith("<!-- Nothing was pushed")
+    assert not {"\u202e", "\u2066"} & set(body)
+
+
+def inline(tree, kind):
+    """The texts that follow the tokens of a kind."""
+    return [after for one, after in pairwise(tree) if one.type == kind]

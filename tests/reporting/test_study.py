@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 
 import pytest
 
@@ -88,3 +90,22 @@ def test_a_database_is_opened_with_the_password_of_the_environment(tmp_path, mon
     with pytest.raises(DataError, match=r"cannot be opened: .*sqlite://\*\*\*@/x.db") as error:
         read_sweep(tmp_path)
     assert "very-secret" not in str(error.value)
+
+
+def test_reading_a_sweep_neither_makes_nor_changes_a_database_that_it_names(tmp_path):
+    foreign = tmp_path / "mlflow.db"
+    with contextlib.closing(sqlite3.connect(foreign)) as database:
+        database.execute("CREATE TABLE experiments (name)")
+        database.commit()
+    before = foreign.read_bytes()
+    for url, why in (
+        (f"sqlite:///{foreign}", "another application"),
+        (f"sqlite:///{tmp_path}/new.db", "no file"),
+        ("mssql+pyodbc://me@h/d?driver=/tmp/x.so", "no URL"),
+    ):
+        told = {"storage": url, "space": {}}
+        (tmp_path / "sweep.resolved.yaml").write_text(json.dumps(told))
+        with pytest.raises(DataError, match=why):
+            read_sweep(tmp_path)
+    assert foreign.read_bytes() == before
+    assert not (tmp_path / "new.db").exists()

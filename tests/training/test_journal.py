@@ -200,3 +200,13 @@ def test_resuming_names_a_row_of_the_wrong_kind(tmp_path, row):
     (tmp_path / "metrics.jsonl").write_text(f'{{"step": 1, "a": null}}\n{row}\n')
     with quiet(tmp_path) as journal, pytest.raises(ResourceError, match=r"metrics\.jsonl:2: "):
         journal.truncate_after(4)
+
+
+def test_an_event_holds_no_secret(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "c4n4ry-0123456789")
+    with Journal(tmp_path, console="quiet") as journal:
+        journal.event(
+            "tracker_failed", error="no answer of http://x/?token=other-1 c4n4ry-0123456789"
+        )
+    (event,) = read_rows(tmp_path / "events.jsonl")
+    assert event["error"] == "no answer of http://x/?token=*** ***"

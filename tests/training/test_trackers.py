@@ -180,3 +180,25 @@ def test_a_watcher_may_end_the_run(tmp_path):
     ):
         journal.write(2, {"a": 0.5})
     assert len(read_rows(tmp_path / "metrics.jsonl")) == 1
+
+
+def test_wandb_writes_no_secret_and_nothing_of_the_process_beside_its_configuration(
+    tmp_path, monkeypatch
+):
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_API_KEY", "c4n4ry-key-" + "0" * 29)
+    monkeypatch.setenv("OTHER_TOKEN", "c4n4ry-token")
+    monkeypatch.setenv("HOME", str(tmp_path / "c4n4ry-home"))
+    monkeypatch.setattr("sys.argv", ["road", "--secret=c4n4ry-argument"])
+    (tmp_path / "c4n4ry-here").mkdir()
+    monkeypatch.chdir(tmp_path / "c4n4ry-here")
+    config = {"mirror": "s3://b/x?sig=c4n4ry-sig", "note": "holds c4n4ry-token", "lr": 0.5}
+    tracker = wandb_tracker("mine", "r", config, tmp_path / "run")
+    tracker.log(1, {"loss": 1.0})
+    tracker.close(failed=False)
+    written = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    assert any(path.suffix == ".wandb" for path in written)
+    for path in written:
+        content = path.read_bytes()
+        for private in (b"c4n4ry", sys.executable.encode(), os.fsencode(Path(__file__).parents[2])):
+            assert private not in content, path
