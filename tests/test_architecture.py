@@ -15,7 +15,7 @@ PACKAGE = ROOT / "road_ray"
 # A room imports from rows above its own in this list (the architecture counts them from below).
 ROWS = [
     {"errors", "config", "config_fields", "config_layers", "config_problems", "config_values"}
-    | {"yaml_lines"},
+    | {"json_file", "yaml_lines"},
     {"data"},
     {"models"},
     {"distillation"},

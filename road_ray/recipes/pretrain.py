@@ -30,7 +30,7 @@ from road_ray.recipes.lineage import sign
 from road_ray.recipes.networks import GeneratorConfig, ObjectiveConfig, build_objective
 from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
 from road_ray.training import measure
-from road_ray.training.journal import Journal, read_rows
+from road_ray.training.journal import Journal
 from road_ray.training.loop import identity_of, train
 from road_ray.training.optimizer import OptimizerConfig
 from road_ray.training.settings import Training, TrainingConfig
@@ -197,7 +197,7 @@ def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
         def steps(start: int) -> Iterator[list[Batch]]:
             return announced(made.steps, start, log)
 
-        last = train(objective, steps, training, worker) or _last_row(config)
+        last = train(objective, steps, training, worker)
         if worker.leads:
             if probe.datasets:
                 log.write(total, figures := judged())
@@ -229,14 +229,3 @@ def _export(config: PretrainConfig, made: Prepared, figures: dict[str, float]) -
     made.tokenizer.save_pretrained(directory)
     told = {"objective": config.objective.name, "corpus": made.corpora[-1].manifest}
     sign(directory, **told, init=config.init, seed=config.seed, metrics=figures)
-
-
-def _last_row(config: PretrainConfig) -> dict[str, float]:
-    """The figures of the last step, for a run that was stopped after it; none where its journal
-    did not come along, as from a mirror.
-    """
-    path = config.run_dir / "metrics.jsonl"
-    rows = read_rows(path) if path.is_file() else []
-    last = [row for row in rows if row["step"] == rows[-1]["step"]]
-    merged = {name: value for row in last for name, value in row.items()}
-    return {name: value for name, value in merged.items() if name != "step" and value is not None}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,6 +15,7 @@ from road_ray.distillation.manifest import identity_only
 from road_ray.distillation.schedule import Shape, schedule
 from road_ray.distillation.weighting import Rule, options_of, resolve
 from road_ray.errors import CheckpointError, ConfigError
+from road_ray.json_file import read_json
 from road_ray.models.encoder import model_directory
 from road_ray.models.precision import Precision
 from road_ray.recipes.listing import named_in, num_folds
@@ -201,7 +201,7 @@ def record_teachers(run_dir: Path, manifest: Mapping[str, Any], settings: Teachi
     """
     path, now = run_dir / "teachers.json", dict(manifest)
     if path.is_file() and any((run_dir / "checkpoints").glob("step-*")):
-        recorded = json.loads(path.read_text(encoding="utf-8"))
+        recorded = _manifest_in(path)
         earlier = recorded.pop("before", [])
         if identity_only(recorded) != identity_only(now):
             if not settings.allow_other_teachers:
@@ -218,5 +218,21 @@ def record_teachers(run_dir: Path, manifest: Mapping[str, Any], settings: Teachi
 
 def recorded_teachers(run_dir: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The manifest of the teachers of a run, and the identity of those that it began with."""
-    manifest = json.loads((run_dir / "teachers.json").read_text(encoding="utf-8"))
+    manifest = _manifest_in(run_dir / "teachers.json")
     return manifest, identity_only((manifest.get("before") or [manifest])[0])
+
+
+def _manifest_in(path: Path) -> dict[str, Any]:
+    """Return the manifest that ``record_teachers`` wrote. Raises ``CheckpointError`` for any other
+    file.
+    """
+    fix = "restore it, or delete it: the checkpoint knows the teachers too"
+    manifest = read_json(path, fix=fix)
+    try:
+        for one in (manifest, *manifest.get("before", [])):
+            identity_only(one)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(
+            f"{path}: no manifest of teachers: {error!r}\n  fix: {fix}"
+        ) from error
+    return manifest

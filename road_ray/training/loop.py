@@ -65,7 +65,8 @@ def train(
     start, kept = _resume(trained, optimizer, training, worker)
     warmup = training.optimizer.warmup(total)
     wrapped = worker.wrap(trained, sparse=objective.sparse)
-    source, tally, row = steps(start), Tally(), dict[str, float]()
+    source, tally = steps(start), Tally()
+    row: dict[str, float] = dict(kept.get("row", {}))  # of a run killed after its last step
     share = MatrixShare(trained, worker, autocast)
     watch, looks = Watch(training.journal, total), Looks(objective, trained, training, worker)
     with StopRequest() as stop, Saver(objective, trained, optimizer, training, worker) as saver:
@@ -100,7 +101,8 @@ def train(
             last = looks.after_step(done, last=last)
             stopped, save_now = stop.after_step(done, worker)
             if last or stopped or save_now or _due(done, config.save_every_steps):
-                saver.save(done, guard.memory, wait=last or stopped or save_now)
+                memory = guard.memory | {"row": row}
+                saver.save(done, memory, wait=last or stopped or save_now)
             if stopped and not last:
                 raise _stopped(done, training)
     looks.finish()

@@ -32,6 +32,8 @@ FREE = {
     "events.jsonl": "what happened on the way, with times of day",
     "environment.json": "the machine of the last start, written anew by each",
     "run.lock": "which process has the directory",
+    "inputs.json": "what a run read; compared by the command itself",
+    "MANIFEST.json": "hashes of what a run left; compared by the command itself",
     "weights.json": "what an evaluation judged; compared by the command itself",
     "sweep.lock": "which process has the directory",
     "trials.lock": "which processes run trials",
@@ -99,7 +101,9 @@ def _timeless(value: object) -> object:
         return {
             name: _timeless(item)
             for name, item in value.items()
-            if not name.startswith(("time/", "memory/")) and not name.endswith("seconds")
+            if not name.startswith(("time/", "memory/"))
+            and not name.endswith("seconds")
+            and name != "sha256"  # of a record with its seconds
         }
     return [_timeless(item) for item in value] if isinstance(value, list) else value
 
