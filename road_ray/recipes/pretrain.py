@@ -26,7 +26,7 @@ from road_ray.objectives.base import Objective
 from road_ray.recipes.checks import require_init
 from road_ray.recipes.copies import deciding
 from road_ray.recipes.early_probe import ProbeConfig, early_probe
-from road_ray.recipes.lineage import sign
+from road_ray.recipes.lineage import sign, written_whole
 from road_ray.recipes.networks import GeneratorConfig, ObjectiveConfig, build_objective
 from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
 from road_ray.training import measure
@@ -224,8 +224,8 @@ def _export(config: PretrainConfig, made: Prepared, figures: dict[str, float]) -
     """The networks as plain ``transformers`` loads them, with the tokenizer and where they come
     from.
     """
-    directory = config.run_dir / "hf"
-    made.objective.export(directory)
-    made.tokenizer.save_pretrained(directory)
     told = {"objective": config.objective.name, "corpus": made.corpora[-1].manifest}
-    sign(directory, **told, init=config.init, seed=config.seed, metrics=figures)
+    with written_whole(config.run_dir / "hf") as directory:
+        made.objective.export(directory)
+        made.tokenizer.save_pretrained(directory)
+        sign(directory, **told, init=config.init, seed=config.seed, metrics=figures)

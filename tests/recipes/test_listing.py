@@ -38,7 +38,7 @@ def test_teachers_are_named_by_themselves_or_in_a_list_that_may_move_with_them(t
     assert named_in([str(path)]) == ([str(tmp_path / "near"), "far"], 1)
 
 
-def test_every_flipped_bit_of_a_list_is_refused_or_names_no_other_teacher_twice(tmp_path):
+def test_a_flipped_bit_of_a_list_is_refused_or_names_no_teacher_twice(tmp_path):
     path = tmp_path / "teachers.json"
     for number in range(3):
         (tmp_path / f"teacher-{number}").mkdir()
