@@ -37,12 +37,17 @@ def test_a_kill_at_any_write_costs_nothing_but_the_same_command(verb, torn, work
 @pytest.mark.chaos
 def test_a_run_that_is_being_written_is_whole_or_refused_as_init(workshop):
     run, judged = workshop.root / "written", workshop.root / "judged"
+
+    def files() -> set[str]:
+        return {path.name for path in (run / "hf").glob("*")}
+
     workshop.finetune(run)
-    expected = workshop.evaluate(judged, run)
+    expected, whole = workshop.evaluate(judged, run), files()
     shutil.rmtree(run)
     refused, same = 0, 0
     for number in held_at_each_write(run, lambda: workshop.finetune(run)):
-        shutil.rmtree(judged)
+        shutil.rmtree(judged, ignore_errors=True)
+        assert files() in (set(), whole), f"at write {number}"
         try:
             found = workshop.evaluate(judged, run)
         except RoadError:
@@ -50,7 +55,6 @@ def test_a_run_that_is_being_written_is_whole_or_refused_as_init(workshop):
         else:
             same += 1
             assert found == expected, f"at write {number}"
-        judged.mkdir(exist_ok=True)
     assert refused > 3
     assert same > 0
     assert result_of(run)["hf/model.safetensors"]
