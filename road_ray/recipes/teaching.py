@@ -199,7 +199,7 @@ def record_teachers(run_dir: Path, manifest: Mapping[str, Any], settings: Teachi
     """Write who teaches, and who taught before; a run goes on with the very teachers that it began
     with, unless others are allowed.
     """
-    path, now = run_dir / "teachers.json", dict(manifest)
+    path, now, earlier = run_dir / "teachers.json", dict(manifest), []
     if path.is_file() and any((run_dir / "checkpoints").glob("step-*")):
         recorded = _manifest_in(path)
         earlier = recorded.pop("before", [])
@@ -212,8 +212,7 @@ def record_teachers(run_dir: Path, manifest: Mapping[str, Any], settings: Teachi
                     "  kept: the run, as it is"
                 )
             earlier = [*earlier, recorded]
-        now["before"] = earlier
-    write_json_atomic(path, now)
+    write_json_atomic(path, now | {"before": earlier})
 
 
 def recorded_teachers(run_dir: Path) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -66,6 +66,17 @@ def test_the_temperature_of_the_loss_is_that_of_the_mean_of_probabilities():
     torch.testing.assert_close((soft / 2).softmax(-1), expected)
 
 
+def test_a_lost_record_of_who_teaches_is_written_again_as_it_was(tmp_path):
+    (tmp_path / "checkpoints" / "step-00000001").mkdir(parents=True)
+    written = []
+    for lost in (False, False, True):
+        if lost:
+            (tmp_path / "teachers.json").unlink()
+        record_teachers(tmp_path, {"task": "sentiment", "teachers": []}, DistillationConfig())
+        written.append((tmp_path / "teachers.json").read_text())
+    assert written[0] == written[1] == written[2]
+
+
 @pytest.mark.parametrize("content", ["", "{", "null", "[]", "{}", '{"teachers": null}'])
 def test_a_damaged_record_of_who_teaches_is_named(content, tmp_path):
     (tmp_path / "checkpoints" / "step-00000001").mkdir(parents=True)
