@@ -92,7 +92,7 @@ def store_prune(
 def _line(one: Any) -> dict[str, Any]:
     try:
         rows: int | str = one.num_rows
-    except ValueError:
+    except (OSError, ValueError):
         rows = "damaged: road data store verify"
     return {
         "name": one.directory.name,

@@ -78,6 +78,7 @@ class TeacherStore:
         self.directory = Path(root).expanduser() / directory_name(teacher, task)
         self.writable = True
         self._shards: dict[str, Shard] = {}
+        self._unreadable: set[str] = set()
         self._seen_ns = -1
         self._pending: dict[bytes, Values] = {}
         self._pending_bytes, self._pending_since = 0, 0.0
@@ -170,7 +171,8 @@ class TeacherStore:
             changed_ns = self.directory.stat().st_mtime_ns
             if changed_ns == self._seen_ns:
                 return False
-            new = [path for path in shards_in(self.directory) if path.name not in self._shards]
+            known = {*self._shards, *self._unreadable}
+            new = [path for path in shards_in(self.directory) if path.name not in known]
         except OSError as error:
             _log.warning("%s: cannot be read: %s", self.directory, error)
             return False
@@ -181,6 +183,9 @@ class TeacherStore:
                 quarantine(path, str(error))
             except FileNotFoundError:  # put aside by another process meanwhile
                 continue
+            except OSError as error:  # whole, perhaps, but not for this user
+                self._unreadable.add(path.name)
+                _log.warning("%s cannot be read (%s); its rows are asked for again", path, error)
         # Two changes within one tick of the file system's clock look like one: look again then.
         self._seen_ns = changed_ns if time.time_ns() - changed_ns > _TICK_NS else -1
         if new:
@@ -226,7 +231,8 @@ class TeacherStore:
             os.utime(self.directory / MANIFEST)  # when it was last used, for `prune`
         except OSError as error:
             raise ResourceError(
-                f"distillation.store = {self.directory}: cannot be used: {error.strerror}\n"
+                f"distillation.store = {self.directory}: cannot be used: {error.strerror}: "
+                f"{error.filename2 or error.filename}\n"
                 "  fix: free space there, make it writable, or choose another place "
                 "(null: no store)"
             ) from error

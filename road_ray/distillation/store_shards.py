@@ -65,12 +65,14 @@ def write_shard(directory: Path, keys: Keys, counts: Longs, values: Values) -> P
 
 
 def read_shard(path: Path) -> Shard:
-    """The rows of a file, memory-mapped. Raises ``ValueError`` saying what is wrong with it."""
+    """Return the rows of a file, memory-mapped. Raises ``ValueError`` saying what is wrong with it,
+    ``OSError`` when this user cannot read it.
+    """
     named = _SHARD.fullmatch(path.name)
     if named is None:
         raise ValueError("the name is not that of a shard")
-    if path.stat().st_size == 0:
-        raise ValueError("it is empty")
+    if path.stat().st_size == 0 or not path.is_file():
+        raise ValueError("it is empty" if path.is_file() else "it is no file")
     mapped = pa.memory_map(str(path), "r")
     found = hashlib.sha256(memoryview(mapped.read_buffer())).hexdigest()
     if found != named[1]:

@@ -6,7 +6,6 @@ Whatever changes or removes files waits for nobody: a directory that some run ha
 from __future__ import annotations
 
 import fcntl
-import json
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -27,6 +26,7 @@ from road_ray.distillation.store_shards import (
     write_shard,
 )
 from road_ray.errors import ConfigError, DataError, ResourceError
+from road_ray.json_file import read_json
 
 _SECONDS_A_DAY = 86400.0
 _GONE = ".gone"  # what a directory is called while it is removed
@@ -75,6 +75,8 @@ def damaged(kept: Kept, *, put_aside: bool = False) -> list[str]:
     for path in kept.shards:
         try:
             read_shard(path)
+        except OSError as error:
+            problems.append(f"{path.name}: cannot be read: {error.strerror}")
         except ValueError as error:
             problems.append(f"{path.name}: {error}")
             if put_aside:
@@ -123,7 +125,7 @@ def prune(kept: Sequence[Kept], *, unused_days: float | None = None) -> Iterator
 def _whole(path: Path) -> Shard:
     try:
         return read_shard(path)
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise DataError(
             f"{path}: damaged shard: {error}\n"
             f"  fix: road data store verify {path.parents[1]} {path.parent.name} --put-aside; its "
@@ -155,7 +157,9 @@ def _kept(manifest: Path) -> Kept:
     shards = shards_in(directory)
     return Kept(
         directory=directory,
-        manifest=json.loads(manifest.read_text(encoding="utf-8")),
+        manifest=read_json(
+            manifest, error=DataError, fix="delete it; the next run writes it again"
+        ),
         shards=shards,
         num_bytes=sum(path.stat().st_size for path in shards),
         num_damaged=len(list(directory.glob(f"*{DAMAGED}"))),

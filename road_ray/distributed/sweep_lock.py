@@ -28,7 +28,7 @@ def locked(directory: Path) -> Iterator[None]:
         lock = (directory / "sweep.lock").open("a+", encoding="utf-8")
     except OSError as error:
         raise ResourceError(
-            f"run_dir = {directory}: cannot be written: {error.strerror}\n"
+            f"run_dir = {directory}: cannot be written: {error.strerror}: {error.filename}\n"
             "  fix: make it writable or choose another directory; nothing was started"
         ) from error
     with lock:

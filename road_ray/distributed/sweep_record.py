@@ -5,7 +5,9 @@ Together with the study these are the truth of a sweep; either can be made again
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any
 from road_ray.errors import ResourceError
 from road_ray.training.journal import read_rows, write_json_atomic
 
+_DIGEST = "sha256"  # over all other fields of a record
 ENDED = ("complete", "pruned", "failed")
 
 
@@ -68,21 +71,37 @@ def place_of(directory: Path, number: int) -> Path:
     return directory / "trials" / f"{number:04d}"
 
 
+def path_of(directory: Path, number: int) -> Path:
+    """Return where the record of a trial lies."""
+    return place_of(directory, number) / "trial.json"
+
+
 def write(directory: Path, record: Record) -> None:
     """Keep the record, whole or not at all."""
-    write_json_atomic(place_of(directory, record.number) / "trial.json", asdict(record))
+    body = asdict(record)
+    write_json_atomic(path_of(directory, record.number), body | {_DIGEST: _digest(body)})
 
 
 def read(directory: Path, number: int) -> Record | None:
-    """The record of a trial; None where there is none or it is damaged."""
+    """Return the record of a trial; None where there is none, or where its digest shows that it is
+    not as it was written.
+    """
     try:
-        text = (place_of(directory, number) / "trial.json").read_text(encoding="utf-8")
+        body = json.loads(path_of(directory, number).read_text(encoding="utf-8"))
+        if body.pop(_DIGEST) != _digest(body) or body["number"] != number:
+            return None
         known = {one.name for one in fields(Record)}
-        found = {name: value for name, value in json.loads(text).items() if name in known}
-        record = Record(**found)
+        record = Record(**{name: value for name, value in body.items() if name in known})
         return replace(record, values=tuple(record.values), deviation=tuple(record.deviation))
-    except (OSError, ValueError, TypeError, AttributeError):
+    except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
         return None
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    """Return the sha256 of a record's fields, equal before and after they were a JSON file."""
+    text = json.dumps(body, sort_keys=True, default=str)
+    finite = re.sub(r"-?\b(NaN|Infinity)\b", "null", text)  # as JSON files have them
+    return hashlib.sha256(finite.encode()).hexdigest()
 
 
 def numbers(directory: Path) -> list[int]:
@@ -92,7 +111,9 @@ def numbers(directory: Path) -> list[int]:
 
 
 def reports(place: Path) -> list[Report]:
-    """The figures that a trial told on its way, each step once."""
+    """Return the figures that a trial told on its way, each step once. Raises ``ResourceError`` for
+    a row that is none.
+    """
     path = place / "reports.jsonl"
     if not path.is_file():
         return []

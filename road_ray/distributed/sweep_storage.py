@@ -81,12 +81,23 @@ def _without_secrets(url: str) -> str:
 
 def _from_journal(config: SearchConfig, name: str, directory: Path) -> optuna.Study:
     path = directory / JOURNAL
+    try:
+        return _opened(config, name, path)
+    except OSError as error:
+        raise ResourceError(
+            f"{path}: cannot be used: {error.strerror}\n"
+            "  fix: make it a file that can be read and written, or delete it: it is made again "
+            "from the trials\n  kept: the sweep, as it is"
+        ) from error
+
+
+def _opened(config: SearchConfig, name: str, path: Path) -> optuna.Study:
     path.with_name(JOURNAL + ".lock").unlink(missing_ok=True)  # left by a killed process
     _cut_torn_line(path)
     try:
         return _created(config, name, JournalStorage(JournalFileBackend(str(path))))
     except (ValueError, KeyError, TypeError, AssertionError, AttributeError) as error:
-        kept = path.with_name(f"{JOURNAL}.damaged-{len(list(directory.glob('*.damaged-*')))}")
+        kept = path.with_name(f"{JOURNAL}.damaged-{len(list(path.parent.glob('*.damaged-*')))}")
         path.replace(kept)
         _log.warning(
             "%s is damaged (%s); kept as %s, made again from the trials", path, error, kept.name

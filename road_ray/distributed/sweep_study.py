@@ -23,7 +23,8 @@ from optuna.trial import FrozenTrial, TrialState
 from road_ray.distributed import sweep_record
 from road_ray.distributed.sweep_record import Record
 from road_ray.distributed.sweep_space import Range, SearchConfig, grid_of, plain
-from road_ray.distributed.sweep_storage import kept
+from road_ray.distributed.sweep_storage import JOURNAL, kept
+from road_ray.errors import ResourceError
 
 _log = logging.getLogger(__name__)
 STATES = {
@@ -85,11 +86,50 @@ def _reconcile(study: optuna.Study, directory: Path, config: SearchConfig) -> No
         return
     for number, trial in known.items():
         record = sweep_record.read(directory, number)
+        if record is not None:
+            _agree(trial, record, directory)
         if trial.state.is_finished():
             if record is None or not record.ended:
                 sweep_record.write(directory, record_of(trial))
         elif record is not None and record.ended:
             tell(study, record)
+
+
+def _agree(trial: FrozenTrial, record: Record, directory: Path) -> None:
+    """Raise ``ResourceError`` where study and record tell of one trial differently: a file of
+    another sweep, or a changed byte in the study, which has no digest.
+    """
+    ended = record.ended and trial.state.is_finished()
+    here, there = _facts(record, ended), _facts(record_of(trial), ended)
+    differ = [name for name in sorted({*here, *there}) if here.get(name) != there.get(name)]
+    if differ:
+        path = sweep_record.path_of(directory, trial.number)
+        lines = "".join(
+            f"\n    {name}: there {here.get(name)!r}, in the study {there.get(name)!r}"
+            for name in differ[:5]
+        )
+        raise ResourceError(
+            f"{path}: not what the study ({JOURNAL}, or its storage) knows of trial "
+            f"{trial.number}:{lines}\n"
+            f"  fix: delete {path} to make it again from the study, or {directory / JOURNAL} to "
+            "make that again from the trials\n  kept: both, as they are"
+        )
+
+
+def _facts(record: Record, ended: bool) -> dict[str, Any]:
+    """What study and record must agree on, by name."""
+    facts: dict[str, Any] = dict(record.params)
+    if ended:
+        facts["state"] = record.state
+        facts |= {f"figures.{name}": _finite(value) for name, value in record.figures.items()}
+    if ended and record.state == "complete":
+        facts["values"] = tuple(record.values)
+    return facts
+
+
+def _finite(value: float | None) -> float | None:
+    """Return the number as JSON has it."""
+    return None if value is None or not math.isfinite(value) else value
 
 
 def _rebuild(study: optuna.Study, directory: Path, config: SearchConfig) -> None:

@@ -35,7 +35,7 @@ from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.checks import check_length, require_init, warn_of_overlap
 from road_ray.recipes.copies import deciding
 from road_ray.recipes.inputs import Inputs, model_files, split_files
-from road_ray.recipes.lineage import head_for, other_task, sign
+from road_ray.recipes.lineage import head_for, other_task, sign, written_whole
 from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
 from road_ray.training.loop import identity_of, train
 from road_ray.training.optimizer import OptimizerConfig
@@ -279,17 +279,17 @@ def export(
     """The final model as plain ``transformers`` loads it, with tokenizer, threshold, card and where
     it comes from.
     """
-    directory = config.run_dir / "hf"
-    prepared.model.export(directory, prepared.task.name)
-    prepared.tokenizer.save_pretrained(directory)
-    sign(
-        directory,
-        task=prepared.task.name,
-        datasets=[config.data.dataset],
-        init=config.init,
-        seed=config.seed,
-        max_length_tokens=config.data.max_length_tokens,
-        no_answer_threshold=threshold,
-        metrics=figures,
-        **prepared.lineage,
-    )
+    with written_whole(config.run_dir / "hf") as directory:
+        prepared.model.export(directory, prepared.task.name)
+        prepared.tokenizer.save_pretrained(directory)
+        sign(
+            directory,
+            task=prepared.task.name,
+            datasets=[config.data.dataset],
+            init=config.init,
+            seed=config.seed,
+            max_length_tokens=config.data.max_length_tokens,
+            no_answer_threshold=threshold,
+            metrics=figures,
+            **prepared.lineage,
+        )

@@ -13,6 +13,7 @@ from road_ray.config import override
 from road_ray.distributed.launch import connected
 from road_ray.recipes.copies import mirrored_below
 from road_ray.recipes.distill_config import DistillConfig
+from road_ray.recipes.lineage import written_whole
 from road_ray.recipes.run import Run, opened
 from road_ray.recipes.together import judge_together
 from road_ray.training.journal import write_json_atomic
@@ -45,7 +46,8 @@ def born_again(config: DistillConfig, distill: Distill, ensemble: Any = None) ->
             for n, run in enumerate(runs)
         ]
         write_json_atomic(directory / "teachers.json", {"teachers": listing})
-        shutil.copytree(runs[-1].hf_dir, directory / "hf", dirs_exist_ok=True)
+        with written_whole(directory / "hf") as whole:
+            shutil.copytree(runs[-1].hf_dir, whole, dirs_exist_ok=True)
         figures = dict(runs[-1].metrics)
         for number, run in enumerate(runs, 1):
             found = {name: value for name, value in run.metrics.items() if name.startswith("eval/")}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,22 @@ from road_ray.training.journal import write_json_atomic
 
 _FILE = "road_ray.json"
 _REMEDY = "restore it, or repeat the command that trained the model, which writes it again"
+
+
+@contextmanager
+def written_whole(directory: Path) -> Iterator[Path]:
+    """Yield an empty directory beside ``directory`` that takes its place on leaving, by one rename:
+    nobody reads half a model, and a kill leaves what was there before or none.
+    """
+    staged, old = (directory.with_name(f".{directory.name}.{what}") for what in ("new", "old"))
+    for left in (staged, old):
+        shutil.rmtree(left, ignore_errors=True)
+    staged.mkdir(parents=True)
+    yield staged
+    if directory.exists():
+        directory.rename(old)
+    staged.rename(directory)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def sign(directory: Path, **told: Any) -> None:

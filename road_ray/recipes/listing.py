@@ -9,6 +9,8 @@ from road_ray.errors import ConfigError, RoadError
 from road_ray.json_file import read_json
 from road_ray.recipes.inputs import model_files
 
+_NO_LIST = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+
 
 def listed(path: Path, key: str = "distillation.teachers") -> tuple[list[str], int]:
     """The directories in a ``teachers.json``, fold after fold, and the number of folds (1: none).
@@ -30,11 +32,17 @@ def listed(path: Path, key: str = "distillation.teachers") -> tuple[list[str], i
             for one in listing["teachers"]
         ]
         num_folds = int(listing.get("num_folds", 1))
-    except (RoadError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (RoadError, *_NO_LIST) as error:
         raise ConfigError(
             f"{key} = {path}: no list of teachers: {error!r}\n"
             "  allowed: a teachers.json as `road teachers` writes it, or the directories themselves"
         ) from error
+    if repeated := [one for number, one in enumerate(teachers) if one in teachers[:number]]:
+        raise ConfigError(
+            f"{key} = {path}: names {repeated[0][1]} twice\n"
+            "  allowed: each teacher once, or once of each fold\n"
+            "  fix: restore the file, or run the `road teachers` that wrote it again"
+        )
     teachers.sort(key=lambda one: one[0])  # stable: the order within a fold is kept
     counts = [sum(fold == number for fold, _ in teachers) for number in range(num_folds)]
     if len(set(counts)) > 1 or sum(counts) != len(teachers):

@@ -23,7 +23,7 @@ from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.asking import Asking
 from road_ray.recipes.checks import require_init
 from road_ray.recipes.copies import deciding
-from road_ray.recipes.lineage import sign
+from road_ray.recipes.lineage import sign, written_whole
 from road_ray.recipes.mixed_teachers import askings, lessons, lineage, pools
 from road_ray.recipes.mixture import check_mixing, drawn, read, stream
 from road_ray.recipes.multitask_config import MultitaskConfig
@@ -171,19 +171,22 @@ def _export(
     thresholds: dict[str, float],
     record: Mapping[str, Any],
 ) -> None:
-    top = config.run_dir / "hf"
     first = next(iter(model.tasks))
-    for directory, task in [(top, first), *((top / "heads" / task, task) for task in model.tasks)]:
-        model.export(directory, task)
-        tokenizer.save_pretrained(directory)
-        sign(
-            directory,
-            task=task,
-            datasets=list(config.data.datasets),
-            init=config.init,
-            seed=config.seed,
-            max_length_tokens=config.data.max_length_tokens,
-            no_answer_threshold=thresholds.get(task),
-            metrics=figures,
-            **record,
-        )
+    with written_whole(config.run_dir / "hf") as top:
+        for directory, task in [
+            (top, first),
+            *((top / "heads" / task, task) for task in model.tasks),
+        ]:
+            model.export(directory, task)
+            tokenizer.save_pretrained(directory)
+            sign(
+                directory,
+                task=task,
+                datasets=list(config.data.datasets),
+                init=config.init,
+                seed=config.seed,
+                max_length_tokens=config.data.max_length_tokens,
+                no_answer_threshold=thresholds.get(task),
+                metrics=figures,
+                **record,
+            )

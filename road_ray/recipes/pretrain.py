@@ -27,11 +27,11 @@ from road_ray.recipes.checks import require_init
 from road_ray.recipes.copies import deciding
 from road_ray.recipes.early_probe import ProbeConfig, early_probe
 from road_ray.recipes.inputs import Inputs, corpus_files, model_files
-from road_ray.recipes.lineage import sign
+from road_ray.recipes.lineage import sign, written_whole
 from road_ray.recipes.networks import GeneratorConfig, ObjectiveConfig, build_objective
 from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
 from road_ray.training import measure
-from road_ray.training.journal import Journal, read_metrics
+from road_ray.training.journal import Journal
 from road_ray.training.loop import identity_of, train
 from road_ray.training.optimizer import OptimizerConfig
 from road_ray.training.settings import Training, TrainingConfig
@@ -204,7 +204,7 @@ def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
         def steps(start: int) -> Iterator[list[Batch]]:
             return announced(made.steps, start, log)
 
-        last = train(objective, steps, training, worker) or _last_row(config)
+        last = train(objective, steps, training, worker)
         if worker.leads:
             if probe.datasets:
                 log.write(total, figures := judged())
@@ -231,19 +231,8 @@ def _export(config: PretrainConfig, made: Prepared, figures: dict[str, float]) -
     """The networks as plain ``transformers`` loads them, with the tokenizer and where they come
     from.
     """
-    directory = config.run_dir / "hf"
-    made.objective.export(directory)
-    made.tokenizer.save_pretrained(directory)
     told = {"objective": config.objective.name, "corpus": made.corpora[-1].manifest}
-    sign(directory, **told, init=config.init, seed=config.seed, metrics=figures)
-
-
-def _last_row(config: PretrainConfig) -> dict[str, float]:
-    """The figures of the last step, for a run that was stopped after it; none where its journal
-    did not come along, as from a mirror.
-    """
-    path = config.run_dir / "metrics.jsonl"
-    rows = read_metrics(path) if path.is_file() else []
-    last = [row for row in rows if row["step"] == rows[-1]["step"]]
-    merged = {name: value for row in last for name, value in row.items()}
-    return {name: value for name, value in merged.items() if name != "step" and value is not None}
+    with written_whole(config.run_dir / "hf") as directory:
+        made.objective.export(directory)
+        made.tokenizer.save_pretrained(directory)
+        sign(directory, **told, init=config.init, seed=config.seed, metrics=figures)

@@ -204,7 +204,7 @@ def record_teachers(run_dir: Path, manifest: Mapping[str, Any], settings: Teachi
     """Write who teaches, and who taught before; a run goes on with the very teachers that it began
     with, unless others are allowed.
     """
-    path, now = run_dir / "teachers.json", dict(manifest)
+    path, now, earlier = run_dir / "teachers.json", dict(manifest), []
     if path.is_file() and any((run_dir / "checkpoints").glob("step-*")):
         recorded = _manifest_in(path)
         earlier = recorded.pop("before", [])
@@ -217,8 +217,7 @@ def record_teachers(run_dir: Path, manifest: Mapping[str, Any], settings: Teachi
                     "  kept: the run, as it is"
                 )
             earlier = [*earlier, recorded]
-        now["before"] = earlier
-    write_json_atomic(path, now)
+    write_json_atomic(path, now | {"before": earlier})
 
 
 def recorded_teachers(run_dir: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -228,13 +227,16 @@ def recorded_teachers(run_dir: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _manifest_in(path: Path) -> dict[str, Any]:
-    remedy = "restore it, or give another run_dir to start afresh"
-    recorded = read_json(path, fix=remedy)
+    """Return the manifest that ``record_teachers`` wrote. Raises ``CheckpointError`` for any other
+    file.
+    """
+    fix = "restore it, or delete it: the checkpoint knows the teachers too"
+    manifest = read_json(path, fix=fix)
     try:
-        for one in (recorded, *recorded.get("before", ())):
+        for one in (manifest, *manifest.get("before", [])):
             identity_only(one)
     except (KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(
-            f"{path}: not the teachers of a run ({error!r})\n  fix: {remedy}"
+            f"{path}: no manifest of teachers: {error!r}\n  fix: {fix}"
         ) from error
-    return recorded
+    return manifest

@@ -13,7 +13,7 @@ from road_ray.distributed.launch import connected, prepared
 from road_ray.distributed.sweep import Watch, search
 from road_ray.distributed.sweep_lock import locked
 from road_ray.distributed.sweep_record import Record
-from road_ray.errors import ConfigError, DivergedError
+from road_ray.errors import ConfigError, DivergedError, ResourceError
 from road_ray.recipes.checks import require_init
 from road_ray.recipes.distill_config import DistillConfig
 from road_ray.recipes.mixed_teachers import teachers_by_dataset
@@ -125,10 +125,16 @@ def _record(config: SweepConfig, directory: Path) -> None:
                 f"\n    {key}: there {before[key]!r}, asked {now[key]!r}" for key in changed
             )
             raise ConfigError(
-                f"run_dir = {directory} holds a sweep of another making:{lines}\n"
+                f"run_dir = {directory} holds a sweep of another making, by its {_RECORD}:{lines}\n"
                 "  fix: name=ANOTHER, or repeat the command that began this one\n"
                 "  kept: that sweep, as it is"
             )
     staged = path.with_suffix(".partial")
-    staged.write_text(to_yaml(config), encoding="utf-8")
-    staged.replace(path)
+    try:
+        staged.write_text(to_yaml(config), encoding="utf-8")
+        staged.replace(path)
+    except OSError as error:
+        raise ResourceError(
+            f"{path}: cannot be written: {error.strerror}\n"
+            "  fix: free space there, or make it a file that can be written; nothing was started"
+        ) from error

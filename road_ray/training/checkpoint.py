@@ -106,7 +106,7 @@ class Checkpoints:
             problems = verify(path)
             if not problems:
                 return path
-            damage.append(f"{path}: {'; '.join(problems)}")
+            damage.append(f"{path}, by its {MANIFEST}: {'; '.join(problems)}")
             _log.warning("damaged checkpoint passed over: %s", damage[-1])
             event = {"kind": "checkpoint_damaged", "path": str(path), "problems": problems}
             if self._on_event:

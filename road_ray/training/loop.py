@@ -49,7 +49,7 @@ def train(
     objective: Objective, steps: Steps, training: Training, worker: Worker
 ) -> dict[str, float]:
     """Train to the last step, from the newest checkpoint if there is one; commits a checkpoint at
-    the end. Gives the last row of the journal.
+    the end. Gives the last row of the journal, which checkpoints have too.
 
     Raises ``DivergedError`` before the update that a non-finite loss would make,
     ``InterruptedRunError`` after SIGTERM or Ctrl-C, the state saved; ``Measured`` for a plan.
@@ -65,7 +65,7 @@ def train(
     start, kept = _resume(trained, optimizer, training, worker)
     warmup = training.optimizer.warmup(total)
     wrapped = worker.wrap(trained, sparse=objective.sparse)
-    source, tally, row = steps(start), Tally(), dict[str, float]()
+    source, tally, row = steps(start), Tally(), dict[str, float](kept.get("row", {}))
     share = MatrixShare(trained, worker, autocast)
     watch, looks = Watch(training.journal, total), Looks(objective, trained, training, worker)
     with StopRequest() as stop, Saver(objective, trained, optimizer, training, worker) as saver:
@@ -100,7 +100,7 @@ def train(
             last = looks.after_step(done, last=last)
             stopped, save_now = stop.after_step(done, worker)
             if last or stopped or save_now or _due(done, config.save_every_steps):
-                saver.save(done, guard.memory, wait=last or stopped or save_now)
+                saver.save(done, guard.memory | {"row": row}, wait=last or stopped or save_now)
             if stopped and not last:
                 raise _stopped(done, training)
     looks.finish()

@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos import record
+from tests.chaos.damage import FREE
 from tests.chaos.faults import FAULTS, Fault
+from tests.chaos.subjects import SUBJECTS
 
+MUTATIONS = "chaos/test_mutations.py::test_a_damaged_file_changes_no_result_and_is_named"
 BESIDES = {  # no faults, but as long as those
     "FS": "chaos/test_secrets.py::test_no_secret_is_in_what_runs_and_reports_leave",
     "FT": "distributed/test_tokens.py::test_an_open_cluster_is_refused_unless_that_is_meant",
     "FF": "distributed/test_tokens.py::test_a_token_that_others_can_read_is_closed",
+    "FM": MUTATIONS,
     "FH": "chaos/test_hosts.py::test_a_job_from_a_third_host_distils_with_teachers_on_another",
 }
 PAGE = record.ROOT / "docs" / "reliability.md"
@@ -80,12 +84,31 @@ def page(ran: record.Ran, machine: str) -> str:
             faults="\n".join(rows),
             machine=machine,
             days=_days(ran),
+            mutations=mutations(ran),
+            free="\n".join(f"- `{name}`: {why}" for name, why in FREE.items()),
             figures="\n".join(
                 f"| {name} | {stock} | {figures.get(name, 'not measured yet')} |"
                 for name, stock in STOCK.items()
             ),
         )
     )
+
+
+def mutations(ran: record.Ran) -> str:
+    """The table of what became of damaged files: a row an object, a column a damage."""
+    told = ran.get(MUTATIONS, {}).get("figures", {})
+    damages = list(dict.fromkeys(name.split(": ")[1] for name in told))
+    lines = [
+        f"| {' | '.join(['', *damages])} |",
+        f"|{'---|' * (1 + len(damages))}",
+        *(
+            f"| {what} | "
+            + " | ".join(told.get(f"{subject}: {damage}", "-") for damage in damages)
+            + " |"
+            for subject, what in SUBJECTS.items()
+        ),
+    ]
+    return "\n".join(lines) if told else "Not run yet."
 
 
 def _days(ran: record.Ran) -> str:

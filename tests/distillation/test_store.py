@@ -232,3 +232,43 @@ def test_an_open_store_is_marked_as_in_use(tmp_path):
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
         store.close()
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_what_lies_in_the_place_of_a_shard_is_put_aside_and_asked_for_again(tmp_path, caplog):
+    store = filled(tmp_path, 1)
+    store.close()
+    (shard,) = shards(store)
+    shard.unlink()
+    shard.mkdir()
+    again = TeacherStore(tmp_path, WHO, NLI)
+    assert not again.holds(rows(1).keys).any()
+    assert "it is no file" in caplog.text
+    assert shard.with_name(shard.name + ".damaged").is_dir()
+    again.close()
+
+
+def test_a_shard_that_cannot_be_read_is_left_where_it_is_and_told_once(
+    tmp_path, monkeypatch, caplog
+):
+    filled(tmp_path, 1).close()
+
+    def refused(path: Path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("road_ray.distillation.store.read_shard", refused)
+    store = TeacherStore(tmp_path, WHO, NLI)
+    store.refresh()
+    assert not store.holds(rows(1).keys).any()
+    assert caplog.text.count("cannot be read") == 1
+    assert len(shards(store)) == 1
+    store.close()
+
+
+@pytest.mark.parametrize("name", [LOCK, "manifest.json"])
+def test_a_directory_in_the_place_of_a_file_of_the_store_is_named(name, tmp_path):
+    store = filled(tmp_path, 1)
+    store.close()
+    (store.directory / name).unlink()
+    (store.directory / name).mkdir()
+    with pytest.raises(ResourceError, match=f"Is a directory: .*{name}"):
+        TeacherStore(tmp_path, WHO, NLI)

@@ -120,3 +120,20 @@ def test_no_store_and_no_such_teacher(root, tmp_path_factory):
         kept_in(tmp_path_factory.mktemp("empty"))
     with pytest.raises(ConfigError, match="no teacher of this store"):
         chosen(kept_in(root), ["sst2-"])
+
+
+@pytest.mark.parametrize("content", ["", "null", "[]", "{"])
+def test_a_manifest_that_is_none_is_named(content, root):
+    manifest = kept_in(root)[0].directory / "manifest.json"
+    manifest.write_text(content)
+    with pytest.raises(DataError, match=r"manifest\.json"):
+        kept_in(root)
+
+
+def test_a_directory_in_the_place_of_a_shard_is_damage(root):
+    first, _ = kept_in(root)
+    first.shards[0].unlink()
+    first.shards[0].mkdir()
+    assert damaged(first) == [f"{first.shards[0].name}: it is no file"]
+    with pytest.raises(DataError, match=first.shards[0].name):
+        merge(first)

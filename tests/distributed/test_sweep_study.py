@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from optuna.trial import TrialState
 
@@ -11,7 +13,7 @@ from road_ray.distributed.sweep_record import Record, Report
 from road_ray.distributed.sweep_space import SearchConfig
 from road_ray.distributed.sweep_storage import JOURNAL
 from road_ray.distributed.sweep_study import distributions, open_study, tell
-from road_ray.errors import ConfigError
+from road_ray.errors import ConfigError, ResourceError
 
 BASE = {"metric": "m", "trials": 6, "space": {"x": {"uniform": [0, 1]}, "c": {"choice": [1, [2]]}}}
 
@@ -164,3 +166,57 @@ def test_reports_come_back_with_a_rebuilt_trial(half):
     sweep_record.add_report(sweep_record.place_of(directory, 3), Report(5, 50.0, 0.25))
     (directory / JOURNAL).unlink()
     assert open_study(config, "s", directory).trials[3].intermediate_values == {5: 0.25}
+
+
+def test_a_flipped_bit_of_a_record_is_seen_wherever_it_is(half):
+    _, directory, _ = half
+    path = sweep_record.path_of(directory, 0)
+    content, whole = path.read_bytes(), sweep_record.read(directory, 0)
+    for bit in range(0, 8 * len(content), 7):
+        place = bit // 8
+        flipped = bytes([content[place] ^ 1 << bit % 8])
+        path.write_bytes(content[:place] + flipped + content[place + 1 :])
+        assert sweep_record.read(directory, 0) in (None, whole)
+
+
+def test_the_record_of_another_sweep_is_refused_and_named(half):
+    config, directory, _ = half
+    record = sweep_record.read(directory, 0)
+    for other in (
+        replace(record, values=(0.75,)),
+        replace(record, params=record.params | {"x": 0.123}),
+        replace(record, figures={"m": 0.75}),
+    ):
+        sweep_record.write(directory, other)
+        with pytest.raises(ResourceError, match=r"trials/0000/trial\.json: not what the study"):
+            open_study(config, "s", directory)
+    sweep_record.path_of(directory, 0).unlink()
+    open_study(config, "s", directory)
+    assert sweep_record.read(directory, 0) == record
+
+
+def test_a_changed_figure_in_the_journal_is_refused_and_named(half):
+    config, directory, _ = half
+    path = directory / JOURNAL
+    path.write_text(path.read_text().replace('"values":[0.5]', '"values":[0.9]'))
+    with pytest.raises(ResourceError, match=r"study\.journal"):
+        open_study(config, "s", directory)
+    path.unlink()
+    assert open_study(config, "s", directory).best_value == 0.5
+
+
+def test_a_journal_that_is_no_file_is_named(half):
+    config, directory, _ = half
+    (directory / JOURNAL).unlink()
+    (directory / JOURNAL).mkdir()
+    with pytest.raises(ResourceError, match=r"study\.journal: cannot be used: Is a directory"):
+        open_study(config, "s", directory)
+
+
+@pytest.mark.parametrize("row", ["null", "[]", '{"step": 1}', '{"step": 1, "percent": 2}'])
+def test_a_row_that_is_no_report_is_named(row, tmp_path):
+    sweep_record.add_report(tmp_path, Report(1, 10.0, 0.5))
+    path = tmp_path / "reports.jsonl"
+    path.write_text(f"{row}\n{path.read_text()}")
+    with pytest.raises(ResourceError, match=r"reports\.jsonl: not a figure on the way"):
+        sweep_record.reports(tmp_path)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -36,9 +38,30 @@ def test_teachers_are_named_by_themselves_or_in_a_list_that_may_move_with_them(t
     assert named_in([str(path)]) == ([str(tmp_path / "near"), "far"], 1)
 
 
-@pytest.mark.parametrize("content", ["", "null", "[]", "{}", '{"teachers": [1]}', "[" * 100_000])
-def test_a_damaged_list_is_named(tmp_path, content):
+def test_a_flipped_bit_of_a_list_is_refused_or_names_no_teacher_twice(tmp_path):
+    path = tmp_path / "teachers.json"
+    for number in range(3):
+        (tmp_path / f"teacher-{number}").mkdir()
+    teachers = [{"directory": f"teacher-{number}", "seed": number} for number in range(3)]
+    path.write_text(json.dumps({"teachers": teachers}))
+    content, (whole, _) = path.read_bytes(), listed(path)
+    for bit in range(8 * len(content)):
+        place = bit // 8
+        path.write_bytes(
+            content[:place] + bytes([content[place] ^ 1 << bit % 8]) + content[place + 1 :]
+        )
+        with suppress(ConfigError):
+            found, _ = listed(path)
+            assert len({*found}) == 3, content[: place + 1]
+            assert {one for one in found if Path(one).is_dir()} <= {*whole}
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "null", "[]", "{}", "1", '{"teachers": [1]}', '{"teachers": 1e400}', "[" * 100_000],
+)
+def test_what_is_no_list_of_teachers_is_named(content, tmp_path):
     path = tmp_path / "teachers.json"
     path.write_text(content)
-    with pytest.raises(ConfigError, match=f"{path}: no list of teachers"):
+    with pytest.raises(ConfigError, match=r"teachers\.json"):
         listed(path)

@@ -76,6 +76,22 @@ def test_a_run_goes_on_from_its_checkpoint(attempt, pretrained, tmp_path, monkey
     assert steps == [2, 4, 6]
 
 
+@pytest.mark.parametrize("journal", ["", None, '{"step": 1, "train/generator": 9.5}\n'])
+def test_a_run_killed_after_its_last_step_has_the_figures_of_its_checkpoint(
+    attempt, tmp_path, journal
+):
+    assert attempt(training__steps=1).code == 0
+    run = tmp_path / "run"
+    figures = (run / "metrics.json").read_text()
+    (run / "metrics.json").unlink()
+    shutil.rmtree(run / "hf")
+    (run / "metrics.jsonl").unlink()
+    if journal is not None:
+        (run / "metrics.jsonl").write_text(journal)
+    assert attempt(training__steps=1).code == 0
+    assert (run / "metrics.json").read_text() == figures
+
+
 def test_a_run_at_its_last_step_comes_back_from_a_mirror_without_its_journal(attempt, tmp_path):
     settings = {"training__mirror": tmp_path / "mirror", "training__steps": 1}
     assert attempt(**settings).code == 0

@@ -9,10 +9,12 @@ import torch
 
 from road_ray.config import load
 from road_ray.distillation.weighting import MERGES, WEIGHTINGS, soften
-from road_ray.errors import ConfigError
+from road_ray.errors import CheckpointError, ConfigError
 from road_ray.recipes.teaching import (
     DistillationConfig,
     WeightingConfig,
+    record_teachers,
+    recorded_teachers,
     rule,
     teacher_directories,
 )
@@ -62,3 +64,25 @@ def test_the_temperature_of_the_loss_is_that_of_the_mean_of_probabilities():
     soft = rule(WeightingConfig(rule="mean_probabilities"), 2.0)(logits, torch.tensor([0]))
     expected = (logits / 2).softmax(-1).mean(0)
     torch.testing.assert_close((soft / 2).softmax(-1), expected)
+
+
+def test_a_lost_record_of_who_teaches_is_written_again_as_it_was(tmp_path):
+    (tmp_path / "checkpoints" / "step-00000001").mkdir(parents=True)
+    written = []
+    for lost in (False, False, True):
+        if lost:
+            (tmp_path / "teachers.json").unlink()
+        record_teachers(tmp_path, {"task": "sentiment", "teachers": []}, DistillationConfig())
+        written.append((tmp_path / "teachers.json").read_text())
+    assert written[0] == written[1] == written[2]
+
+
+@pytest.mark.parametrize("content", ["", "{", "null", "[]", "{}", '{"teachers": null}'])
+def test_a_damaged_record_of_who_teaches_is_named(content, tmp_path):
+    (tmp_path / "checkpoints" / "step-00000001").mkdir(parents=True)
+    (tmp_path / "teachers.json").write_text(content)
+    now = {"task": "sentiment", "teachers": []}
+    with pytest.raises(CheckpointError, match=r"teachers\.json"):
+        record_teachers(tmp_path, now, DistillationConfig())
+    with pytest.raises(CheckpointError, match=r"teachers\.json"):
+        recorded_teachers(tmp_path)

@@ -1,0 +1,361 @@
+"""The objects that ``test_mutations.py`` damages: tiny runs and what they leave, made once each."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import road_ray as rr
+from road_ray.data import miniature
+from road_ray.distributed import sweep_record
+from road_ray.distributed.sweep_record import Record, Report
+from road_ray.distributed.sweep_search import StudySearch
+from road_ray.distributed.sweep_study import open_study
+from road_ray.errors import InterruptedRunError
+from road_ray.sweeps.check import load_sweep
+from road_ray.sweeps.config import SweepConfig
+from road_ray.sweeps.result import Sweep, write_result
+from road_ray.sweeps.sweep import run as run_sweep
+from road_ray.sweeps.trial import Trial
+from road_ray.training.trackers import watched
+from tests.chaos.damage import Result, Subject, result_of
+from tests.conftest import PRETRAINING
+
+Made = Callable[[Path, int], object]
+"""Makes an object in a directory, with a seed."""
+
+
+class Workshop:
+    """Makes the objects below ``root``; what several of them need is made once."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.world = miniature.write(root / "world", size=0.01)
+
+    def subject(self, name: str) -> Subject:
+        """The object of that name, one of ``SUBJECTS``."""
+        made: Subject = getattr(self, name)()
+        return made
+
+    # Configurations
+
+    @property
+    def pretraining(self) -> dict[str, Any]:
+        small = {"data.vocab_size": 200, "encoder.max_length_tokens": 64, "training.steps": 2}
+        told = {"data.root": str(self.world), "training.log_every_steps": 1}
+        return PRETRAINING | {"data.shards": str(self.root / "shards")} | small | told
+
+    @cached_property
+    def finetuning(self) -> dict[str, Any]:
+        start = rr.pretrain(overrides=self.pretraining | {"run_dir": str(self.root / "start")})
+        return {
+            "init": str(start.directory),
+            "data.root": str(self.world),
+            "data.dataset": "sst2",
+            "data.batch_size": 4,
+            "data.max_length_tokens": 32,
+            "data.cache": "off",
+            "training.steps": 4,
+            "training.save_every_steps": 2,
+            "training.log_every_steps": 1,
+            "optimizer.peak_lr": 1e-2,
+            "console": "quiet",
+        }
+
+    @cached_property
+    def taught(self) -> Path:
+        """Two teachers and their list."""
+        run = rr.teachers(
+            overrides=self.finetuning | {"num_teachers": 2, "run_dir": str(self.root / "taught")}
+        )
+        return run.directory
+
+    # Commands
+
+    def pretrain(self, at: Path, seed: int = 1, **changes: Any) -> Result:
+        given = self.pretraining | {"run_dir": str(at), "seed": seed} | changes
+        return _result(rr.pretrain(overrides=given))
+
+    def finetune(self, at: Path, seed: int = 1, **changes: Any) -> Result:
+        given = self.finetuning | {"run_dir": str(at), "seed": seed} | changes
+        return _result(rr.finetune(overrides=given))
+
+    def evaluate(self, at: Path, init: Path, **changes: Any) -> Result:
+        given = {
+            "init": str(init),
+            "data.root": str(self.world),
+            "data.datasets": ["sst2"],
+            "data.cache": "off",
+            "console": "quiet",
+            "run_dir": str(at),
+        }
+        return _result(rr.evaluate(overrides=given | changes))
+
+    def distill(self, at: Path, store: Path, seed: int = 1, **changes: Any) -> Result:
+        teaching = {
+            "distillation.teachers": [str(self.taught / "teachers.json")],
+            "distillation.num_teachers": 2,
+            "distillation.host": "process",
+            "distillation.store": str(store),
+        }
+        given = self.finetuning | teaching | {"run_dir": str(at), "seed": seed} | changes
+        return _result(rr.distill(overrides=given))
+
+    # Run directories
+
+    def _of(self, name: str, make: Made, command: Callable[[Path], Result]) -> Subject:
+        """A subject whose command uses the damaged directory itself."""
+        place, other = self.root / name, self.root / f"{name}.other"
+        make(place, 1)
+        make(other, 2)
+        return Subject(place, lambda: command(place), other)
+
+    def _used(self, name: str, make: Made, command: Callable[[Path, Path], Result]) -> Subject:
+        """A subject whose command uses the damaged directory from a new run directory."""
+        found = self._of(name, make, lambda place: command(out, place))
+        out = self.root / f"{name}.out"
+        return Subject(
+            found.place,
+            found.command,
+            found.other,
+            prepare=lambda: shutil.rmtree(out, ignore_errors=True),
+        )
+
+    def finished_finetuning(self) -> Subject:
+        return self._of("finished_finetuning", self.finetune, self.finetune)
+
+    def unfinished_finetuning(self) -> Subject:
+        assert self.finetuning  # its start is made before anything is stopped
+
+        def stopped(at: Path, seed: int) -> None:
+            _stopped(lambda: self.finetune(at, seed), after=3)
+
+        return self._of("unfinished_finetuning", stopped, self.finetune)
+
+    def finished_pretraining(self) -> Subject:
+        return self._of("finished_pretraining", self.pretrain, self.pretrain)
+
+    def unfinished_pretraining(self) -> Subject:
+        """Killed after its last step, before its figures: they come from the journal."""
+
+        def ended(at: Path, seed: int) -> None:
+            self.pretrain(at, seed)
+            shutil.rmtree(at / "hf")
+            for name in ("metrics.json", "report.html"):
+                (at / name).unlink()
+
+        return self._of("unfinished_pretraining", ended, self.pretrain)
+
+    def unfinished_distillation(self) -> Subject:
+        store = self.root / "unfinished_distillation.store"
+        assert self.taught.is_dir()  # made before anything is stopped
+
+        def stopped(at: Path, seed: int) -> None:
+            _stopped(lambda: self.distill(at, store, seed), after=3)
+
+        made = self._of(
+            "unfinished_distillation", stopped, lambda place: self.distill(place, store)
+        )
+        return Subject(made.place, made.command, made.other, chosen=lambda name: "/" not in name)
+
+    def finished_evaluation(self) -> Subject:
+        model = self.root / "model"
+        self.finetune(model)
+
+        def make(at: Path, seed: int) -> None:
+            judged = {"data.max_judged_rows": 5} if seed == 2 else {}
+            self.evaluate(at, model, **judged)
+
+        return self._of("finished_evaluation", make, lambda at: self.evaluate(at, model))
+
+    # Models, stores, corpora, caches
+
+    def model_directory(self) -> Subject:
+        """A fine-tuned model that is evaluated."""
+
+        def make(at: Path, seed: int) -> None:
+            self.finetune(at.with_name(f"{at.name}.run"), seed)
+            shutil.copytree(at.with_name(f"{at.name}.run") / "hf", at)
+
+        return self._used("model_directory", make, self.evaluate)
+
+    def encoder_directory(self) -> Subject:
+        """A pre-trained encoder that is fine-tuned."""
+
+        def make(at: Path, seed: int) -> None:
+            self.pretrain(at.with_name(f"{at.name}.run"), seed)
+            shutil.copytree(at.with_name(f"{at.name}.run") / "hf", at)
+
+        def command(out: Path, model: Path) -> Result:
+            return self.finetune(out, init=str(model), **{"training.steps": 1})
+
+        return self._used("encoder_directory", make, command)
+
+    def teacher_store(self) -> Subject:
+        def make(at: Path, seed: int) -> None:
+            for half in (1, 2):  # a shard each
+                out = at.with_name(f"{at.name}.{half}")
+                self.distill(out, at, seed, **{"training.steps": half})
+
+        return self._used("teacher_store", make, self.distill)
+
+    def corpus(self) -> Subject:
+        """Shards, their manifest and the tokenizer that was learnt."""
+
+        def make(at: Path, seed: int) -> None:
+            size = {"data.vocab_size": 190 + 10 * seed}
+            self.pretrain(at.with_name(f"{at.name}.run"), seed, **{"data.shards": str(at)}, **size)
+
+        def command(out: Path, shards: Path) -> Result:
+            return self.pretrain(out, **{"data.shards": str(shards)})
+
+        return self._used("corpus", make, command)
+
+    def feature_cache(self) -> Subject:
+        def make(at: Path, seed: int) -> None:
+            longer = {"data.max_length_tokens": 31 + seed}
+            self.finetune(at.with_name(f"{at.name}.run"), **{"data.cache": str(at)}, **longer)
+
+        def command(out: Path, kept: Path) -> Result:
+            return self.finetune(out, **{"data.cache": str(kept)})
+
+        return self._used("feature_cache", make, command)
+
+    def teacher_list(self) -> Subject:
+        """The ``teachers.json`` of two teachers, judged together."""
+
+        def make(at: Path, seed: int) -> None:
+            shutil.copytree(self.taught, at)
+            if seed == 2:  # of other teachers
+                for number in (0, 1):
+                    shutil.rmtree(at / f"teacher-{number}")
+                    self.finetune(at / f"teacher-{number}", 11 + number)
+
+        def command(out: Path, taught: Path) -> Result:
+            return self.evaluate(out, taught / "teachers.json")
+
+        made = self._used("teacher_list", make, command)
+        return Subject(
+            *(made.place, made.command, made.other, made.prepare),
+            chosen=lambda name: name == "teachers.json",
+        )
+
+    # Sweeps
+
+    def finished_sweep(self) -> Subject:
+        made = self._of("finished_sweep", lambda at, seed: self.searched(at, seed), self.searched)
+        return Subject(made.place, made.command, made.other, chosen=_of_the_sweep)
+
+    def unfinished_sweep(self) -> Subject:
+        """Stopped within its third trial."""
+
+        def make(at: Path, seed: int) -> None:
+            self.searched(at, seed, stop_in=2)
+
+        made = self._of("unfinished_sweep", make, self.searched)
+        return Subject(made.place, made.command, made.other, chosen=_of_the_sweep)
+
+    def searched(self, at: Path, seed: int = 1, stop_in: int | None = None) -> Result:
+        """``road sweep``, with the trials one after the other in this process instead of Tune's."""
+        config = self._sweep(at, seed)
+        study = open_study(config, config.name, at)
+        searcher = StudySearch(study, config, at)
+        while isinstance(told := searcher.suggest(str(len(study.trials))), dict):
+            number, params = told["number"], told["params"]
+            self._trial(config, at, number, params, stop=number == stop_in)
+            if number == stop_in:
+                write_result(Sweep(at, config, []))
+                return {}
+            searcher.on_trial_complete(list(searcher._numbers)[-1])
+        done = run_sweep(config)
+        return result_of(at) | {f"trial {t.number}": str(_plain(t)) for t in done.trials}
+
+    def _sweep(self, at: Path, seed: int) -> SweepConfig:
+        given = {name: value for name, value in self.finetuning.items() if name != "console"}
+        given |= {"training.steps": 2, "training.evaluate_every_steps": 1}
+        return load_sweep(
+            self._space(given),
+            {"run_dir": str(at), "seed": seed, "points": [{"optimizer.peak_lr": 0.001}]},
+        )
+
+    def _space(self, given: dict[str, Any]) -> Path:
+        path = self.root / "space.yaml"
+        lines = [f"  {key}: {value}" for key, value in given.items()]
+        path.write_text(
+            "verb: finetune\noverrides:\n" + "\n".join(lines) + "\n"
+            "metric: eval/sst2/accuracy\ntrials: 3\nconsole: quiet\nsampler: random\n"
+            "space:\n  optimizer.peak_lr: {loguniform: [1.0e-4, 1.0e-2]}\n"
+        )
+        return path
+
+    def _trial(
+        self, config: SweepConfig, at: Path, number: int, params: dict[str, Any], *, stop: bool
+    ) -> None:
+        place = sweep_record.place_of(at, number)
+        reported: list[int] = [one.step for one in sweep_record.reports(place)]
+
+        def tell(report: Report) -> None:
+            if report.step not in reported:
+                reported.append(report.step)
+                sweep_record.add_report(place, report)
+
+        if stop:
+            tell(Report(1, 50.0, 0.5))
+            return
+        outcome = Trial(config)(place, params, tell)
+        ended = Record(number, params, "complete", tuple(outcome.values), (None,), outcome.figures)
+        sweep_record.write(at, ended)
+
+
+SUBJECTS = {
+    "finished_finetuning": "finished fine-tuning",
+    "unfinished_finetuning": "unfinished fine-tuning",
+    "finished_pretraining": "finished pre-training",
+    "unfinished_pretraining": "pre-training killed before its figures",
+    "unfinished_distillation": "unfinished distillation, its records",
+    "finished_evaluation": "finished evaluation",
+    "model_directory": "model directory, evaluated",
+    "encoder_directory": "model directory, fine-tuned",
+    "teacher_store": "store of teachers' logits",
+    "corpus": "corpus and its tokenizer",
+    "feature_cache": "cache of features",
+    "teacher_list": "`teachers.json`",
+    "finished_sweep": "finished sweep",
+    "unfinished_sweep": "unfinished sweep",
+}
+"""What a table calls each of them."""
+
+
+def _result(run: Any) -> dict[str, str]:
+    figures = {name: value for name, value in run.metrics.items() if not name.startswith("time/")}
+    return result_of(run.directory) | {"returned figures": str(sorted(figures.items()))}
+
+
+def _plain(record: Record) -> tuple[object, ...]:
+    figures = {n: v for n, v in record.figures.items() if not n.endswith("seconds")}
+    return record.number, dict(record.params), record.state, record.values, figures
+
+
+def _of_the_sweep(name: str) -> bool:
+    """Its own files, and the runs of one trial: other runs are subjects of their own."""
+    return "seed-" not in name or name.endswith(("seed-0/metrics.json", "seed-0/metrics.jsonl"))
+
+
+def _stopped(command: Callable[[], object], *, after: int) -> None:
+    """Run the command and stop it, with a checkpoint, after that step."""
+
+    def see(step: int, total: int | None, row: object) -> None:
+        if step == after:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    try:
+        with watched(see):
+            command()
+    except InterruptedRunError:
+        return
+    raise AssertionError("the run ended before it could be stopped")
