@@ -12,24 +12,24 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from road_ray.distillation.own_loops import model_inputs as model_inputs
-    from road_ray.distillation.own_loops import student_loss as student_loss
-    from road_ray.distillation.trainer import DistillationTrainer as DistillationTrainer
-    from road_ray.distributed.ensemble import Ensemble as Ensemble
+    from road_ray.distillation.custom_loop import model_inputs as model_inputs
+    from road_ray.distillation.custom_loop import student_loss as student_loss
+    from road_ray.distillation.hf_trainer import DistillationTrainer as DistillationTrainer
+    from road_ray.distributed.teachers.ensemble import Ensemble as Ensemble
     from road_ray.recipes.run import Run as Run
-    from road_ray.sweeps.sweep import sweep as sweep
+    from road_ray.recipes.sweep.sweep import sweep as sweep
 
 _VERBS = (
     *("pretrain", "multitask", "finetune", "teachers", "distill", "evaluate"),
     *("reproduce", "demo"),
 )
 _ELSEWHERE = {
-    "DistillationTrainer": "road_ray.distillation.trainer",
-    "Ensemble": "road_ray.distributed.ensemble",
+    "DistillationTrainer": "road_ray.distillation.hf_trainer",
+    "Ensemble": "road_ray.distributed.teachers.ensemble",
     "Run": "road_ray.recipes.run",
-    "model_inputs": "road_ray.distillation.own_loops",
-    "student_loss": "road_ray.distillation.own_loops",
-    "sweep": "road_ray.sweeps.sweep",
+    "model_inputs": "road_ray.distillation.custom_loop",
+    "student_loss": "road_ray.distillation.custom_loop",
+    "sweep": "road_ray.recipes.sweep.sweep",
 }
 
 __all__ = [

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from road_ray.evaluation.metrics import paired_test, summary
-from road_ray.training.journal import read_rows
+from road_ray.training.monitoring.journal import read_rows
 
 WAYS = {
     "scratch": "no pre-training",

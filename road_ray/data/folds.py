@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 
-from road_ray.data.features import (
+from road_ray.data.features.types import (
     ChoiceExample,
     Example,
     Ints,
@@ -14,7 +14,7 @@ from road_ray.data.features import (
     TagExample,
     TextExample,
 )
-from road_ray.data.sources import Split
+from road_ray.data.loading import Split
 
 
 def fold_of(example: Example, num_folds: int) -> int:

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from road_ray.data.batches import Batch
+from road_ray.data.batching import Batch
 
 Sampler = Literal["uniform_dataset", "uniform_task", "proportional", "size_power"]
 

@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from road_ray.data.specs import Task
-from road_ray.distillation.ensemble import Teacher, inputs_of
+from road_ray.data.schema import Task
+from road_ray.distillation.ensemble.base import Teacher, inputs_of
 from road_ray.errors import CheckpointError
 from road_ray.models.precision import Precision
 

@@ -13,7 +13,7 @@ import urllib.request
 from dataclasses import dataclass
 from typing import Any
 
-from road_ray.distributed.tokens import answers_anybody, token_path
+from road_ray.distributed.auth import answers_anybody, token_path
 from road_ray.errors import RoadError
 
 _TASK_SECONDS = 60.0
@@ -89,7 +89,7 @@ def _version(url: str) -> Finding:
 
 
 def _joined(address: str) -> list[Finding]:
-    from road_ray.distributed.launch import connected
+    from road_ray.distributed.train.launch import connected
     from road_ray.distributed.placement import free_resources
 
     try:

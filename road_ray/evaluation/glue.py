@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from road_ray.data import catalog
-from road_ray.data.specs import Classify, Dataset, Regress
+from road_ray.data.schema import Classify, Dataset, Regress
 from road_ray.errors import DataError
-from road_ray.json_file import read_json
+from road_ray.config.json_file import read_json
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from road_ray.data.features import Features, SpanExample
+from road_ray.data.features.types import Features, SpanExample
 from road_ray.evaluation.spans import SpanPrediction, listed
 from road_ray.evaluation.windows import Flags, Span, check_covered, span_columns
 

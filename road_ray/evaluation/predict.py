@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from road_ray.data.batches import Batch, pad, to_device
-from road_ray.data.features import FURTHER, UNKNOWN, Features, SpanExample, TagExample
-from road_ray.data.sources import Split
-from road_ray.data.specs import Classify, JointSpan, Kind, Regress, Span, Tag
+from road_ray.data.batching import Batch, pad, to_device
+from road_ray.data.features.types import FURTHER, UNKNOWN, Features, SpanExample, TagExample
+from road_ray.data.loading import Split
+from road_ray.data.schema import Classify, JointSpan, Kind, Regress, Span, Tag
 from road_ray.errors import DivergedError
 from road_ray.evaluation import metrics
 from road_ray.evaluation.joint_spans import best_joint_spans

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from road_ray.data.features import Features, SpanExample
+from road_ray.data.features.types import Features, SpanExample
 from road_ray.evaluation import squad
 from road_ray.evaluation.windows import (
     Logits,

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from road_ray.data.features import SpanExample
+from road_ray.data.features.types import SpanExample
 from road_ray.errors import DataError
 
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")

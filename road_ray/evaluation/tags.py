@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from road_ray.data.features import Features, TagExample
+from road_ray.data.features.types import Features, TagExample
 from road_ray.errors import DataError
 
 OUTSIDE = "O"

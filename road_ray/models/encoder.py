@@ -14,9 +14,9 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from road_ray.config import Config
 from road_ray.data.model_files import locate, read_config
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.models.families import FAMILIES, detector_output
-from road_ray.models.quiet import hushed
-from road_ray.models.stored import load_stored
+from road_ray.models.architectures import FAMILIES, detector_output
+from road_ray.models.hf_logging import hushed
+from road_ray.models.weights import load_stored
 
 
 class EncoderConfig(Config):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from road_ray.data.specs import Classify, Tag, Task, plain_label
+from road_ray.data.schema import Classify, Tag, Task, plain_label
 from road_ray.errors import CheckpointError
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from torch import nn
 from transformers import PreTrainedModel
 
-from road_ray.data.batches import NOISE_CHANNELS, Batch
-from road_ray.models.terms import Term
+from road_ray.data.batching import NOISE_CHANNELS, Batch
+from road_ray.objectives.term import Term
 
 
 class Objective(nn.Module, ABC):

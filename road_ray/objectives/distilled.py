@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from road_ray.data.batches import Batch, allowed_positions
-from road_ray.data.features import UNKNOWN
-from road_ray.data.specs import Regress, Span, Task
+from road_ray.data.batching import Batch, allowed_positions
+from road_ray.data.features.types import UNKNOWN
+from road_ray.data.schema import Regress, Span, Task
 from road_ray.distillation.losses import (
     average_regression_total,
     average_total,
@@ -20,7 +20,7 @@ from road_ray.distillation.losses import (
 from road_ray.distillation.schedule import Schedule
 from road_ray.errors import ConfigError, DataError
 from road_ray.models.multitask import MultitaskModel
-from road_ray.models.terms import Term
+from road_ray.objectives.term import Term
 from road_ray.objectives.supervised import Supervised, gold_total
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from road_ray.data.batches import Batch
-from road_ray.models.language import detection_scores
-from road_ray.models.terms import Term
-from road_ray.objectives.corrupting import Corrupting
-from road_ray.objectives.detection import detection_gauges, detection_losses
-from road_ray.objectives.generators import Generator
+from road_ray.data.batching import Batch
+from road_ray.models.language_model import detection_scores
+from road_ray.objectives.term import Term
+from road_ray.objectives.parts.corruption import Corrupting
+from road_ray.objectives.parts.detection import detection_gauges, detection_losses
+from road_ray.objectives.parts.generator import Generator
 
 
 class Electra(Corrupting):

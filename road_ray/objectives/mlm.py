@@ -9,13 +9,13 @@ import torch
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from road_ray.data.batches import Batch
-from road_ray.models.language import states, vocabulary_logits
-from road_ray.models.quick import quicken
-from road_ray.models.quiet import hushed
-from road_ray.models.terms import Term
-from road_ray.models.tying import tie
-from road_ray.objectives.masked import Masked
+from road_ray.data.batching import Batch
+from road_ray.models.language_model import states, vocabulary_logits
+from road_ray.models.cpu_kernels import quicken
+from road_ray.models.hf_logging import hushed
+from road_ray.objectives.term import Term
+from road_ray.models.weight_tying import tie
+from road_ray.objectives.parts.masked_input import Masked
 
 
 class MaskedLanguageModel(Masked):

@@ -9,12 +9,12 @@ import torch
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from road_ray.data.batches import Batch
-from road_ray.models.language import states, vocabulary_logits
-from road_ray.models.terms import Term
-from road_ray.models.tying import tie
-from road_ray.objectives.corrupting import Corrupting
-from road_ray.objectives.generators import Generator
+from road_ray.data.batching import Batch
+from road_ray.models.language_model import states, vocabulary_logits
+from road_ray.objectives.term import Term
+from road_ray.models.weight_tying import tie
+from road_ray.objectives.parts.corruption import Corrupting
+from road_ray.objectives.parts.generator import Generator
 
 
 class ReplaceMLM(Corrupting):

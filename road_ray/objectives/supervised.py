@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from road_ray.data.batches import Batch, allowed_positions
-from road_ray.data.features import FURTHER, IMPOSSIBLE, UNKNOWN
-from road_ray.data.specs import JointSpan, Regress, Span, Task
+from road_ray.data.batching import Batch, allowed_positions
+from road_ray.data.features.types import FURTHER, IMPOSSIBLE, UNKNOWN
+from road_ray.data.schema import JointSpan, Regress, Span, Task
 from road_ray.models.multitask import MultitaskModel
-from road_ray.models.terms import Term
+from road_ray.objectives.term import Term
 from road_ray.objectives.base import Objective
 
 _ANSWERABILITY_WEIGHT = 0.5

@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from road_ray.data.corpus_source import CorpusConfig
-from road_ray.data.sources import MINIATURE
-from road_ray.distributed.launch import connected, side_by_side
+from road_ray.data.corpus.source import CorpusConfig
+from road_ray.data.loading import MINIATURE
+from road_ray.distributed.train.launch import connected, side_by_side
 from road_ray.evaluation.metrics import summary
 from road_ray.models.encoder import EncoderConfig
-from road_ray.recipes.distill import distill
-from road_ray.recipes.distill_config import DistillConfig
-from road_ray.recipes.finetune import FinetuneConfig, FinetuneDataConfig, finetune
-from road_ray.recipes.multitask import multitask
-from road_ray.recipes.multitask_config import MixingConfig, MultitaskConfig, MultitaskDataConfig
-from road_ray.recipes.networks import GeneratorConfig
-from road_ray.recipes.pretrain import PretrainConfig, pretrain
+from road_ray.recipes.distillation.distill import distill
+from road_ray.recipes.distillation.distill_config import DistillConfig
+from road_ray.recipes.finetuning.finetune import FinetuneConfig, FinetuneDataConfig, finetune
+from road_ray.recipes.multitask.multitask import multitask
+from road_ray.recipes.multitask.config import MixingConfig, MultitaskConfig, MultitaskDataConfig
+from road_ray.recipes.pretraining.build import GeneratorConfig
+from road_ray.recipes.pretraining.pretrain import PretrainConfig, pretrain
 from road_ray.recipes.run import Run, RunConfig, finished, opened
-from road_ray.recipes.teachers import listing
-from road_ray.recipes.teaching import DistillationConfig, WeightingConfig
-from road_ray.training.journal import write_json_atomic
+from road_ray.recipes.finetuning.teachers import listing
+from road_ray.recipes.distillation.config import DistillationConfig, WeightingConfig
+from road_ray.training.monitoring.journal import write_json_atomic
 from road_ray.training.optimizer import OptimizerConfig
-from road_ray.training.settings import TrainingConfig
+from road_ray.training.config import TrainingConfig
 
 if TYPE_CHECKING:
-    from road_ray.distributed.asking import ActorEnsemble
+    from road_ray.distributed.teachers.client import ActorEnsemble
 
 IN_DOMAIN, OUT_OF_DOMAIN = "squad_v2", "newsqa"
 # In domain raw (threshold 0) and at the threshold tuned on that very set, as papers print it; out
@@ -83,7 +83,7 @@ def _run(config: DemoConfig) -> Run:
 
 def _students(config: DemoConfig, taught: Sequence[Run]) -> dict[str, list[Run]]:
     from road_ray.data import catalog
-    from road_ray.distributed.pool import start
+    from road_ray.distributed.teachers.pool import start
 
     seeds = range(100, 100 + config.num_seeds)
     plain = [finetuning(config, f"student-none-{seed}", seed) for seed in seeds]

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.errors import CheckpointError
-from road_ray.json_file import read_json
+from road_ray.config.json_file import read_json
 from road_ray.recipes.inputs import changed_inputs
-from road_ray.training.checkpoint import MANIFEST, Checkpoints
-from road_ray.training.file_hashes import hashes_of, problems_of
-from road_ray.training.journal import write_json_atomic
+from road_ray.training.checkpoint.checkpoint import MANIFEST, Checkpoints
+from road_ray.training.checkpoint.file_hashes import hashes_of, problems_of
+from road_ray.training.monitoring.journal import write_json_atomic
 
 _FORMAT = 1
 _FILES = ("metrics.json", "teachers.json", "tasks.json", "table.json", "comparison.md")

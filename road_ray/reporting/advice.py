@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from road_ray.reporting.runs import RunRecord
+from road_ray.reporting.run_record import RunRecord
 
 _MUCH = 0.10  # of a step: what is worth a sentence
 _SLACK = 1.3  # slowest stretch against the median: what is worth a sentence

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 from ruamel.yaml import YAML
 
 from road_ray.data import catalog
-from road_ray.data.own_heads import OWN_HEADS
-from road_ray.reporting.ancestry import ancestors, described
-from road_ray.reporting.run_report import headline
-from road_ray.reporting.runs import CONFIG, RunRecord, is_run, read_run
+from road_ray.data.special_heads import OWN_HEADS
+from road_ray.reporting.lineage import ancestors, described
+from road_ray.reporting.pages.run_page import headline
+from road_ray.reporting.run_record import CONFIG, RunRecord, is_run, read_run
 from road_ray.reporting.tables import figures, metric_title, printable
-from road_ray.training.redact import redact
+from road_ray.training.monitoring.secrets import redact
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult

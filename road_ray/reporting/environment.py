@@ -108,7 +108,7 @@ def _clock() -> dict[str, Any]:
 
 
 def _data(root: str | None) -> dict[str, Any]:
-    from road_ray.data.sources import resolve_root
+    from road_ray.data.loading import resolve_root
 
     try:
         place = resolve_root(root)

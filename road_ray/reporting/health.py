@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from statistics import median
 
-from road_ray.reporting.page import Gauge, State
-from road_ray.reporting.runs import RunRecord
+from road_ray.reporting.pages.page import Gauge, State
+from road_ray.reporting.run_record import RunRecord
 
 
 def gauges(run: RunRecord) -> list[Gauge]:

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Literal
 
 from road_ray.errors import ConfigError, ResourceError
-from road_ray.reporting.compare_report import compare_page
-from road_ray.reporting.page import Page, write
-from road_ray.reporting.paper import save_figures
-from road_ray.reporting.run_report import run_page
-from road_ray.reporting.runs import is_run, read_run, runs_below
-from road_ray.reporting.story import is_story, story_page
-from road_ray.reporting.study import is_sweep, read_sweep
-from road_ray.reporting.sweep_report import sweep_page
+from road_ray.reporting.pages.comparison_page import compare_page
+from road_ray.reporting.pages.page import Page, write
+from road_ray.reporting.plots.matplotlib import save_figures
+from road_ray.reporting.pages.run_page import run_page
+from road_ray.reporting.run_record import is_run, read_run, runs_below
+from road_ray.reporting.pages.demo_page import is_story, story_page
+from road_ray.reporting.sweep_record import is_sweep, read_sweep
+from road_ray.reporting.pages.sweep_page import sweep_page
 
 _log = logging.getLogger(__name__)
 REPORT = "report.html"

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from road_ray.training.optimizer import ElectraAdamW
-from road_ray.training.sharded import whole
+from road_ray.training.fsdp import whole
 
 
 class Lamb(ElectraAdamW):

@@ -13,7 +13,7 @@ from torch import nn
 
 from road_ray.config import Config
 from road_ray.objectives.base import Objective
-from road_ray.training.sharded import whole
+from road_ray.training.fsdp import whole
 
 
 class OptimizerConfig(Config):

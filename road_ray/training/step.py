@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from road_ray.data.batches import Batch
-from road_ray.models.terms import Term
+from road_ray.data.batching import Batch
+from road_ray.objectives.term import Term
 from road_ray.objectives.base import Objective
 from road_ray.training.worker import Worker
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from road_ray.objectives.electra import Electra
-from road_ray.training.settings import TrainingConfig
+from road_ray.training.config import TrainingConfig
 from road_ray.training.worker import Worker
 from tests.benchmarks import shapes
 from tests.benchmarks.learning import learn

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from road_ray.data.corpus_build import build_corpus
-from road_ray.data.documents import read_corpus
-from road_ray.data.segments import two_segments
+from road_ray.data.corpus.build import build_corpus
+from road_ray.data.corpus.documents import read_corpus
+from road_ray.data.corpus.segments import two_segments
 from road_ray.data.tokenizer import train_wordpiece
 from tests.benchmarks.race import gated
 

@@ -27,23 +27,23 @@ import numpy as np
 import torch
 
 from road_ray.data import catalog
-from road_ray.data.specs import Span, Task
-from road_ray.distillation.ensemble import (
+from road_ray.data.schema import Span, Task
+from road_ray.distillation.ensemble.base import (
     Ensemble,
     LocalEnsemble,
     annotate,
 )
-from road_ray.distillation.manifest import teacher_manifest
-from road_ray.distillation.store_ensemble import StoredEnsemble
+from road_ray.distillation.teacher_manifest import teacher_manifest
+from road_ray.distillation.ensemble.stored import StoredEnsemble
 from road_ray.distillation.weighting import resolve
 from road_ray.models.encoder import hugging_face_config
 from road_ray.models.multitask import MultitaskModel
 from road_ray.models.precision import Precision
-from road_ray.models.quiet import hushed
+from road_ray.models.hf_logging import hushed
 from road_ray.objectives.base import Objective
 from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.supervised import Supervised
-from road_ray.training.settings import TrainingConfig
+from road_ray.training.config import TrainingConfig
 from tests.benchmarks import shapes
 from tests.benchmarks.learning import learn
 from tests.benchmarks.race import Over
@@ -112,8 +112,8 @@ def in_actors(lesson: Lesson, connection: Connection) -> None:
 @contextmanager
 def actors(lesson: Lesson, count: int = TEACHERS) -> Iterator[Any]:
     """Teachers in actors of a cluster, one of our own unless there is one."""
-    from road_ray.distributed.launch import connected
-    from road_ray.distributed.pool import start
+    from road_ray.distributed.train.launch import connected
+    from road_ray.distributed.teachers.pool import start
 
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -150,7 +150,7 @@ def transport_seconds(lesson: Lesson, repeats: int) -> tuple[list[float], ...]:
     """
     import ray
 
-    from road_ray.distributed.teachers import packed_inputs
+    from road_ray.distributed.teachers.actor import packed_inputs
 
     ours, bare, ahead = [], [], []
     with actors(lesson, 1) as ensemble:

@@ -17,16 +17,16 @@ from typing import Any
 
 import torch
 
-from road_ray.data.batches import Batching, BatchStream
-from road_ray.data.sources import Split
-from road_ray.data.specs import Span
-from road_ray.distillation.ensemble import Ensemble, LocalEnsemble, annotate
-from road_ray.distillation.manifest import teacher_manifest
-from road_ray.distillation.store_ensemble import StoredEnsemble
+from road_ray.data.batching import Batching, BatchStream
+from road_ray.data.loading import Split
+from road_ray.data.schema import Span
+from road_ray.distillation.ensemble.base import Ensemble, LocalEnsemble, annotate
+from road_ray.distillation.teacher_manifest import teacher_manifest
+from road_ray.distillation.ensemble.stored import StoredEnsemble
 from road_ray.distillation.weighting import resolve
 from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.supervised import Supervised
-from road_ray.training.settings import TrainingConfig
+from road_ray.training.config import TrainingConfig
 from tests.benchmarks import distil
 from tests.benchmarks.distil import KD_WEIGHT, LOOKAHEAD, TEACHERS, TEMPERATURE
 from tests.benchmarks.finetune import epoch_row

@@ -7,14 +7,14 @@ from multiprocessing.connection import Connection
 
 import torch
 
-from road_ray.data.corpus_source import CorpusConfig
+from road_ray.data.corpus.source import CorpusConfig
 from road_ray.models.encoder import new_detector, new_language_model, scaled
 from road_ray.objectives.base import Objective
 from road_ray.objectives.registry import OBJECTIVES, models_of
-from road_ray.recipes.cost import cost
-from road_ray.recipes.networks import GeneratorConfig, ObjectiveConfig
-from road_ray.recipes.pretrain import PretrainConfig
-from road_ray.training.settings import TrainingConfig
+from road_ray.recipes.pretraining.flops import cost
+from road_ray.recipes.pretraining.build import GeneratorConfig, ObjectiveConfig
+from road_ray.recipes.pretraining.pretrain import PretrainConfig
+from road_ray.training.config import TrainingConfig
 from tests.benchmarks import shapes
 from tests.benchmarks.learning import learn
 from tests.benchmarks.race import gated

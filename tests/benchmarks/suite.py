@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from road_ray.distributed.launch import launch
+from road_ray.distributed.train.launch import launch
 from road_ray.objectives.registry import OBJECTIVES
 from road_ray.training.worker import Worker
 from tests.benchmarks import contestants, corpora, stored, swept

@@ -19,15 +19,15 @@ from typing import Any
 
 from road_ray.config import load
 from road_ray.data import miniature
-from road_ray.distributed.sweep import SETTINGS, search
-from road_ray.distributed.sweep_lock import locked
-from road_ray.distributed.sweep_record import Outcome, Tell
-from road_ray.distributed.sweep_space import SearchConfig
-from road_ray.sweeps.check import load_sweep
-from road_ray.sweeps.config import SweepConfig
-from road_ray.sweeps.stages import runs_of
-from road_ray.sweeps.trial import Trial
-from road_ray.training.trackers import watched
+from road_ray.distributed.tune.driver import SETTINGS, search
+from road_ray.distributed.tune.lock import locked
+from road_ray.distributed.tune.trial_record import Outcome, Tell
+from road_ray.distributed.tune.space import SearchConfig
+from road_ray.recipes.sweep.check import load_sweep
+from road_ray.recipes.sweep.config import SweepConfig
+from road_ray.recipes.sweep.stages import runs_of
+from road_ray.recipes.sweep.trial import Trial
+from road_ray.training.monitoring.trackers import watched
 from road_ray.verbs import VERBS
 from tests.benchmarks.race import peak_memory_mb
 
@@ -81,7 +81,7 @@ class Timed:
 @contextmanager
 def cluster() -> Iterator[None]:
     """Two cores, up; its processes find this package."""
-    from road_ray.distributed.launch import connected
+    from road_ray.distributed.train.launch import connected
 
     os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])
     with connected(num_cpus=2):

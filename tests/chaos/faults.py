@@ -24,11 +24,11 @@ def _f(name: str, what: str, expected: str, *tests: str, lacks: str = "") -> Fau
     return Fault(name, what, expected, tests, lacks)
 
 
-_LOOP, _SAVED = "training/test_loop.py::", "training/test_checkpoint.py::"
-_FINE, _STUDENT = "recipes/test_finetune.py::", "recipes/test_distill.py::"
-_GROUP, _ACTORS = "distributed/test_launch.py::", "distributed/test_asking.py::"
-_SWEEP = "distributed/test_sweep.py::"
-_TEXT, _SQUAD = "data/test_text_rows.py::", "data/test_squad_json.py::"
+_LOOP, _SAVED = "training/test_loop.py::", "training/checkpoint/test_checkpoint.py::"
+_FINE, _STUDENT = "recipes/finetuning/test_finetune.py::", "recipes/distillation/test_distill.py::"
+_GROUP, _ACTORS = "distributed/train/test_launch.py::", "distributed/teachers/test_client.py::"
+_SWEEP = "distributed/tune/test_driver.py::"
+_TEXT, _SQUAD = "data/readers/test_tabular.py::", "data/readers/test_squad.py::"
 
 _NODES = "chaos/test_nodes.py::"
 
@@ -40,7 +40,7 @@ FAULTS = (
     ),
     _f(
         *("F02", "the same in every stage", "bit-equal in pre-training, mixture, KD"),
-        "recipes/test_pretrain.py::test_a_run_goes_on_from_its_checkpoint",
+        "recipes/pretraining/test_pretrain.py::test_a_run_goes_on_from_its_checkpoint",
         f"{_STUDENT}test_a_stopped_run_goes_on_only_with_its_teachers",
         f"{_STUDENT}test_annealing_goes_from_the_teachers_to_gold_also_after_a_stop",
         "data/test_mixing.py::test_resuming_in_the_middle_equals_going_straight",
@@ -51,7 +51,7 @@ FAULTS = (
     ),
     _f(
         *("F04", "another number of workers", "the same samples, weights equal up to float noise"),
-        "data/test_batches.py::test_the_workers_tile_the_global_batch_with_its_noise",
+        "data/test_batching.py::test_the_workers_tile_the_global_batch_with_its_noise",
         "journeys/test_on_ray.py::test_two_workers_learn_as_one_process_does",
         "chaos/test_survival.py::test_a_stopped_group_goes_on_alone",
     ),
@@ -62,19 +62,19 @@ FAULTS = (
     ),
     _f(
         *("F06", "resumed at the very end of an epoch", "the next epoch is whole"),
-        "data/test_batches.py::test_a_stream_goes_through_all_rows_epoch_after_epoch",
-        "data/test_batches.py::test_a_batch_is_a_function_of_its_number",
+        "data/test_batching.py::test_a_stream_goes_through_all_rows_epoch_after_epoch",
+        "data/test_batching.py::test_a_batch_is_a_function_of_its_number",
     ),
     _f(
         *("F07", "data changed since the checkpoint", "refused, old and new named"),
         f"{_LOOP}test_a_changed_identity_is_refused_and_nothing_is_lost",
-        "data/test_features.py::test_the_fingerprint_sees_tokens_bounds_segments_and_gold",
-        "recipes/test_pretrain.py::test_another_text_of_the_same_name_and_size_is_another_corpus",
+        "data/features/test_types.py::test_the_fingerprint_sees_tokens_bounds_segments_and_gold",
+        "recipes/pretraining/test_pretrain.py::test_another_text_of_the_same_name_and_size_is_another_corpus",
     ),
     _f(
         *("F08", "SIGKILL of worker 1", "the group starts again and ends as if nothing had been"),
         f"{_GROUP}TestCluster::test_a_worker_that_dies_is_told_and_replaced_with_its_group",
-        "distributed/test_group.py::test_deaths_are_no_end_as_long_as_the_run_gets_further",
+        "distributed/train/test_worker_group.py::test_deaths_are_no_end_as_long_as_the_run_gets_further",
         "chaos/test_survival.py::test_a_killed_worker_costs_time_and_changes_nothing",
     ),
     _f(
@@ -97,7 +97,7 @@ FAULTS = (
         f"{_GROUP}TestCluster::test_a_signal_stops_runs_side_by_side_also_those_not_begun",
         f"{_LOOP}test_sigterm_saves_and_tells_the_way_on",
         "training/test_signals.py::test_a_second_signal_stops_at_once",
-        "test_cli.py::test_a_stop_outside_the_loop_is_resumable",
+        "cli/test_app.py::test_a_stop_outside_the_loop_is_resumable",
     ),
     _f(
         *("F13", "SIGKILL of the driver", "resumed by the same command, no orphans after 15 s"),
@@ -114,7 +114,7 @@ FAULTS = (
     _f(
         *("F16", "notice of preemption", "a checkpoint just in time, then a restart"),
         "training/test_signals.py::test_a_notice_saves_at_once_and_then_every_few_seconds",
-        "distributed/test_spot.py::test_the_notice_is_passed_on_once_as_a_preemption",
+        "distributed/train/test_preemption.py::test_the_notice_is_passed_on_once_as_a_preemption",
         f"{_NODES}test_a_drained_node_costs_seconds_and_counts_as_no_failure",
     ),
     _f(
@@ -124,8 +124,8 @@ FAULTS = (
     _f(
         *("F18", "killed for memory", "the message names rank, batch and length"),
         f"{_GROUP}TestCluster::test_a_worker_that_dies_is_told_and_replaced_with_its_group",
-        "distributed/test_board.py::test_a_death_is_told_once_and_silences_the_whole_group",
-        "training/test_memory.py::test_an_allocation_that_fails_names_what_was_worked_on",
+        "distributed/train/test_coordinator.py::test_a_death_is_told_once_and_silences_the_whole_group",
+        "training/monitoring/test_oom.py::test_an_allocation_that_fails_names_what_was_worked_on",
     ),
     _f(
         *("F19", "a teacher dies while asked", "asked again, logits identical, weights bit-equal"),
@@ -139,34 +139,34 @@ FAULTS = (
     _f(
         *("F21", "a teacher is gone for good", "the run stops and names it; never two of three"),
         f"{_ACTORS}test_a_teacher_that_cannot_come_back_stops_the_run",
-        "distributed/test_pool.py::test_a_teacher_that_does_not_load_is_named_at_the_start",
+        "distributed/teachers/test_pool.py::test_a_teacher_that_does_not_load_is_named_at_the_start",
     ),
     _f(
         *("F22", "resources that are not there", "an error in 10 s, asked beside available"),
         f"{_GROUP}TestCluster::test_more_workers_than_room_is_said_at_once",
-        "distributed/test_pool.py::test_teachers_without_a_place_fail_at_once",
-        "distributed/test_plan.py::test_what_does_not_fit_is_told_with_asked_and_available",
+        "distributed/teachers/test_pool.py::test_teachers_without_a_place_fail_at_once",
+        "distributed/test_estimate.py::test_what_does_not_fit_is_told_with_asked_and_available",
     ),
     _f(
         *("F23", "SIGKILL of a sweep's driver", "no finished trial lost or run again, no orphans"),
         f"{_SWEEP}test_a_driver_killed_three_times_loses_and_repeats_nothing",
-        "distributed/test_sweep_lock.py::test_a_trial_ends_with_the_process_that_started_it",
-        "distributed/test_sweep_storage.py::"
+        "distributed/tune/test_lock.py::test_a_trial_ends_with_the_process_that_started_it",
+        "distributed/tune/test_storage.py::"
         "test_two_sweeps_of_one_name_in_one_database_are_refused",
-        "sweeps/test_sweep.py::test_a_second_start_of_the_same_sweep_is_refused",
+        "recipes/sweep/test_sweep.py::test_a_second_start_of_the_same_sweep_is_refused",
     ),
     _f(
         *("F24", "a trial crashes, is NaN, hangs", "failed with its reason"),
         f"{_SWEEP}test_a_driver_killed_three_times_loses_and_repeats_nothing",
-        "distributed/test_sweep_trial.py::test_an_error_is_a_failed_trial_with_its_reason",
-        "distributed/test_sweep_trial.py::test_a_figure_that_is_no_number_never_wins",
-        "distributed/test_sweep_trial.py::test_a_trial_that_hung_is_not_tried_again",
+        "distributed/tune/test_trial.py::test_an_error_is_a_failed_trial_with_its_reason",
+        "distributed/tune/test_trial.py::test_a_figure_that_is_no_number_never_wins",
+        "distributed/tune/test_trial.py::test_a_trial_that_hung_is_not_tried_again",
     ),
     _f(
         *("F25", "a sweep's state is truncated", "rebuilt, or named"),
         f"{_SWEEP}test_a_driver_killed_three_times_loses_and_repeats_nothing",
-        "distributed/test_sweep_study.py::test_a_damaged_study_is_made_again_from_the_trials",
-        "distributed/test_sweep_study.py::test_a_damaged_record_is_made_again_from_the_study",
+        "distributed/tune/test_study.py::test_a_damaged_study_is_made_again_from_the_trials",
+        "distributed/tune/test_study.py::test_a_damaged_record_is_made_again_from_the_study",
     ),
     _f(
         *("F26", "disk full, file size limit", "path, need and free; the old checkpoint loads"),
@@ -191,13 +191,13 @@ FAULTS = (
     _f(
         *("F29", "the run's own records are damaged", "made again, or named by their line"),
         "recipes/test_run.py::test_figures_that_are_damaged_are_made_again",
-        "training/test_journal.py::test_a_torn_last_line_is_forgotten",
-        "training/test_journal.py::test_a_damaged_earlier_line_is_named",
+        "training/monitoring/test_journal.py::test_a_torn_last_line_is_forgotten",
+        "training/monitoring/test_journal.py::test_a_damaged_earlier_line_is_named",
     ),
     _f(
         *("F30", "an older format", "loads, or says which version reads it"),
         f"{_SAVED}test_a_newer_format_is_named",
-        "training/test_tensors.py::test_a_checkpoint_of_format_1_still_loads",
+        "training/checkpoint/test_serialization.py::test_a_checkpoint_of_format_1_still_loads",
     ),
     _f(
         *("F31", "a loss that is not finite", "stops before the update, rows named, code 5"),
@@ -207,60 +207,60 @@ FAULTS = (
     ),
     _f(
         *("F32", "a spike of the loss", "an event with its rows; warn, skip or stop"),
-        "training/test_guard.py::test_a_loss_a_thousand_times_as_large_is_seen_and_no_other",
-        "training/test_guard.py::test_a_spike_is_an_event_with_its_rows_and_a_quiet_run_has_none",
-        "training/test_guard.py::"
+        "training/test_loss_guard.py::test_a_loss_a_thousand_times_as_large_is_seen_and_no_other",
+        "training/test_loss_guard.py::test_a_spike_is_an_event_with_its_rows_and_a_quiet_run_has_none",
+        "training/test_loss_guard.py::"
         "test_skipped_it_changes_no_weight_also_where_the_run_was_stopped_before",
-        "training/test_guard.py::test_a_run_may_be_stopped_by_one_and_keeps_what_was_before",
+        "training/test_loss_guard.py::test_a_run_may_be_stopped_by_one_and_keeps_what_was_before",
     ),
     _f(
         *("F33", "no rows", "an error that counts what was dropped"),
         f"{_TEXT}test_a_file_without_rows_is_an_error",
         f"{_TEXT}test_a_file_of_nothing_but_dropped_rows_is_an_error",
         f"{_SQUAD}test_a_file_without_questions_is_an_error",
-        "data/test_corpus_build.py::test_an_empty_corpus_is_an_error_and_leaves_nothing",
+        "data/corpus/test_build.py::test_an_empty_corpus_is_an_error_and_leaves_nothing",
     ),
     _f(
         *("F34", "missing columns", "wanted, found and the nearest name"),
         f"{_TEXT}test_a_missing_column_names_the_nearest",
-        "data/test_documents.py::test_a_missing_column_is_named",
+        "data/corpus/test_documents.py::test_a_missing_column_is_named",
     ),
     _f(
         *("F35", "a label outside the set", "file:line, value and what is allowed"),
-        "data/test_encode.py::test_a_label_outside_the_set_is_named_with_its_line",
-        "data/test_encode.py::test_a_number_outside_the_range_is_named_with_its_line",
+        "data/features/test_encode.py::test_a_label_outside_the_set_is_named_with_its_line",
+        "data/features/test_encode.py::test_a_number_outside_the_range_is_named_with_its_line",
     ),
     _f(
         *("F36", "rows that are too long", "cut and counted; beyond the table an error at load"),
-        "data/test_encode.py::test_truncation_is_counted",
-        "recipes/test_pretrain.py::TestCorpora::test_cut_longer_than_the_position_table",
+        "data/features/test_encode.py::test_truncation_is_counted",
+        "recipes/pretraining/test_pretrain.py::TestCorpora::test_cut_longer_than_the_position_table",
     ),
     _f(
         *("F37", "more tokens than embeddings", "an error at load"),
         "models/test_encoder.py::test_a_tokenizer_larger_than_the_table_is_refused",
-        "distillation/test_identity.py::test_more_token_ids_than_embeddings_are_refused",
+        "distillation/test_teacher_identity.py::test_more_token_ids_than_embeddings_are_refused",
     ),
     _f(
         *("F38", "a teacher with another tokenizer", "refused"),
-        "distillation/test_identity.py::test_a_tokenizer_with_two_ids_swapped_is_refused",
+        "distillation/test_teacher_identity.py::test_a_tokenizer_with_two_ids_swapped_is_refused",
         f"{_STUDENT}TestMistakes::test_a_teacher_with_another_tokenizer",
     ),
     _f(
         *("F39", "labels in another order", "aligned by name; unknown names are refused"),
-        "distillation/test_identity.py::test_labels_are_aligned_by_name_whatever_their_order_and_case",
-        "distillation/test_identity.py::test_labels_of_other_names_are_refused_with_the_way_out",
-        "distillation/test_ensemble.py::test_a_teacher_with_permuted_labels_is_aligned_by_name",
+        "distillation/test_teacher_identity.py::test_labels_are_aligned_by_name_whatever_their_order_and_case",
+        "distillation/test_teacher_identity.py::test_labels_of_other_names_are_refused_with_the_way_out",
+        "distillation/ensemble/test_base.py::test_a_teacher_with_permuted_labels_is_aligned_by_name",
     ),
     _f(
         *("F40", "too few teachers, odd shapes", "refused, never broadcast"),
         f"{_STUDENT}TestMistakes::test_two_teachers_of_three",
         "distillation/test_losses.py::test_logits_are_never_broadcast",
-        "distillation/test_ensemble.py::test_answers_of_different_shapes_are_never_mixed",
+        "distillation/ensemble/test_base.py::test_answers_of_different_shapes_are_never_mixed",
     ),
     _f(
         *("F41", "W, T and weights beyond their range", "an error with the range; laws hold"),
         "distillation/test_losses.py::test_a_temperature_without_signal_is_refused",
-        "test_config.py::test_only_weights_between_0_and_1_are_taken",
+        "config/test_base.py::test_only_weights_between_0_and_1_are_taken",
         "distillation/test_weighting.py::test_weights_sum_to_the_number_of_teachers",
         "distillation/test_weighting.py::test_when_every_teacher_errs_the_named_choice_holds",
     ),
@@ -268,7 +268,7 @@ FAULTS = (
         *("F42", "repeated ids, train and dev overlap", "listed; counted"),
         f"{_TEXT}test_repeated_ids_are_listed_up_to_five",
         f"{_SQUAD}test_repeated_ids_are_listed",
-        "data/test_encode.py::"
+        "data/features/test_encode.py::"
         "test_overlap_counts_dev_examples_with_the_texts_of_a_training_example",
     ),
     _f(
@@ -300,10 +300,10 @@ FAULTS = (
     ),
     _f(
         *("F47", "mistakes in a configuration", "all at once, each with its line"),
-        "test_config.py::test_all_mistakes_are_told_together_from_top_to_bottom",
-        "test_yaml_lines.py::test_a_key_written_twice_is_told_with_both_lines",
-        "test_yaml_lines.py::test_the_no_of_yaml_1_1_is_not_taken_for_false",
-        "test_config_values.py::test_a_float_takes_scientific_text_and_whole_numbers",
+        "config/test_base.py::test_all_mistakes_are_told_together_from_top_to_bottom",
+        "config/test_yaml.py::test_a_key_written_twice_is_told_with_both_lines",
+        "config/test_yaml.py::test_the_no_of_yaml_1_1_is_not_taken_for_false",
+        "config/test_types.py::test_a_float_takes_scientific_text_and_whole_numbers",
     ),
     _f(
         *("F48", "two processes in one directory", "the second is refused"),
@@ -312,13 +312,13 @@ FAULTS = (
     ),
     _f(
         *("F49", "the tracker is down", "training unaffected, no row lost"),
-        "training/test_trackers.py::test_a_server_that_cannot_be_reached_costs_an_event_a_start_and_no_row",
-        "training/test_journal.py::test_a_failing_tracker_is_noted_once_and_no_row_is_lost",
+        "training/monitoring/test_trackers.py::test_a_server_that_cannot_be_reached_costs_an_event_a_start_and_no_row",
+        "training/monitoring/test_journal.py::test_a_failing_tracker_is_noted_once_and_no_row_is_lost",
     ),
     _f(
         *("F50", "a job that fails, a cluster that is down, a wrong token", "the code, a hint"),
-        "distributed/test_submit.py::test_following_gives_the_log_and_the_exit_code",
-        "commands/test_submit.py::test_a_cluster_that_is_not_there_is_a_cluster_error",
+        "distributed/jobs/test_submit.py::test_following_gives_the_log_and_the_exit_code",
+        "cli/test_submit.py::test_a_cluster_that_is_not_there_is_a_cluster_error",
         "distributed/test_check.py::test_another_token_and_another_version_are_problems",
     ),
     _f(
@@ -370,17 +370,17 @@ FAULTS = (
             "records that are null, empty or of the wrong kind",
             "a typed error with the file, or made again",
         ),
-        "test_json_file.py::test_read_json_refuses_what_is_no_object",
-        "training/test_journal.py::test_read_rows_names_a_line_that_is_no_object",
-        "training/test_journal.py::test_resuming_names_a_row_of_the_wrong_kind",
-        "recipes/test_lineage.py::test_a_damaged_record_of_a_model_is_named",
-        "recipes/test_listing.py::test_what_is_no_list_of_teachers_is_named",
+        "config/test_json_file.py::test_read_json_refuses_what_is_no_object",
+        "training/monitoring/test_journal.py::test_read_rows_names_a_line_that_is_no_object",
+        "training/monitoring/test_journal.py::test_resuming_names_a_row_of_the_wrong_kind",
+        "recipes/test_model_record.py::test_a_damaged_record_of_a_model_is_named",
+        "recipes/distillation/test_teacher_list.py::test_what_is_no_list_of_teachers_is_named",
         "recipes/test_outputs.py::test_damaged_manifest_is_named",
         "recipes/test_outputs.py::test_damaged_record_of_teachers_is_named",
         "recipes/test_evaluate.py::test_evaluate_names_a_record_that_is_damaged",
         "recipes/test_evaluate.py::test_evaluate_makes_a_damaged_result_again",
         "recipes/test_run.py::test_finished_names_a_configuration_that_is_missing",
-        "reporting/test_runs.py::test_a_record_of_the_wrong_kind_is_told",
+        "reporting/test_run_record.py::test_a_record_of_the_wrong_kind_is_told",
     ),
     _f(
         *(
@@ -390,11 +390,11 @@ FAULTS = (
         ),
         "recipes/test_run.py::test_a_run_on_a_disk_that_is_full_at_its_report_makes_it_later",
         "recipes/test_outputs.py::test_missing_report_of_a_finished_run_is_made",
-        "reporting/test_page.py::test_a_page_that_finds_no_room_leaves_nothing",
+        "reporting/pages/test_page.py::test_a_page_that_finds_no_room_leaves_nothing",
     ),
     _f(
         *("F58", "NaN or inf in weights or logits", "refused, the weight or task named; no figure"),
-        "models/test_stored.py::test_load_encoder_refuses_weights_that_are_not_those_of_the_configuration",
+        "models/test_weights.py::test_load_encoder_refuses_weights_that_are_not_those_of_the_configuration",
         "recipes/test_evaluate.py::test_evaluate_refuses_weights_that_are_not_finite",
         "evaluation/test_predict.py::test_answers_refuses_one_logit_that_is_not_finite_of_any_kind",
     ),
@@ -404,9 +404,9 @@ FAULTS = (
             "config.json of another size than the weights",
             "refused before anything is allocated",
         ),
-        "models/test_stored.py::test_load_encoder_refuses_another_number_of_layers",
-        "models/test_stored.py::test_load_encoder_refuses_another_size_before_it_allocates",
-        "models/test_stored.py::test_read_headers_refuses_an_index_unlike_its_shards",
+        "models/test_weights.py::test_load_encoder_refuses_another_number_of_layers",
+        "models/test_weights.py::test_load_encoder_refuses_another_size_before_it_allocates",
+        "models/test_weights.py::test_read_headers_refuses_an_index_unlike_its_shards",
         "recipes/test_evaluate.py::test_evaluate_refuses_a_model_with_fewer_layers_than_its_file_holds",
     ),
     _f(
@@ -417,7 +417,7 @@ FAULTS = (
         ),
         "recipes/test_evaluate.py::test_evaluate_finds_labels_by_name_or_is_told_which_is_which",
         "recipes/test_evaluate.py::test_evaluate_refuses_labels_that_are_not_those_of_the_task",
-        "recipes/test_distill.py::test_teachers_with_labels_of_other_names_are_asked_with_a_label_map",
+        "recipes/distillation/test_distill.py::test_teachers_with_labels_of_other_names_are_asked_with_a_label_map",
     ),
     _f(
         *(
@@ -428,7 +428,7 @@ FAULTS = (
         "data/test_model_files.py::test_no_verb_runs_the_code_of_a_model_directory",
         "data/test_model_files.py::test_read_config_refuses_fields_that_can_load_code",
         "data/test_model_files.py::test_read_tokenizer_refuses_fields_that_can_load_other_files_or_code",
-        "models/test_stored.py::test_load_stored_reads_nothing_else_in_the_directory",
+        "models/test_weights.py::test_load_stored_reads_nothing_else_in_the_directory",
     ),
     _f(
         *(
@@ -446,20 +446,20 @@ FAULTS = (
             "a corpus, its tokenizer or cached features damaged",
             "made again to the same bytes, and said",
         ),
-        "data/test_corpus_build.py::test_a_damaged_corpus_is_built_again_to_the_same_bytes",
-        "data/test_corpus_build.py::test_a_broken_build_with_a_flipped_bit_begins_anew",
-        "data/test_corpus_source.py::test_a_damaged_tokenizer_is_learnt_again",
-        "data/test_corpus_source.py::test_token_ids_beyond_the_vocabulary_are_refused",
-        "data/test_feature_cache.py::test_a_damaged_file_is_made_anew",
+        "data/corpus/test_build.py::test_a_damaged_corpus_is_built_again_to_the_same_bytes",
+        "data/corpus/test_build.py::test_a_broken_build_with_a_flipped_bit_begins_anew",
+        "data/corpus/test_source.py::test_a_damaged_tokenizer_is_learnt_again",
+        "data/corpus/test_source.py::test_token_ids_beyond_the_vocabulary_are_refused",
+        "data/features/test_cache.py::test_a_damaged_file_is_made_anew",
     ),
     _f(
         *("F64", "columns, keys or labels that stand twice", "refused with their place"),
-        "data/test_files.py::test_a_column_that_stands_twice_is_refused_with_its_line",
-        "data/test_files.py::test_a_parquet_column_that_stands_twice_is_refused",
-        "data/test_files.py::test_json_that_no_row_should_hold_is_refused_with_its_line",
-        "data/test_text_rows.py::test_a_column_that_stands_twice_is_refused",
-        "data/test_squad_json.py::test_json_that_no_document_should_hold_is_named",
-        "data/test_own.py::test_labels_that_stand_twice_are_refused_with_their_line",
+        "data/readers/test_files.py::test_a_column_that_stands_twice_is_refused_with_its_line",
+        "data/readers/test_files.py::test_a_parquet_column_that_stands_twice_is_refused",
+        "data/readers/test_files.py::test_json_that_no_row_should_hold_is_refused_with_its_line",
+        "data/readers/test_tabular.py::test_a_column_that_stands_twice_is_refused",
+        "data/readers/test_squad.py::test_json_that_no_document_should_hold_is_named",
+        "data/readers/test_custom.py::test_labels_that_stand_twice_are_refused_with_their_line",
     ),
     _f(
         *(
@@ -467,8 +467,8 @@ FAULTS = (
             "names of data sets that are paths",
             "refused with their line; v1.2 and train are names",
         ),
-        "data/test_own.py::test_a_name_that_is_no_name_is_refused_with_its_line",
-        "data/test_own.py::test_one_command_fine_tunes_on_it",
+        "data/readers/test_custom.py::test_a_name_that_is_no_name_is_refused_with_its_line",
+        "data/readers/test_custom.py::test_one_command_fine_tunes_on_it",
     ),
     _f(
         *(
@@ -476,10 +476,10 @@ FAULTS = (
             "no home directory, a cache or root that cannot be",
             "a typed error with the key, or a warning",
         ),
-        "data/test_places.py::test_without_a_home_the_cache_must_be_named",
-        "data/test_places.py::test_other_places_below_a_home_are_told_too",
-        "data/test_places.py::test_a_path_that_cannot_be_looked_at_is_told_with_its_key",
-        "data/test_places.py::test_a_cache_that_cannot_be_written_is_told",
+        "data/test_paths.py::test_without_a_home_the_cache_must_be_named",
+        "data/test_paths.py::test_other_places_below_a_home_are_told_too",
+        "data/test_paths.py::test_a_path_that_cannot_be_looked_at_is_told_with_its_key",
+        "data/test_paths.py::test_a_cache_that_cannot_be_written_is_told",
     ),
     _f(
         *("F67", "20,000 files and settings as nobody should write them", "read, or a typed error"),
@@ -507,21 +507,21 @@ FAULTS = (
             "sweep storage of another application, in memory, with odd options",
             "refused, the database untouched",
         ),
-        "distributed/test_sweep_storage.py::test_a_database_of_another_application_is_refused_and_stays_as_it_is",
-        "training/test_database.py::test_a_url_that_does_more_than_name_a_lasting_database_is_refused",
+        "distributed/tune/test_storage.py::test_a_database_of_another_application_is_refused_and_stays_as_it_is",
+        "training/monitoring/test_database_url.py::test_a_url_that_does_more_than_name_a_lasting_database_is_refused",
     ),
     _f(
         *("F70", "a tracked link out of the tree, a name that is no UTF-8", "nothing is sent"),
-        "distributed/test_parcel.py::test_a_tracked_link_out_of_the_tree_is_refused_and_not_read",
-        "distributed/test_parcel.py::test_a_tracked_name_that_is_no_utf8_is_refused",
+        "distributed/jobs/test_working_dir.py::test_a_tracked_link_out_of_the_tree_is_refused_and_not_read",
+        "distributed/jobs/test_working_dir.py::test_a_tracked_name_that_is_no_utf8_is_refused",
     ),
     _f(
         *("F71", "odd files in a run directory", "left out by name, or a typed error"),
-        "commands/test_runs.py::test_odd_files_of_a_run_are_left_out_or_named",
+        "cli/test_runs.py::test_odd_files_of_a_run_are_left_out_or_named",
     ),
     _f(
         *("F72", "names and labels that break lines, turn text or inject markup", "shown as text"),
-        "commands/test_runs.py::test_a_run_whose_name_breaks_lines_or_turns_text_is_listed_on_one_line",
+        "cli/test_runs.py::test_a_run_whose_name_breaks_lines_or_turns_text_is_listed_on_one_line",
         "reporting/test_card.py::test_text_of_others_is_text_in_the_card",
     ),
     _f(
@@ -540,7 +540,7 @@ FAULTS = (
     ),
     _f(
         *("F75", "a locale without UTF-8", "refused before anything is written"),
-        "test_cli.py::test_a_locale_without_utf8_refuses_names_that_it_cannot_write_and_shows_runs",
+        "cli/test_app.py::test_a_locale_without_utf8_refuses_names_that_it_cannot_write_and_shows_runs",
     ),
     _f(
         *(
@@ -568,9 +568,9 @@ FAULTS = (
             "a sweep's records are changed",
             "seen by digest, named, rebuilt from study or trials",
         ),
-        "distributed/test_sweep_study.py::test_a_flipped_bit_of_a_record_is_seen_wherever_it_is",
-        "distributed/test_sweep_study.py::test_the_record_of_another_sweep_is_refused_and_named",
-        "distributed/test_sweep_study.py::test_a_changed_figure_in_the_journal_is_refused_and_named",
+        "distributed/tune/test_study.py::test_a_flipped_bit_of_a_record_is_seen_wherever_it_is",
+        "distributed/tune/test_study.py::test_the_record_of_another_sweep_is_refused_and_named",
+        "distributed/tune/test_study.py::test_a_changed_figure_in_the_journal_is_refused_and_named",
     ),
     _f(
         *(
@@ -578,8 +578,8 @@ FAULTS = (
             "what lies in a store is no shard, or cannot be read",
             "put aside or left out, told, asked for again",
         ),
-        "distillation/test_store.py::test_what_lies_in_the_place_of_a_shard_is_put_aside_and_asked_for_again",
-        "distillation/test_store.py::test_a_shard_that_cannot_be_read_is_left_where_it_is_and_told_once",
+        "distillation/store/test_store.py::test_what_lies_in_the_place_of_a_shard_is_put_aside_and_asked_for_again",
+        "distillation/store/test_store.py::test_a_shard_that_cannot_be_read_is_left_where_it_is_and_told_once",
     ),
     _f(
         *(
@@ -587,6 +587,6 @@ FAULTS = (
             "a pre-training is killed after its last step",
             "its figures come from its checkpoint",
         ),
-        "recipes/test_pretrain.py::test_a_run_killed_after_its_last_step_has_the_figures_of_its_checkpoint",
+        "recipes/pretraining/test_pretrain.py::test_a_run_killed_after_its_last_step_has_the_figures_of_its_checkpoint",
     ),
 )

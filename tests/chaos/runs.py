@@ -10,11 +10,11 @@ from pathlib import Path
 
 from safetensors.torch import load_file
 
-from road_ray.distributed.launch import launch
-from road_ray.recipes import pretrain as recipe
+from road_ray.distributed.train.launch import launch
+from road_ray.recipes.pretraining import pretrain as recipe
 from road_ray.recipes.run import opened
 from road_ray.training import loop
-from road_ray.training.journal import read_rows
+from road_ray.training.monitoring.journal import read_rows
 from road_ray.training.signals import OUTSIDE
 from road_ray.verbs import configure
 

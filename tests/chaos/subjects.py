@@ -12,17 +12,17 @@ from typing import Any
 
 import road_ray as rr
 from road_ray.data import miniature
-from road_ray.distributed import sweep_record
-from road_ray.distributed.sweep_record import Record, Report
-from road_ray.distributed.sweep_search import StudySearch
-from road_ray.distributed.sweep_study import open_study
+from road_ray.distributed.tune import trial_record
+from road_ray.distributed.tune.trial_record import Record, Report
+from road_ray.distributed.tune.searcher import StudySearch
+from road_ray.distributed.tune.study import open_study
 from road_ray.errors import InterruptedRunError
-from road_ray.sweeps.check import load_sweep
-from road_ray.sweeps.config import SweepConfig
-from road_ray.sweeps.result import Sweep, write_result
-from road_ray.sweeps.sweep import run as run_sweep
-from road_ray.sweeps.trial import Trial
-from road_ray.training.trackers import watched
+from road_ray.recipes.sweep.check import load_sweep
+from road_ray.recipes.sweep.config import SweepConfig
+from road_ray.recipes.sweep.result import Sweep, write_result
+from road_ray.recipes.sweep.sweep import run as run_sweep
+from road_ray.recipes.sweep.trial import Trial
+from road_ray.training.monitoring.trackers import watched
 from tests.chaos.damage import Result, Subject, result_of
 from tests.conftest import PRETRAINING
 
@@ -296,20 +296,20 @@ class Workshop:
     def _trial(
         self, config: SweepConfig, at: Path, number: int, params: dict[str, Any], *, stop: bool
     ) -> None:
-        place = sweep_record.place_of(at, number)
-        reported: list[int] = [one.step for one in sweep_record.reports(place)]
+        place = trial_record.place_of(at, number)
+        reported: list[int] = [one.step for one in trial_record.reports(place)]
 
         def tell(report: Report) -> None:
             if report.step not in reported:
                 reported.append(report.step)
-                sweep_record.add_report(place, report)
+                trial_record.add_report(place, report)
 
         if stop:
             tell(Report(1, 50.0, 0.5))
             return
         outcome = Trial(config)(place, params, tell)
         ended = Record(number, params, "complete", tuple(outcome.values), (None,), outcome.figures)
-        sweep_record.write(at, ended)
+        trial_record.write(at, ended)
 
 
 SUBJECTS = {

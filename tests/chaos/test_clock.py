@@ -11,20 +11,20 @@ from pathlib import Path
 import pytest
 
 import road_ray as rr
-from road_ray.distributed.sharing import Leases
+from road_ray.distributed.teachers.shared_pool import Leases
 
 PACKAGE = Path(rr.__file__).parent
 HOUR = 3600.0
 # Wall-clock time is for people, for stamps and for what is a day old.
 WALL_CLOCK = {
-    "distillation/store.py",  # whether a directory changed within this tick
-    "distillation/store_shards.py",  # names of shards; leftovers of another machine, after a day
-    "distillation/store_upkeep.py",  # days since a store was used
+    "distillation/store/store.py",  # whether a directory changed within this tick
+    "distillation/store/shards.py",  # names of shards; leftovers of another machine, after a day
+    "distillation/store/maintenance.py",  # days since a store was used
     "distributed/check.py",  # how far the clocks of machines are apart
-    "distributed/spot.py",  # the deadline of a cloud, bounded
+    "distributed/train/preemption.py",  # the deadline of a cloud, bounded
     "reporting/environment.py",  # whether the clock is set
-    "training/journal.py",  # the stamp of an event
-    "training/trackers.py",  # the stamp of a row
+    "training/monitoring/journal.py",  # the stamp of an event
+    "training/monitoring/trackers.py",  # the stamp of a row
 }
 
 

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from road_ray import yaml_lines
+from road_ray.config import yaml as yaml_lines
 from road_ray.config import load, preset_named_in
-from road_ray.data.documents import read_corpus
-from road_ray.data.encode import encode
-from road_ray.data.readers import read_split
-from road_ray.data.specs import Columns, Span
-from road_ray.data.text_rows import read_table
+from road_ray.data.corpus.documents import read_corpus
+from road_ray.data.features.encode import encode
+from road_ray.data.readers.registry import read_split
+from road_ray.data.schema import Columns, Span
+from road_ray.data.readers.tabular import read_table
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import RoadError
-from road_ray.recipes.finetune import FinetuneConfig
+from road_ray.recipes.finetuning.finetune import FinetuneConfig
 from tests.chaos import fuzz
 
 # 18 layouts, 2 kinds of text, tables of Arrow, and 3 ways to write settings: 24 of them.

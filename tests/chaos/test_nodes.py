@@ -14,8 +14,8 @@ import pytest
 from torch.testing import assert_close
 
 import road_ray as rr
-from road_ray.distributed import group
-from road_ray.distributed.spot import drain
+from road_ray.distributed.train import worker_group as group
+from road_ray.distributed.train.preemption import drain
 from tests.chaos.runs import NOISE, InThread, paced, rows_of, sizes_of, trained, weights
 
 pytestmark = [pytest.mark.ray, pytest.mark.chaos, pytest.mark.timeout(2400)]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from road_ray.distributed.profiles import SHIPPED
+from road_ray.distributed.jobs.cluster_profile import SHIPPED
 
 LAUNCHER = ["local", "aws", "gcp"]
 # What EC2 `create_instances` and the Compute Engine API take, as far as these files use it: a typo

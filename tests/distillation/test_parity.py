@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from road_ray.data.catalog import task
-from road_ray.distillation.ensemble import LocalEnsemble, inputs_of
+from road_ray.distillation.ensemble.base import LocalEnsemble, inputs_of
 from road_ray.distillation.parity import all_of, check_parity
 from road_ray.errors import CheckpointError
 

@@ -33,7 +33,7 @@ def steps(directory: Path, pace: float = 0.3) -> Iterator[int]:
 
 def run(directory, params, tell):
     """One trial of the twelve."""
-    from road_ray.distributed.sweep_record import Outcome, Report
+    from road_ray.distributed.tune.trial_record import Outcome, Report
 
     number = int(directory.name)
     for step in steps(directory):
@@ -53,8 +53,8 @@ def work(directory, worker):
 
 def run_nested(directory, params, tell):
     """A trial with a worker of its own."""
-    from road_ray.distributed.launch import launch
-    from road_ray.distributed.sweep_record import Outcome
+    from road_ray.distributed.train.launch import launch
+    from road_ray.distributed.tune.trial_record import Outcome
     from tests.distributed.sweep_driver import work
 
     metrics = launch(work, directory, workers=1, scratch=directory)
@@ -63,8 +63,8 @@ def run_nested(directory, params, tell):
 
 def work_in_sight(told, worker):
     """What the worker of a nested trial does whose rows are seen."""
-    from road_ray.training.journal import Journal
-    from road_ray.training.trackers import watchers
+    from road_ray.training.monitoring.journal import Journal
+    from road_ray.training.monitoring.trackers import watchers
 
     directory, value = told
     with Journal(directory, console="quiet", trackers=watchers(STEPS)) as journal:
@@ -75,9 +75,9 @@ def work_in_sight(told, worker):
 
 def run_in_sight(directory, params, tell):
     """A trial whose worker, in another process, tells what the scheduler hears."""
-    from road_ray.distributed.launch import launch
-    from road_ray.distributed.sweep_record import Outcome, Report
-    from road_ray.training.trackers import watched
+    from road_ray.distributed.train.launch import launch
+    from road_ray.distributed.tune.trial_record import Outcome, Report
+    from road_ray.training.monitoring.trackers import watched
     from tests.distributed.sweep_driver import work_in_sight
 
     def see(step, total, row):
@@ -108,9 +108,9 @@ def cluster(place: str) -> Iterator[None]:
 
 def main(directory: str, place: str, kind: str = "") -> None:
     from road_ray.config import load
-    from road_ray.distributed.sweep import search
-    from road_ray.distributed.sweep_lock import locked
-    from road_ray.distributed.sweep_space import SearchConfig
+    from road_ray.distributed.tune.driver import search
+    from road_ray.distributed.tune.lock import locked
+    from road_ray.distributed.tune.space import SearchConfig
     from tests.distributed import sweep_driver
 
     nested = bool(kind)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from road_ray.data.features import Answer, Features, SpanExample
+from road_ray.data.features.types import Answer, Features, SpanExample
 from road_ray.errors import DataError
 from road_ray.evaluation import spans, squad
 from road_ray.evaluation.spans import SpanPrediction, best_spans
@@ -138,8 +138,8 @@ def test_bad_logits_are_refused() -> None:
 
 def test_gold_logits_give_the_gold_answers_of_real_data(real_data: Path) -> None:
     from road_ray.data.catalog import dataset
-    from road_ray.data.encode_spans import encode_spans
-    from road_ray.data.squad_json import read_squad
+    from road_ray.data.features.spans import encode_spans
+    from road_ray.data.readers.squad import read_squad
     from road_ray.data.tokenizer import load_tokenizer
 
     examples = read_squad(real_data / "squad" / "dev-v2.0.json")[:400]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from road_ray.data.features import Features, TagExample
+from road_ray.data.features.types import Features, TagExample
 from road_ray.evaluation.tags import entity_scores, predicted_tags
 
 LABELS = ("O", "B-PER", "I-PER")

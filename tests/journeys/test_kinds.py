@@ -8,11 +8,11 @@ import pytest
 import torch
 
 import road_ray as rr
-from road_ray.data.batches import Batching, BatchStream
+from road_ray.data.batching import Batching, BatchStream
 from road_ray.data.catalog import task
-from road_ray.data.sources import SourceConfig, load_split
+from road_ray.data.loading import SourceConfig, load_split
 from road_ray.data.tokenizer import load_tokenizer
-from road_ray.distillation.ensemble import LocalEnsemble, annotate
+from road_ray.distillation.ensemble.base import LocalEnsemble, annotate
 from road_ray.distillation.weighting import resolve
 from road_ray.errors import ConfigError
 from road_ray.models.multitask import load_trained

@@ -9,10 +9,10 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 import road_ray as rr
-from road_ray.data.phases import PhasedSteps
-from road_ray.recipes import pretrain as recipe
-from road_ray.recipes.peek import peek
-from road_ray.training.journal import read_rows
+from road_ray.data.corpus.length_schedule import PhasedSteps
+from road_ray.recipes.pretraining import pretrain as recipe
+from road_ray.recipes.pretraining.preview import peek
+from road_ray.training.monitoring.journal import read_rows
 from road_ray.verbs import configure
 from tests.pair import both
 

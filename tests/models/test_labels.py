@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from road_ray.data.catalog import task
-from road_ray.data.specs import Classify, Task
+from road_ray.data.schema import Classify, Task
 from road_ray.errors import CheckpointError
 from road_ray.models.labels import label_order
 

@@ -16,7 +16,7 @@ from transformers import (
     ElectraForPreTraining,
 )
 
-from road_ray.data.specs import Choose, Classify, Regress, Span, Tag, Task
+from road_ray.data.schema import Choose, Classify, Regress, Span, Tag, Task
 from road_ray.errors import CheckpointError
 from road_ray.models.encoder import (
     EncoderConfig,
@@ -25,7 +25,7 @@ from road_ray.models.encoder import (
     new_detector,
     new_language_model,
 )
-from road_ray.models.families import FAMILIES
+from road_ray.models.architectures import FAMILIES
 from road_ray.models.multitask import MultitaskModel, load_multitask, load_trained
 
 NLI = Task("nli", Classify(("contradiction", "entailment", "neutral")))

@@ -8,10 +8,10 @@ from torch.nn import functional
 from torch.testing import assert_close
 
 from road_ray.errors import ConfigError
-from road_ray.models.language import detection_scores
+from road_ray.models.language_model import detection_scores
 from road_ray.objectives.adversarial import Adversarial, policy_loss
 from road_ray.objectives.electra import Electra
-from road_ray.objectives.generators import Frequencies
+from road_ray.objectives.parts.generator import Frequencies
 
 from .conftest import MASK, SPECIAL, VOCAB
 

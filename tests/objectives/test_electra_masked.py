@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch.testing import assert_close
 
-from road_ray.models.language import detection_scores
-from road_ray.objectives.detection import detection_losses
+from road_ray.models.language_model import detection_scores
+from road_ray.objectives.parts.detection import detection_losses
 from road_ray.objectives.electra import Electra
 from road_ray.objectives.electra_masked import ElectraMasked
 

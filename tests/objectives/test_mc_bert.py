@@ -8,7 +8,7 @@ from torch.testing import assert_close
 from transformers import ElectraForMaskedLM
 
 from road_ray.errors import ConfigError
-from road_ray.objectives.generators import Frequencies
+from road_ray.objectives.parts.generator import Frequencies
 from road_ray.objectives.mc_bert import MCBert, choices
 
 from .conftest import MASK, SPECIAL, VOCAB, config_of

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 from transformers import AutoModel, ElectraForMaskedLM, ElectraForPreTraining
 
 from road_ray.objectives.registry import OBJECTIVES, models_of, options_of
-from road_ray.training.forwards import recompute
+from road_ray.training.compile import recompute
 
 from .conftest import MASK, SPECIAL, config_of
 

@@ -9,16 +9,16 @@ import numpy as np
 import torch
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
-from road_ray.data.batches import Batch, Batching, BatchStream, Share
-from road_ray.data.features import Features
+from road_ray.data.batching import Batch, Batching, BatchStream, Share
+from road_ray.data.features.types import Features
 from road_ray.data.mixing import accumulated
 from road_ray.objectives.base import Objective
 from road_ray.objectives.registry import OBJECTIVES, models_of
-from road_ray.training.checkpoint import Checkpoints
-from road_ray.training.journal import Journal
+from road_ray.training.checkpoint.checkpoint import Checkpoints
+from road_ray.training.monitoring.journal import Journal
 from road_ray.training.loop import train
 from road_ray.training.optimizer import OptimizerConfig
-from road_ray.training.settings import Training, TrainingConfig
+from road_ray.training.config import Training, TrainingConfig
 from road_ray.training.worker import Worker
 
 KINDS = (*OBJECTIVES, "second_stage")

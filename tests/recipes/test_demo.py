@@ -16,7 +16,7 @@ from road_ray.recipes.demo import (
     pretraining,
     table,
 )
-from road_ray.recipes.listing import listed
+from road_ray.recipes.distillation.teacher_list import listed
 from road_ray.recipes.run import Run
 
 

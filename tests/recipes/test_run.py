@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from road_ray.errors import CheckpointError, ConfigError, ResourceError
-from road_ray.recipes.finetune import FinetuneConfig
+from road_ray.recipes.finetuning.finetune import FinetuneConfig
 from road_ray.recipes.run import Run, checkpoints, finished, journal, opened
-from road_ray.training.settings import TrainingConfig
+from road_ray.training.config import TrainingConfig
 
 
 def config(directory: Path, **changes: object) -> FinetuneConfig:

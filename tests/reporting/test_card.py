@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from markdown_it import MarkdownIt
 
-from road_ray import yaml_lines
+from road_ray.config import yaml as yaml_lines
 from road_ray.reporting.card import write_card
 from road_ray.reporting.tables import printable
 

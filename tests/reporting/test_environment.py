@@ -78,7 +78,7 @@ def test_small_shared_memory_and_an_old_clock_are_problems(monkeypatch, world):
 def test_a_cluster_that_cannot_be_joined_is_a_problem(monkeypatch, world):
     from contextlib import contextmanager
 
-    from road_ray.distributed import launch
+    from road_ray.distributed.train import launch
     from road_ray.errors import ClusterError
 
     @contextmanager

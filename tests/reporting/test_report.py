@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from road_ray.errors import ConfigError
-from road_ray.reporting.page import write
+from road_ray.reporting.pages.page import write
 from road_ray.reporting.report import leave_report, page_of, report
-from road_ray.reporting.sweep_report import sweep_page
+from road_ray.reporting.pages.sweep_page import sweep_page
 
 EVIL = "<script>alert(1)</script>"
 

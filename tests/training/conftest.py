@@ -9,16 +9,16 @@ import pytest
 import torch
 from transformers import ElectraForMaskedLM, ElectraForPreTraining, ElectraModel
 
-from road_ray.data.batches import NOISE_CHANNELS, Batching, BatchStream, Share
-from road_ray.data.features import Features
-from road_ray.data.specs import Classify, Regress, Span, Task
+from road_ray.data.batching import NOISE_CHANNELS, Batching, BatchStream, Share
+from road_ray.data.features.types import Features
+from road_ray.data.schema import Classify, Regress, Span, Task
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.electra import Electra
 from road_ray.objectives.supervised import Supervised
-from road_ray.training.checkpoint import Checkpoints
-from road_ray.training.journal import Journal
+from road_ray.training.checkpoint.checkpoint import Checkpoints
+from road_ray.training.monitoring.journal import Journal
 from road_ray.training.optimizer import OptimizerConfig
-from road_ray.training.settings import Training, TrainingConfig
+from road_ray.training.config import Training, TrainingConfig
 from tests.objectives.tiny import config_of
 
 NLI = Task("nli", Classify(("a", "b", "c")))

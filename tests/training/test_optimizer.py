@@ -8,7 +8,7 @@ from torch import nn
 from torch.testing import assert_close
 from transformers import ElectraConfig, ElectraModel
 
-from road_ray.data.specs import Classify, Span, Task
+from road_ray.data.schema import Classify, Span, Task
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.supervised import Supervised
 from road_ray.training.optimizer import (
@@ -20,7 +20,7 @@ from road_ray.training.optimizer import (
     parameter_groups,
     rate,
 )
-from road_ray.training.tensors import load_optimizer, optimizer_tensors
+from road_ray.training.checkpoint.serialization import load_optimizer, optimizer_tensors
 
 TASKS = [Task("nli", Classify(("a", "b", "c"))), Task("mrc", Span())]
 

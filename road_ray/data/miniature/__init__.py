@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from road_ray.data.miniature.files import VERSION, write
-from road_ray.data.places import CACHE, cache_home
+from road_ray.data.paths import CACHE, cache_home
 from road_ray.errors import DataError, ResourceError
 
 __all__ = ["VERSION", "cached", "write"]

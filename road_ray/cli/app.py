@@ -1,0 +1,198 @@
+"""The command ``road``: verbs, exit codes, rendering; nothing else. Heavy libraries load with the
+verb that needs them.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import logging
+import os
+import shlex
+import sys
+import traceback
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from road_ray.cli.data import data_app
+from road_ray.cli.interrupt import uninterrupted
+from road_ray.cli.command_line import Line
+from road_ray.cli.info import check, presets, schema
+from road_ray.cli.options import (
+    AddressOption,
+    GpusOption,
+    JsonOption,
+    PresetOption,
+    QuietOption,
+    VerboseOption,
+    WorkersOption,
+    says_more,
+)
+from road_ray.cli.plan import plan, show_plan
+from road_ray.cli.report import report
+from road_ray.cli.runs import runs_app
+from road_ray.cli.submit import submit, submit_settings
+from road_ray.cli.sweep import sweep
+from road_ray.errors import ConfigError, InterruptedRunError, RoadError
+from road_ray.verbs import VERBS
+
+app = typer.Typer(
+    name="road",
+    help="ROaD-ELECTRA on Ray: pre-train, multi-task, distil from weighted teachers, evaluate.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.add_typer(data_app, name="data")
+app.add_typer(runs_app, name="runs")
+
+_Arguments = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[CONFIG.yaml] [key=value]...", help="a YAML file, then overrides"),
+]
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(version("road-ray"))
+        raise typer.Exit
+
+
+_VersionOption = Annotated[
+    bool, typer.Option("--version", callback=_say_version, is_eager=True, help="show the version")
+]
+
+
+@app.callback()
+def _root(version: _VersionOption = False) -> None:
+    """ROaD-ELECTRA on Ray: pre-train, multi-task, distil from weighted teachers, evaluate."""
+
+
+def _register(name: str, about: str) -> None:
+    def command(
+        arguments: _Arguments = None,
+        preset: PresetOption = None,
+        run_dir: Annotated[Path | None, typer.Option(help="where the run is kept")] = None,
+        workers: WorkersOption = None,
+        gpus_per_worker: GpusOption = None,
+        address: AddressOption = None,
+        seed: Annotated[int | None, typer.Option(help="of weights, data order and masks")] = None,
+        as_json: JsonOption = False,
+        quiet: QuietOption = False,
+        verbose: VerboseOption = False,
+        dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what it takes")] = False,
+    ) -> None:
+        line = Line.read(
+            arguments or [],
+            preset=preset,
+            run_dir=run_dir,
+            workers=workers,
+            gpus_per_worker=gpus_per_worker,
+            address=address,
+            seed=seed,
+            console="quiet" if quiet or as_json else None,
+        )
+        act = show_plan if dry_run else _run
+        act(name, line.config(name), as_json)
+
+    command.__doc__ = about[0].upper() + about[1:] + "."
+    app.command(name)(command)
+
+
+for _verb in VERBS.values():
+    _register(_verb.name, _verb.about)
+# Below the verbs of the story, as `road --help` lists them.
+for _command in (sweep, report, plan, check, presets, schema):
+    app.command()(_command)
+app.command(context_settings=submit_settings)(submit)
+
+
+def _run(verb: str, config: Any, as_json: bool) -> None:
+    if getattr(config, "console", None) == "quiet":
+        logging.getLogger("road_ray").setLevel(logging.WARNING)
+    run = uninterrupted(VERBS[verb].run, config, config.run_dir)
+    if as_json:
+        typer.echo(json.dumps({"directory": str(run.directory), "metrics": dict(run.metrics)}))
+        return
+    from road_ray.reporting.tables import aligned, figures, story
+
+    table = run.directory / "table.json"
+    tasks = run.directory / "tasks.json"
+    if tasks.is_file():
+        typer.echo(aligned(json.loads(tasks.read_text(encoding="utf-8"))))
+    elif table.is_file():
+        typer.echo(story(json.loads(table.read_text(encoding="utf-8"))))
+    else:
+        typer.echo(figures(run.metrics))
+    made = {"model": run.hf_dir, "predictions": run.directory / "predictions"}
+    if verb == "teachers":
+        made["teachers"] = run.directory / "teachers.json"
+    made["report"] = run.directory / "report.html"
+    parts = [f"{what}: {place}" for what, place in made.items() if place.exists()]
+    typer.echo("   ".join([f"run: {run.directory}", *parts]))
+
+
+class _Redacting(logging.Formatter):
+    """Formats records without the secrets of the environment and of addresses."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        from road_ray.training.monitoring.secrets import redact
+
+        return str(redact({"text": super().format(record)})["text"])
+
+
+def _say_what_is_logged() -> None:
+    """Our notes as they are, warnings of anybody with that word before them; to standard error."""
+    logging.addLevelName(logging.INFO, "")
+    logging.addLevelName(logging.WARNING, "warning: ")
+    logging.addLevelName(logging.ERROR, "error: ")
+    logging.basicConfig(level=logging.WARNING)
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(_Redacting("%(levelname)s%(message)s"))
+    logging.getLogger("road_ray").setLevel(logging.INFO)
+    logging.getLogger("huggingface_hub").propagate = False  # it has a handler of its own
+
+
+def _answer() -> None:
+    """The command line. A name that no file can have is a mistake in it, wherever it is met."""
+    try:
+        app(prog_name="road")
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        raise ConfigError(
+            f"{str(error.filename)[:80]}...: is too long for the name of a file\n"
+            "  allowed: at most 255 bytes a name and 4,095 in all\n"
+            "  fix: name an existing file or directory"
+        ) from error
+
+
+def main() -> None:
+    """Entry point of ``road``: a mistake of the user is a message and an exit code, never a
+    traceback.
+    """
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names that are no UTF-8
+    _say_what_is_logged()
+    try:
+        _answer()
+    except RoadError as error:
+        from road_ray.training.monitoring.secrets import redact
+
+        if says_more():
+            typer.echo(redact({"text": traceback.format_exc()})["text"], err=True)
+        text = redact({"text": str(error)})["text"]  # a refused address may hold a key
+        typer.echo(text if text.startswith("error[") else f"error[{error.kind}] {text}", err=True)
+        if isinstance(error, InterruptedRunError):
+            typer.echo(f"  command: {shlex.join(['road', *sys.argv[1:]])}", err=True)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

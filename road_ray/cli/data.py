@@ -1,0 +1,114 @@
+"""``road data``: look at data, train a tokenizer, build corpora."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from road_ray.cli.options import AddressOption, JsonOption, show_list
+from road_ray.cli.store import store_app
+from road_ray.errors import ConfigError
+
+data_app = typer.Typer(help="Look at data, train a tokenizer, build corpora.", no_args_is_help=True)
+data_app.add_typer(store_app, name="store")
+
+
+@data_app.command("list")
+def data_list(as_json: JsonOption = False) -> None:
+    """The catalogue of data sets."""
+    from road_ray.data.catalog import DATASETS
+
+    rows = [
+        {
+            "name": d.name,
+            "task": d.task,
+            "layout": d.layout,
+            "folder": d.folder,
+            "metrics": ", ".join(d.metrics),
+        }
+        for d in DATASETS.values()
+    ]
+    show_list(rows, as_json)
+
+
+@data_app.command("peek")
+def data_peek(
+    dataset: Annotated[str, typer.Argument(help="a name of the catalogue, or a pre-training run")],
+    tokenizer: Annotated[str, typer.Option(help="vocab.txt or model directory")] = "",
+    root: Annotated[str, typer.Option(help="data root, or miniature")] = "miniature",
+    split: Annotated[str, typer.Option()] = "train",
+    rows: Annotated[int, typer.Option(min=1)] = 3,
+) -> None:
+    """Rows as the model sees them: with their gold, or with what a pre-training hides."""
+    from road_ray.data.preview import shown
+    from road_ray.recipes.pretraining.preview import is_pretraining, peek
+
+    if is_pretraining(dataset):
+        typer.echo(peek(dataset, rows))
+        return
+    if not tokenizer:
+        raise ConfigError(
+            f"data peek {dataset}: no tokenizer to cut it with\n  fix: add --tokenizer MODEL, or "
+            "name the directory of a pre-training run"
+        )
+    typer.echo(shown(dataset, split, root, _model_of(tokenizer), rows))
+
+
+@data_app.command("tokenizer")
+def data_tokenizer(
+    corpus: Annotated[Path, typer.Argument(help="file or directory of text")],
+    out: Annotated[Path, typer.Argument(help="directory for the tokenizer")],
+    vocab_size: Annotated[int, typer.Option(min=8)] = 8192,
+) -> None:
+    """Train a WordPiece tokenizer on a corpus."""
+    from road_ray.data.corpus.documents import read_corpus
+    from road_ray.data.tokenizer import train_wordpiece
+
+    trained = train_wordpiece(read_corpus(corpus), vocab_size=vocab_size)
+    trained.save_pretrained(out)
+    typer.echo(f"{len(trained)} entries: {out}")
+
+
+@data_app.command("corpus")
+def data_corpus(
+    corpus: Annotated[str, typer.Argument(help="file or directory of text, or hub:NAME")],
+    out: Annotated[Path, typer.Argument(help="directory for the shards: data.shards of a run")],
+    tokenizer: Annotated[str, typer.Option(help="vocab.txt or model directory")],
+    max_length_tokens: Annotated[
+        list[int] | None, typer.Option(min=8, help="128 if not given; may be repeated")
+    ] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="default: all cores")] = None,
+    address: AddressOption = None,
+) -> None:
+    """Build the shards of text that `road pretrain` would build, beforehand; on all machines of a
+    cluster, if there is one.
+    """
+    from road_ray.data.corpus.source import CorpusConfig, prepare_corpus
+    from road_ray.distributed.jobs.corpus_build import encoding_at
+
+    given = CorpusConfig(corpus=corpus, tokenizer=_model_of(tokenizer), shards=out)
+    for length in max_length_tokens or [given.max_length_tokens]:
+        data = given.model_copy(update={"max_length_tokens": length})
+        built, _ = prepare_corpus(data, processes, encoding_at(address))
+        rows, tokens = built.manifest["rows"], built.manifest["tokens"]
+        typer.echo(f"at most {length} tokens: {rows:,} rows, {tokens:,} tokens: {built.directory}")
+    typer.echo(f"read by: data.corpus={corpus} data.tokenizer={given.tokenizer} data.shards={out}")
+
+
+@data_app.command("glue-zip")
+def data_glue_zip(
+    out: Annotated[Path, typer.Argument(help="the zip to write")],
+    runs: Annotated[list[Path], typer.Argument(help="runs of `road evaluate data.split=test`")],
+    partial: Annotated[bool, typer.Option(help="allow data sets to be missing")] = False,
+) -> None:
+    """Gather predictions of GLUE's test sets for its server."""
+    from road_ray.evaluation.glue import predictions_of, write_submission
+
+    typer.echo(write_submission(out, predictions_of(runs), partial=partial))
+
+
+def _model_of(name: str) -> str:
+    """``hf/`` of a run directory; anything else as it is."""
+    return str(Path(name) / "hf") if (Path(name) / "hf").is_dir() else name

@@ -1,0 +1,136 @@
+"""``road plan`` and ``--dry-run``: what a line would take, before it takes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from road_ray.cli.command_line import Line
+from road_ray.cli.options import (
+    AddressOption,
+    GpusOption,
+    JsonOption,
+    PresetOption,
+    WorkersOption,
+)
+
+if TYPE_CHECKING:
+    from road_ray.config import Config
+
+
+def plan(
+    verb: Annotated[str, typer.Argument(help="pretrain, multitask, finetune, teachers, distill")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[CONFIG.yaml] [key=value]...")
+    ] = None,
+    preset: PresetOption = None,
+    workers: WorkersOption = None,
+    gpus_per_worker: GpusOption = None,
+    address: AddressOption = None,
+    run_dir: Annotated[Path | None, typer.Option(help="where the run would be kept")] = None,
+    prices: Annotated[
+        Path | None, typer.Option(help="YAML: gpu_hour, cpu_hour, head_hour, currency")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What a line takes: steps, memory, disk, time, cost.
+
+    Measured on three steps. What cannot work is an error, in seconds.
+    """
+    from road_ray.errors import ConfigError
+    from road_ray.recipes.plan import PLANNED
+
+    if verb not in PLANNED:
+        raise ConfigError(f"road plan {verb}: not planned\n  allowed: {', '.join(PLANNED)}")
+    line = Line.read(
+        arguments or [],
+        preset=preset,
+        workers=workers,
+        gpus_per_worker=gpus_per_worker,
+        address=address,
+        run_dir=run_dir,
+    )
+    show_plan(verb, line.config(verb), as_json, prices)
+
+
+def show_plan(verb: str, config: Config, as_json: bool, prices: Path | None = None) -> None:
+    """Plan a configuration and print it."""
+    from road_ray.config import load
+    from road_ray.distributed.estimate import Prices
+    from road_ray.recipes.plan import plan as planned
+    from road_ray.verbs import VERBS
+
+    table = load(Prices, path=prices) if prices else None
+    found = planned(verb, config, VERBS[verb].run, table)
+    typer.echo(json.dumps(found) if as_json else told(found))
+
+
+def told(found: Mapping[str, Any]) -> str:
+    """A plan for people."""
+    from road_ray.reporting.tables import aligned
+
+    memory, disk = found["memory_bytes"], found["disk_bytes"]
+    parts = ("parameters", "gradients", "optimizer", "activations")
+    used = ", ".join(f"{name} {_size(memory[name])}" for name in parts)
+    store = f"; {_size(disk['store'])} of the teachers' logits" if disk["store"] else ""
+    runs = f"{found['runs']} runs of " if found["runs"] > 1 else ""
+    room = f"{_size(memory['available'])} a worker" if memory["available"] else "no GPU here to ask"
+    money = f", {found['cost']:.2f} {found['currency']}" if found["cost"] else ""
+    rows = [
+        {
+            "workers": row["workers"],
+            "batch each": row["batch_per_worker"],
+            "s a step": f"{row['step_seconds']:.3f}",
+            "communication": f"{row['communication_share']:.0%}",
+        }
+        for row in found["by_workers"]
+    ]
+    lines = (
+        f"steps       {runs}{found['steps']:,}: {found['rows']:,} rows, {found['tokens']:,} tokens",
+        *_phases(found["phases"]),
+        f"model       {found['parameters']:,} parameters",
+        *_operations(found["flops"]),
+        f"memory      {used}; {room}",
+        f"disk        {_size(disk['checkpoint'])} a checkpoint, {_size(disk['at_most'])} at most; "
+        f"{_size(disk['free'])} free{store}",
+        f"placement   {found['placement']}",
+        f"time        {found['measured_step_seconds']:.3f} s a step measured here on three steps, "
+        f"{found['measured_data_seconds']:.3f} of it waiting for data and teachers; "
+        f"{found['hours']:.2f} h for all",
+        f"cost        {found['gpu_hours']:.2f} GPU-hours, {found['core_hours']:.2f} core-hours"
+        f"{money}",
+    )
+    note = "workers alike, a ring at 10 GB/s with nothing hidden: an estimate on paper"
+    return "\n".join([*lines, "", aligned(rows), f"({note})"])
+
+
+def _phases(phases: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Of a pre-training with several; no line for one."""
+    parts = [
+        f"{phase['steps']:,} steps of {phase['batch_size']:,} rows of "
+        f"{phase['max_length_tokens']} tokens, {phase['measured_step_seconds']:.3f} s each"
+        for phase in phases
+    ]
+    return ["phases      " + "; then ".join(parts)] if len(parts) > 1 else []
+
+
+def _operations(flops: Mapping[str, float]) -> list[str]:
+    """Of a pre-training; no line for other verbs."""
+    if not flops:
+        return []
+    return [
+        f"operations  {flops['train_paper']:.4g} by the rules of the ELECTRA paper, "
+        f"{flops['train_6nd']:.4g} as 6 N D; {flops['infer_paper']:.4g} for a row later on"
+    ]
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.4g} {unit}"
+        count /= 1024
+    return f"{count:.4g} TiB"

@@ -1,0 +1,93 @@
+"""``road runs``: the runs in a folder, one of them, or what two of them differ in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from road_ray.cli.options import JsonOption, show_list
+from road_ray.errors import ConfigError
+
+if TYPE_CHECKING:
+    from road_ray.reporting.run_record import RunRecord
+
+runs_app = typer.Typer(help="List, show or compare runs.", no_args_is_help=True)
+_Run = Annotated[Path, typer.Argument(metavar="RUN", help="a run directory")]
+
+
+@runs_app.command("list")
+def list_runs(
+    folder: Annotated[Path, typer.Argument(help="where to look")] = Path("runs"),
+    as_json: JsonOption = False,
+) -> None:
+    """The runs in a folder, with how far they are."""
+    from road_ray.reporting.run_record import read_run, runs_below
+
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: no such directory\n  fix: name the folder of the runs")
+    show_list([_row(read_run(path), folder) for path in runs_below(folder)], as_json)
+
+
+@runs_app.command("show")
+def show(directory: _Run, as_json: JsonOption = False) -> None:
+    """One run: its verb, state, figures, events and configuration."""
+    run = _read(directory)
+    if as_json:
+        told = _row(run, directory.parent) | {"metrics": dict(run.metrics)}
+        typer.echo(json.dumps(told | {"events": run.events, "config": run.settings}))
+        return
+    from road_ray.reporting.tables import aligned, setting
+
+    figures = [{"figure": name, "value": value} for name, value in run.metrics.items()]
+    settings = [{"key": key, "value": setting(value)} for key, value in run.settings.items()]
+    parts = [aligned([_row(run, directory.parent)]), aligned(figures), aligned(settings)]
+    events = [f"{event.get('time', '')}  {event.get('kind', '')}" for event in run.events]
+    typer.echo("\n\n".join([*parts[:2], *(["\n".join(events)] if events else []), parts[2]]))
+    for problem in run.problems:
+        typer.echo(f"warning: {problem}", err=True)
+
+
+@runs_app.command("diff")
+def diff(left: _Run, right: _Run, as_json: JsonOption = False) -> None:
+    """The keys and figures in which two runs differ."""
+    one, other = _read(left), _read(right)
+    rows = [
+        {"what": what, "key": key, left.name: mine.get(key), f"{right.name} ": theirs.get(key)}
+        for what, mine, theirs in (
+            ("key", one.settings, other.settings),
+            ("figure", one.metrics, other.metrics),
+        )
+        for key in sorted({*mine, *theirs})
+        if mine.get(key) != theirs.get(key)
+    ]
+    show_list(rows, as_json)
+
+
+def _read(directory: Path) -> RunRecord:
+    from road_ray.reporting.run_record import is_run, read_run
+
+    if not is_run(directory):
+        raise ConfigError(
+            f"{directory}: no run is there\n  fix: `road runs list {directory.parent}` names them"
+        )
+    return read_run(directory)
+
+
+def _row(run: RunRecord, folder: Path) -> dict[str, Any]:
+    place = run.directory
+    last = run.rows[-1].get("step", 0) if run.rows else 0
+    named = [name for name in run.metrics if name.startswith("eval/")] or list(run.metrics)
+    figure = next((name for name in named if isinstance(run.metrics[name], int | float)), None)
+    return {
+        "name": str(place.relative_to(folder)) if place.is_relative_to(folder) else str(place),
+        "verb": run.verb,
+        "state": "finished" if run.finished else "begun",
+        "step": last,
+        "seed": run.settings.get("seed"),
+        "figure": figure or "",
+        "value": run.metrics[figure] if figure else None,
+        "events": len(run.events),
+    }

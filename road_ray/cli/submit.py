@@ -1,0 +1,98 @@
+"""``road submit``: any line of ``road`` as a job on a cluster."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from road_ray.cli.options import JsonOption, show_list
+from road_ray.errors import ConfigError
+
+if TYPE_CHECKING:
+    from road_ray.distributed.jobs.submit import Job, Jobs
+
+_ACTIONS = ("list", "status", "stop", "follow")
+submit_settings = {"allow_interspersed_args": False, "ignore_unknown_options": True}
+
+
+def submit(
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="VERB ... | list | status RUN | stop RUN | follow RUN"),
+    ],
+    cluster: Annotated[
+        str, typer.Option(help="a shipped name, a cluster file, or http://host:port")
+    ] = "local",
+    detach: Annotated[bool, typer.Option("--detach", help="do not follow the log")] = False,
+    open_cluster: Annotated[
+        bool, typer.Option("--i-know-this-is-open", help="accept a cluster without token")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run any line of road as a job on a cluster.
+
+    For instance: road submit --cluster aws -- distill my.yaml --run-dir x
+
+    Sent again, the same line finds its job, or goes on where the last one ended.
+    """
+    from road_ray.distributed.jobs.cluster_profile import profile_of
+    from road_ray.distributed.jobs.submit import Jobs
+
+    profile = profile_of(cluster)
+    if open_cluster:
+        profile = profile.model_copy(update={"open_cluster": True})
+    if words[0] not in _ACTIONS:
+        _check_verb(words)
+        _send(Jobs(profile), words, detach, as_json)
+        return
+    if words[0] != "list" and len(words) != 2:
+        raise ConfigError(f"road submit {words[0]}: name one run or job\n  fix: road submit list")
+    jobs = Jobs(profile)
+    if words[0] == "list":
+        show_list([dataclasses.asdict(job) for job in jobs.list()], as_json)
+    elif words[0] == "status":
+        show_list([dataclasses.asdict(jobs.get(words[1]))], as_json)
+    elif words[0] == "stop":
+        job = jobs.get(words[1])
+        asked = jobs.stop(job.name)
+        typer.echo(f"{job.name}: " + ("saved and stopped" if asked else f"was {job.status}"))
+    else:
+        raise typer.Exit(_followed(jobs, jobs.get(words[1])))
+
+
+def _check_verb(words: list[str]) -> None:
+    from road_ray.verbs import VERBS
+
+    known = [*VERBS, "sweep", "report"]
+    if words[0] not in known:
+        allowed = ", ".join([*known, *_ACTIONS])
+        raise ConfigError(f"road submit {words[0]}: no such verb\n  allowed: {allowed}")
+
+
+def _send(jobs: Jobs, words: list[str], detach: bool, as_json: bool) -> None:
+    job, new = jobs.send(words, Path.cwd())
+    if as_json:
+        show_list([dataclasses.asdict(job) | {"new": new}], as_json)
+    else:
+        said = "sent" if new else f"is under way already ({job.status}); nothing was sent twice"
+        typer.echo(f"{job.name}: {said}", err=True)
+    if not detach:
+        raise typer.Exit(_followed(jobs, job))
+
+
+def _followed(jobs: Jobs, job: Job) -> int:
+    """The log to standard output; the job's exit code. Ctrl-C leaves the job at work."""
+
+    def say(chunk: str) -> None:
+        sys.stdout.write(chunk)
+        sys.stdout.flush()
+
+    try:
+        return jobs.follow(job.name, say)
+    except KeyboardInterrupt:
+        typer.echo(f"\n{job.name} goes on. road submit follow {job.run} | stop {job.run}", err=True)
+        return 6

@@ -1,0 +1,88 @@
+"""``road sweep``: a search space, tried."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from road_ray.cli.options import JsonOption, QuietOption, VerboseOption
+
+if TYPE_CHECKING:
+    from road_ray.recipes.sweep.config import SweepConfig
+
+
+def sweep(
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="FILE|NAME [key=value]...", help="a search space, then overrides"),
+    ] = None,
+    run_dir: Annotated[Path | None, typer.Option(help="where the sweep is kept")] = None,
+    trials: Annotated[int | None, typer.Option(min=1, help="how many")] = None,
+    address: Annotated[str | None, typer.Option(help="a running Ray cluster")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="plan one trial, start none")] = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Try values of a search space (Ray Tune, Optuna).
+
+    The same command goes on with it."""
+    given = arguments or []
+    if not given or "=" in given[0]:
+        from road_ray.recipes.sweep.config import shipped
+
+        raise typer.BadParameter(f"name a YAML file or one of: {', '.join(shipped())}")
+    flags = {
+        "run_dir": run_dir,
+        "trials": trials,
+        "address": address,
+        "console": "quiet" if quiet or as_json else None,
+    }
+    overrides = given[1:] + [f"{key}={value}" for key, value in flags.items() if value is not None]
+    from dataclasses import asdict
+
+    from road_ray.cli.interrupt import uninterrupted
+    from road_ray.reporting.tables import aligned
+    from road_ray.recipes.sweep.check import load_sweep
+    from road_ray.recipes.sweep.retention import model_of
+    from road_ray.recipes.sweep.result import row_of
+    from road_ray.recipes.sweep.sweep import run
+
+    config = load_sweep(given[0], overrides)
+    if dry_run:
+        _show_plan(config, as_json)
+        return
+    done = uninterrupted(run, config, config.directory)
+    if as_json:
+        best = [asdict(trial) for trial in done.best]
+        told = {"directory": str(done.directory), "best": best}
+        typer.echo(json.dumps(told | {"trials": [asdict(trial) for trial in done.trials]}))
+        return
+    typer.echo(aligned([row_of(trial, config) for trial in done.trials]))
+    for trial in done.best:
+        values = ", ".join(f"{m} {v:.5g}" for m, v in zip(config.metric, trial.values, strict=True))
+        drawn = " ".join(f"{key}={value}" for key, value in trial.params.items())
+        typer.echo(f"best: trial {trial.number}: {values}  {drawn}")
+        typer.echo(f"  model: {model_of(done.directory, trial, config)}")
+    page, study = done.directory / "report.html", done.directory / "study.journal"
+    typer.echo(f"sweep: {done.directory}   report: {page}   optuna-dashboard {study}")
+
+
+def _show_plan(config: SweepConfig, as_json: bool) -> None:
+    """What the first run of a trial takes at the values that are not drawn."""
+    from road_ray.cli.plan import show_plan
+    from road_ray.recipes.sweep.stages import base
+    from road_ray.recipes.sweep.sweep import look_ahead
+
+    look_ahead(config)
+    if not as_json:
+        after = f", then {config.then.verb}" if config.then else ""
+        drawn = ", ".join(config.space)
+        typer.echo(
+            f"{config.name}: {config.trials} trials of {config.seeds} x {config.verb}{after}, "
+            f"which draw {drawn}; the first run of one, before values are drawn:"
+        )
+    show_plan(config.verb, base(config), as_json)

@@ -1,0 +1,163 @@
+"""Preset <- YAML file <- dotted overrides -> one frozen configuration, or all its mistakes at once.
+
+Every section of a configuration is a ``Config`` that lives beside its consumer. Here lives what
+they share: strict values, loading, writing, digests. Which presets exist is known elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, field_validator
+from pydantic_core import CoreSchema
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedSeq
+
+from road_ray.config import yaml as yaml_lines
+from road_ray.config.addresses import refuse_secret
+from road_ray.config.fields import shown
+from road_ray.config.layers import Layers
+from road_ray.config.messages import InvalidConfig
+from road_ray.config.types import expanded, refuse_unwritable, tame, texts
+from road_ray.errors import Problem
+
+__all__ = [
+    "Config",
+    "InvalidConfig",
+    "digest",
+    "json_schema",
+    "load",
+    "override",
+    "preset_named_in",
+    "to_dict",
+    "to_yaml",
+]
+
+T = TypeVar("T", bound="Config")
+
+
+class Config(BaseModel):
+    """One section of a configuration: frozen, no unknown keys, no NaN, ``true`` never a number.
+
+    A float also takes a whole number or the text ``5e-5``; a bool takes nothing but true and
+    false; ``~`` in a path is the home directory. The text under a field is its description.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        validate_default=True,
+        use_attribute_docstrings=True,
+        protected_namespaces=(),
+    )
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: Any, handler: GetCoreSchemaHandler, /
+    ) -> CoreSchema:
+        schema = handler(source)
+        tame(handler.resolve_ref_schema(schema))
+        return schema
+
+    @field_validator("*", mode="after")
+    @classmethod
+    def _home_expanded(cls, value: Any) -> Any:
+        for text in texts(value):
+            refuse_secret(str(text))
+            refuse_unwritable(text)
+        return expanded(value)
+
+
+def load(
+    kind: type[T],
+    *,
+    base: Mapping[str, Any] | None = None,
+    path: Path | None = None,
+    overrides: Sequence[str] | Mapping[str, Any] = (),
+) -> T:
+    """The configuration of a preset (``base``), over it a YAML file, over that ``a.b=value``.
+
+    Sections and dicts are merged key by key, lists are replaced; an empty file or section changes
+    nothing; ``preset`` at the top of the file is left to the caller (`preset_named_in`).
+
+    Raises: InvalidConfig (a ConfigError) with every mistake: its line, key, range and remedy.
+    """
+    layers = Layers(kind, str(path) if path else "configuration")
+    layers.put((), base or {}, "preset")
+    if path is not None:
+        try:
+            layers.put_file(path)
+        except InvalidConfig as error:
+            layers.put_overrides(overrides)
+            raise InvalidConfig([*error.problems, *layers.problems]) from None
+    layers.put_overrides(overrides)
+    return layers.validated(kind)
+
+
+def override(config: T, changes: Mapping[str, Any]) -> T:
+    """A copy with some dotted keys changed: ``override(config, {"optimizer.peak_lr": 1e-4})``."""
+    kind = type(config)
+    layers = Layers(kind, "configuration")
+    layers.put((), to_dict(config), "configuration")
+    layers.put_overrides(changes)
+    return layers.validated(kind)
+
+
+def preset_named_in(path: Path) -> str | None:
+    """The ``preset: NAME`` of a YAML file, or None where it has none."""
+    written = yaml_lines.read(path)
+    name = written.values.get("preset")
+    if name is None or isinstance(name, str):
+        return name
+    where = f"{path}:{written.lines[('preset',)]}"
+    what = f"preset = {shown(name)}\n    allowed: the name of a preset"
+    raise InvalidConfig([Problem(where, what, "`road presets` lists them")])
+
+
+def to_dict(config: Config) -> dict[str, Any]:
+    """The whole configuration as plain values: dicts, lists, text, numbers, booleans, null."""
+    return config.model_dump(mode="json", round_trip=True)
+
+
+def to_yaml(config: Config) -> str:
+    """The whole configuration as YAML that ``load`` reads back to an equal one."""
+    writer = YAML()
+    writer.allow_unicode = False  # escapes survive every terminal and editor
+    writer.width = 4096
+    stream = io.StringIO()
+    writer.dump(_laid_out(to_dict(config)), stream)
+    return stream.getvalue()
+
+
+def json_schema(kind: type[Config]) -> dict[str, Any]:
+    """The JSON schema of a configuration file, for editors; ``preset`` is allowed at its top."""
+    schema = kind.model_json_schema()
+    preset = {"type": "string", "description": "The named configuration that this file changes."}
+    schema["properties"] = {"preset": preset} | schema.get("properties", {})
+    for part in (schema, *schema.get("$defs", {}).values()):
+        part.pop("required", None)  # whatever is missing in the file may come from the preset
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema
+
+
+def digest(config: Config) -> str:
+    """Twelve hexadecimal digits that change with any value of the configuration."""
+    text = json.dumps(to_dict(config), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _laid_out(value: Any) -> Any:
+    """The value with its lists of plain items on one line each."""
+    if isinstance(value, dict):
+        return {name: _laid_out(item) for name, item in value.items()}
+    if not isinstance(value, list):
+        return value
+    items = CommentedSeq(_laid_out(item) for item in value)
+    if not any(isinstance(item, dict | list) for item in value):
+        items.fa.set_flow_style()
+    return items

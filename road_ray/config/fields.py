@@ -1,0 +1,208 @@
+"""The fields of a configuration by their dotted keys, and the values each may hold, in words."""
+
+from __future__ import annotations
+
+import json
+import math
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen, MultipleOf
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from road_ray.config.addresses import masked
+
+Key = tuple[str | int, ...]  # ("optimizer", "peak_lr"); a number is a place in a list
+
+_LONGEST_SHOWN = 80  # characters of a value repeated in a message
+_DEEPEST_KEY = 5  # keys further down are not suggested
+_LISTS = (list, tuple, set, frozenset, Sequence)
+_MAPPINGS = (dict, Mapping)
+_PLAIN = {bool: "true or false", str: "text", Path: "a path", Any: "any value"}
+
+
+@dataclass(frozen=True)
+class Field:
+    """What may stand at one key: its type, its constraints, and the declaration it came from."""
+
+    annotation: Any
+    metadata: tuple[Any, ...] = ()
+    info: FieldInfo | None = None
+
+    @property
+    def members(self) -> tuple[Any, ...]:
+        """The alternatives of the type, without ``None`` and without ``Annotated``."""
+        return tuple(m for m, _ in _members(self.annotation) if m is not type(None))
+
+    @property
+    def optional(self) -> bool:
+        return any(member is type(None) for member, _ in _members(self.annotation))
+
+    @property
+    def only_sections(self) -> bool:
+        return all(map(_is_section, self.members)) and not self.optional
+
+    @property
+    def sections(self) -> tuple[type[BaseModel], ...]:
+        """The configuration classes that may stand here."""
+        return tuple(m for m in self.members if _is_section(m))
+
+    @property
+    def lists(self) -> bool:
+        return any((get_origin(m) or m) in _LISTS for m in self.members)
+
+    @property
+    def choices(self) -> list[Any]:
+        return [c for m in self.members if get_origin(m) is Literal for c in get_args(m)]
+
+    @property
+    def keys(self) -> list[str]:
+        """The names of the keys that may stand in the section here."""
+        return list(dict.fromkeys(name for s in self.sections for name in s.model_fields))
+
+
+def dotted(key: Key) -> str:
+    """``optimizer.groups[2].name`` for ``("optimizer", "groups", 2, "name")``."""
+    text = ""
+    for part in key:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def shown(value: Any) -> str:
+    """A value as YAML writes it, cut to one short line, without the secrets of addresses."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return ".nan" if math.isnan(value) else "-.inf" if value < 0 else ".inf"
+    value = value.value if isinstance(value, Enum) else value
+    value = str(value) if isinstance(value, Path) else value
+    text = masked(json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value))
+    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."
+
+
+def field_at(kind: type[BaseModel], key: Key) -> Field | None:
+    """The declaration that governs a key, or None where the configuration has no such key."""
+    field = Field(kind)
+    for part in key:
+        below = (_step(member, part) for member in field.members)
+        found = next((f for f in below if f is not None), None)
+        if found is None:
+            return None
+        field = found
+    return field
+
+
+def allowed(field: Field) -> str:
+    """The values a field takes, in words: ``0 <= value <= 1``, ``true or false``."""
+    pairs = _members(field.annotation, field.metadata)
+    texts = [
+        _allowed_member(member, bounds) for member, bounds in pairs if member is not type(None)
+    ]
+    return " or ".join(dict.fromkeys([*texts, "null"] if field.optional else texts))
+
+
+def known_keys(kind: type[BaseModel], above: Key = ()) -> Iterator[str]:
+    """Every dotted key of a configuration, sections included, five levels deep."""
+    for name, info in kind.model_fields.items():
+        yield dotted((*above, name))
+        for section in Field(info.annotation).sections if len(above) + 1 < _DEEPEST_KEY else ():
+            yield from known_keys(section, (*above, name))
+
+
+def _members(
+    annotation: Any, metadata: tuple[Any, ...] = ()
+) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    """Each alternative of a type with the constraints that stand on it."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        inner, *more = get_args(annotation)
+        parts = (m.metadata if isinstance(m, FieldInfo) else [m] for m in more)
+        yield from _members(inner, (*metadata, *chain.from_iterable(parts)))
+    elif origin in (Union, types.UnionType):
+        for arg in get_args(annotation):
+            yield from _members(arg, metadata)
+    else:
+        yield annotation, metadata
+
+
+def _step(annotation: Any, part: str | int) -> Field | None:
+    """The field one step below a type: a key of a section or a dict, an item of a list."""
+    if _is_section(annotation):
+        info = annotation.model_fields.get(part)
+        return Field(info.annotation, tuple(info.metadata), info) if info else None
+    origin, arguments = get_origin(annotation) or annotation, get_args(annotation)
+    if isinstance(part, str):
+        return Field(arguments[1]) if origin in _MAPPINGS and len(arguments) == 2 else None
+    if origin is tuple and Ellipsis not in arguments:
+        return Field(arguments[part]) if part < len(arguments) else None
+    return Field(arguments[0]) if origin in _LISTS and arguments else None
+
+
+def _is_section(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _allowed_member(annotation: Any, metadata: tuple[Any, ...]) -> str:
+    origin, arguments = get_origin(annotation) or annotation, get_args(annotation)
+    if origin is Literal:
+        return " or ".join(shown(choice) for choice in arguments)
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return " or ".join(shown(choice.value) for choice in annotation)
+    if _is_section(annotation):
+        return f"a section with the keys {', '.join(annotation.model_fields) or '(none)'}"
+    if origin in _LISTS or origin in _MAPPINGS:
+        return _allowed_collection(origin, arguments) + _length(metadata)
+    if annotation in (int, float):
+        noun = "a whole number" if annotation is int else "a finite number"
+        span = _range(metadata)
+        return span if span and annotation is float else f"{noun}, {span}" if span else noun
+    return _PLAIN.get(annotation, getattr(annotation, "__name__", str(annotation))) + _length(
+        metadata
+    )
+
+
+def _allowed_collection(origin: Any, arguments: tuple[Any, ...]) -> str:
+    if origin in _MAPPINGS:
+        return "a mapping of names" + (f" to: {allowed(Field(arguments[1]))}" if arguments else "")
+    if origin is tuple and arguments and Ellipsis not in arguments:
+        items = ", ".join(allowed(Field(argument)) for argument in arguments)
+        return f"a list of {len(arguments)}: [{items}]"
+    return "a list" + (f" of: {allowed(Field(arguments[0]))}" if arguments else "")
+
+
+def _range(metadata: tuple[Any, ...]) -> str:
+    """``0 <= value <= 1``, ``value > 0``, or nothing where there is no bound."""
+    low = high = step = ""
+    alone = ""
+    for bound in metadata:
+        if isinstance(bound, Ge):
+            low, alone = f"{bound.ge} <= ", f"value >= {bound.ge}"
+        elif isinstance(bound, Gt):
+            low, alone = f"{bound.gt} < ", f"value > {bound.gt}"
+        elif isinstance(bound, Le):
+            high = f" <= {bound.le}"
+        elif isinstance(bound, Lt):
+            high = f" < {bound.lt}"
+        elif isinstance(bound, MultipleOf):
+            step = f"a multiple of {bound.multiple_of}"
+    span = f"{low}value{high}" if high else alone
+    return ", ".join(text for text in (span, step) if text)
+
+
+def _length(metadata: tuple[Any, ...]) -> str:
+    texts = []
+    for bound in metadata:
+        if isinstance(bound, MinLen):
+            texts.append(f", length at least {bound.min_length}")
+        elif isinstance(bound, MaxLen):
+            texts.append(f", length at most {bound.max_length}")
+        elif pattern := getattr(bound, "pattern", None):
+            texts.append(f" like {pattern}")
+    return "".join(texts)

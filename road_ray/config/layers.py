@@ -1,0 +1,214 @@
+"""Several sources of values laid over each other, remembering where each value came from.
+
+Merges and validates; the syntax of files is known to `yaml_lines`, the wording of mistakes to
+`config_problems`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from road_ray.config import yaml as yaml_lines
+from road_ray.config.fields import Field, Key, field_at, shown
+from road_ray.config.messages import InvalidConfig, missing, unfit, unknown
+from road_ray.errors import Problem
+
+T = TypeVar("T", bound=BaseModel)
+
+
+class Layers:
+    """Values merged from several sources, with the source of each."""
+
+    def __init__(self, kind: type[BaseModel], name: str) -> None:
+        self.kind = kind
+        self.name = name
+        self.values: dict[str, Any] = {}
+        self.origins: dict[Key, str] = {}
+        self.problems: list[Problem] = []
+        self.refused: set[Key] = set()  # keys whose mistake is already told
+
+    def put(self, key: Key, value: Any, origin: str | Mapping[Key, str]) -> None:
+        """Lay a value over what stands at a key; ``origin`` is one source, or one for each key."""
+        if key:
+            self._remember(key, origin)
+        field = field_at(self.kind, key)
+        if isinstance(value, BaseModel):
+            value = value.model_dump(mode="json", round_trip=True)
+        if value is None and field and field.only_sections:
+            return  # "optimizer:" with nothing below it changes nothing
+        if isinstance(value, Mapping):
+            self._open(key)
+            for name, below in value.items():
+                self.put((*key, str(name)), below, origin)
+            return
+        self._close(key)
+        self._parent(key)[str(key[-1])] = value
+        if isinstance(origin, Mapping) and isinstance(value, list):
+            inside = {k: text for k, text in origin.items() if k[: len(key)] == key}
+            self.origins.update(inside)
+
+    def put_file(self, path: Path) -> None:
+        written = yaml_lines.read(path)
+        if "preset" not in self.kind.model_fields:
+            written.values.pop("preset", None)
+        self.problems += written.problems
+        self.refused |= written.refused
+        origins = {key: f"{path}:{line}" for key, line in written.lines.items()}
+        self.put((), written.values, origins)
+
+    def put_overrides(self, overrides: Sequence[str] | Mapping[str, Any]) -> None:
+        if isinstance(overrides, Mapping):
+            for name, value in overrides.items():
+                self._put_override(str(name), value, f"override '{name}={shown(value)}'")
+            return
+        for text in [overrides] if isinstance(overrides, str) else overrides:
+            name, equals, written = text.partition("=")
+            where = f"override {text!r}"
+            if not equals:
+                problem = Problem(where, "has no '='", f"write {name.strip() or 'key'}=VALUE")
+                self.problems.append(problem)
+                continue
+            try:
+                wanted = field_at(self.kind, tuple(name.strip().split(".")))
+                value = _parsed(written.strip(), wanted, where)
+            except InvalidConfig as error:
+                self.problems += error.problems
+                continue
+            self._put_override(name.strip(), value, where)
+
+    def _put_override(self, name: str, value: Any, where: str) -> None:
+        key = tuple(name.split("."))
+        if not all(key):
+            problem = Problem(where, f"{name!r} is not a key", "write section.key=VALUE")
+            self.problems.append(problem)
+            return
+        field = field_at(self.kind, key)
+        if field and bool in field.members and value in ("true", "false"):
+            value = value == "true"
+        if isinstance(value, Path):
+            value = str(value)
+        if hasattr(value, "item") and hasattr(value, "dtype"):
+            value = value.item()  # a NumPy scalar, as samplers draw them
+        for depth in range(1, len(key)):
+            self._open(key[:depth])
+            self.origins.setdefault(key[:depth], where)
+        self.put(key, value, where)
+
+    def validated(self, kind: type[T]) -> T:
+        """The configuration of all layers.
+
+        Raises: InvalidConfig with all problems of merging and of validation.
+        """
+        try:
+            config: T | None = kind.model_validate(self.values)
+        except ValidationError as error:
+            config = None
+            self.problems += self._explained(error)
+        if self.problems or config is None:
+            raise InvalidConfig(sorted(self.problems, key=self._line))
+        return config
+
+    def _explained(self, error: ValidationError) -> Iterator[Problem]:
+        told: set[Key] = set()
+        for entry in error.errors(include_url=False):
+            key = self._key(entry["loc"])
+            if key in told or any(_overlap(key, refused) for refused in self.refused):
+                continue
+            told.add(key)
+            where = self._where(key)
+            if entry["type"] == "extra_forbidden":
+                for leaf, value in self._unknown_leaves(key, entry["input"], where):
+                    yield unknown(self.kind, leaf, value, self._where(leaf))
+            elif entry["type"] == "missing":
+                yield missing(self.kind, key, where)
+            else:
+                yield unfit(self.kind, key, entry, where)
+
+    def _unknown_leaves(self, key: Key, value: Any, where: str) -> Iterator[tuple[Key, Any]]:
+        """An unknown section of a file is one mistake; an override names its own whole key."""
+        if where.startswith("override ") and isinstance(value, Mapping) and value:
+            for name, below in value.items():
+                yield from self._unknown_leaves((*key, name), below, where)
+        else:
+            yield key, value
+
+    def _key(self, location: Sequence[str | int]) -> Key:
+        """The key of pydantic's location, without the names of union branches in it."""
+        key: Key = ()
+        value: Any = self.values
+        for part in location:
+            inside = isinstance(value, Mapping) and part in value
+            if inside or (isinstance(value, list) and isinstance(part, int) and part < len(value)):
+                key, value = (*key, part), value[part]
+            elif field_at(self.kind, (*key, part)):
+                return (*key, part)  # not set
+        return key
+
+    def _where(self, key: Key) -> str:
+        known = (key[:n] for n in range(len(key), 0, -1))
+        return next((self.origins[k] for k in known if k in self.origins), self.name)
+
+    def _line(self, problem: Problem) -> tuple[int, int]:
+        """Mistakes of the file first, from top to bottom."""
+        name, _, line = problem.where.rpartition(":")
+        return (0, int(line)) if name == self.name and line.isdecimal() else (1, 0)
+
+    def _remember(self, key: Key, origin: str | Mapping[Key, str]) -> None:
+        if isinstance(origin, str):
+            self.origins[key] = origin
+        elif key in origin:
+            self.origins[key] = origin[key]
+
+    def _parent(self, key: Key) -> dict[str, Any]:
+        values = self.values
+        for part in key[:-1]:
+            values = values[str(part)]
+        return values
+
+    def _open(self, key: Key) -> None:
+        """Make sure that a mapping stands at a key, in place of a plain value if need be. A section
+        begins as its owner has it by default, which may be other than what its class has.
+        """
+        if key and not isinstance(self._parent(key).get(str(key[-1])), dict):
+            self._close(key)
+            self._parent(key)[str(key[-1])] = _own_default(self.kind, key)
+
+    def _close(self, key: Key) -> None:
+        """Forget where the values below a key came from."""
+        if not isinstance(self._parent(key).get(str(key[-1])), dict | list):
+            return
+        for below in [k for k in self.origins if len(k) > len(key) and k[: len(key)] == key]:
+            del self.origins[below]
+
+
+def _own_default(kind: type[BaseModel], key: Key) -> dict[str, Any]:
+    """What a section has by default where it stands, as far as its class would not say the same."""
+    default: Any = None
+    for part in key:
+        field = kind.model_fields.get(str(part))
+        default = None if field is None else field.get_default(call_default_factory=True)
+        if not isinstance(default, BaseModel):
+            return {}
+        kind = type(default)
+    known: dict[str, Any] = default.model_dump(mode="json", round_trip=True, exclude_defaults=True)
+    return known
+
+
+def _overlap(one: Key, other: Key) -> bool:
+    shared = min(len(one), len(other))
+    return one[:shared] == other[:shared]
+
+
+def _parsed(text: str, wanted: Field | None, where: str) -> Any:
+    """The value of an override: a piece of YAML, but text as it stands where text is wanted."""
+    nothing = text in ("null", "~", "") and wanted is not None and wanted.optional
+    only_text = wanted is not None and wanted.members in ((str,), (Path,))
+    if nothing:
+        return None
+    if only_text and text[:1] not in ("'", '"'):
+        return text
+    return yaml_lines.parse_value(text, where)

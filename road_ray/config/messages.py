@@ -1,0 +1,142 @@
+"""What is wrong with a configuration, in words to act on: range, choices, nearest name, remedy.
+
+Here lives the telling; `config` does the merging and the validation, `yaml_lines` knows the lines.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from road_ray.config.addresses import masked
+from road_ray.config.fields import Field, Key, allowed, dotted, field_at, known_keys, shown
+from road_ray.errors import ConfigError, Problem
+
+_MOST_SHOWN = 20  # mistakes; whoever has more has named the wrong file
+_NOTHING_HAPPENED = "nothing was started; no file was changed"
+
+
+class InvalidConfig(ConfigError):
+    """All mistakes of one configuration together; ``problems`` lists them, ``str`` renders them."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(
+            Problem(masked(one.where), masked(one.what), masked(one.remedy)) for one in problems
+        )
+        super().__init__(self.problems)  # the only argument, so that it survives pickling
+
+    def __str__(self) -> str:
+        blocks = [f"error[{self.kind}] {problem}" for problem in self.problems[:_MOST_SHOWN]]
+        left = len(self.problems) - len(blocks)
+        count = f"{len(self.problems)} mistakes; " if len(self.problems) > 1 else ""
+        count += f"{left} of them are not shown; " if left else ""
+        return "\n".join([*blocks, f"  {count}{_NOTHING_HAPPENED}"])
+
+
+def unknown(kind: type[BaseModel], key: Key, value: Any, where: str) -> Problem:
+    """The problem of a key that does not exist, with the nearest one that does."""
+    noun = "section" if isinstance(value, Mapping) else "key"
+    head = dotted(key) if noun == "section" else f"{dotted(key)} = {shown(value)}"
+    parent = max((key[:n] for n in range(len(key)) if field_at(kind, key[:n])), key=len)
+    names = (field_at(kind, parent) or Field(kind)).keys
+    place = f"section {dotted(parent)!r}" if parent else "the top level"
+    known = f"no such {noun}\n    allowed: in {place}: {', '.join(names) or 'no keys'}"
+    near = _nearest(kind, key, parent, names)
+    remedy = (
+        f"did you mean {near!r}?" if near else f"remove {dotted(key)!r}, or use a name from above"
+    )
+    return Problem(where, f"{head}\n    {known}", remedy)
+
+
+def missing(kind: type[BaseModel], key: Key, where: str) -> Problem:
+    """The problem of a required key that nobody set."""
+    field = field_at(kind, key)
+    detail = _detail(field) if field else ""
+    return Problem(where, f"{dotted(key)} is not set{detail}", f"set {dotted(key)}")
+
+
+def unfit(kind: type[BaseModel], key: Key, error: Mapping[str, Any], where: str) -> Problem:
+    """The problem of a value that its field refuses (``error``: one entry of pydantic's list)."""
+    field, value = field_at(kind, key), error["input"]
+    own_words = error["type"] in ("value_error", "assertion_error")
+    if own_words and (field is None or field.sections):
+        name = dotted(key) or kind.__name__
+        return Problem(where, f"{name}: {_reason(error)}", "change one of the values it names")
+    reason = f"\n    {_reason(error)}" if own_words or field is None else ""
+    if error["type"] == "union_tag_invalid":
+        return _wrong_tag(key, error["ctx"], where)
+    head = f"{dotted(key)} = {shown(value)}"
+    if isinstance(value, Mapping):
+        head = f"{dotted(key)} is given as a section ({', '.join(map(str, value))})"
+    if field is None:
+        return Problem(where, head + reason)
+    # A field that refuses a value in its own words knows more than its type does.
+    detail = "" if own_words and ("allowed:" in reason or "known:" in reason) else _detail(field)
+    return Problem(where, head + reason + detail, _remedy(field, value))
+
+
+def _wrong_tag(key: Key, context: Mapping[str, Any], where: str) -> Problem:
+    """The problem of a section whose kind (``objective.name``) is none of those there are."""
+    name, tags = dotted((*key, context["discriminator"].strip("'"))), context["expected_tags"]
+    near = difflib.get_close_matches(context["tag"], tags.replace("'", "").split(", "), n=1)
+    what = f"{name} = {shown(context['tag'])}\n    allowed: {tags}"
+    return Problem(where, what, f"did you mean {near[0]!r}?" if near else "use one of these")
+
+
+def _reason(error: Mapping[str, Any]) -> str:
+    return str(error["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
+
+
+def _detail(field: Field) -> str:
+    lines = f"\n    allowed: {allowed(field)}"
+    if field.info and field.info.description:
+        lines += f"\n    meaning: {' '.join(field.info.description.split())}"
+    return lines
+
+
+def _remedy(field: Field, value: Any) -> str:
+    members = field.members
+    if field.sections:
+        return f"write its keys below it, e.g. {next(iter(field.keys), '...')}"
+    if isinstance(value, str) and field.lists:
+        return f"write a list: [{value}]"
+    if bool in members:
+        return "write true or false (yes, no, on and off are plain text in YAML 1.2)"
+    if isinstance(value, bool) and (float in members or int in members):
+        return "write a number; true and false are not numbers" + _default(field)
+    if isinstance(value, int | float) and (str in members or Path in members):
+        return f'put it in quotes: "{value}"'
+    near = difflib.get_close_matches(str(value), [str(c) for c in field.choices], n=1)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    if isinstance(value, str) and int in members and value.strip().lstrip("+-").isdecimal():
+        return "write a number without quotes" + _default(field)
+    return "use a value that is allowed" + _default(field)
+
+
+def _default(field: Field) -> str:
+    info = field.info
+    if info is None or info.is_required() or info.default_factory or info.default is None:
+        return ""
+    return f" (default: {shown(info.default)})"
+
+
+def _nearest(kind: type[BaseModel], key: Key, parent: Key, siblings: Sequence[str]) -> str | None:
+    """The likeliest meant key: the same name elsewhere, a near sibling, a near key anywhere."""
+    name, last = dotted(key), str(key[-1])
+    everywhere = [k for k in known_keys(kind) if k != name]
+    same_name = [k for k in everywhere if k.rpartition(".")[2] == last]
+    if same_name:
+        return max(same_name, key=lambda k: difflib.SequenceMatcher(None, k, name).ratio())
+    near = difflib.get_close_matches(str(key[len(parent)]), siblings, n=1)
+    sibling = dotted((*parent, near[0])) if near else None
+    if sibling and len(key) == len(parent) + 1:
+        return sibling
+    by_last = {k.rpartition(".")[2]: k for k in reversed(everywhere)}
+    found = difflib.get_close_matches(name, everywhere, n=1, cutoff=0.75)
+    found = found or [by_last[k] for k in difflib.get_close_matches(last, by_last, 1, 0.75)]
+    return found[0] if found else sibling

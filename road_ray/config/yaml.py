@@ -1,0 +1,206 @@
+"""YAML text -> plain values plus the line of every key; refuses what no configuration needs.
+
+YAML 1.2 through ruamel: ``5e-5`` is a number, ``no`` is text, ``0123`` is 123. Tags that build
+objects, keys written twice, and aliases that expand without bound are mistakes with a line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from road_ray.config.fields import Key, dotted
+from road_ray.config.messages import InvalidConfig
+from road_ray.errors import Problem
+
+_MOST_BYTES = 1 << 20  # a configuration of this project has about 5 kB
+_MOST_VALUES = 20_000  # after aliases are expanded
+_DEEPEST = 40
+_TAG = "tag:yaml.org,2002:"
+_PLAIN_TAGS = ("null", "bool", "int", "float", "str", "timestamp", "map", "seq")
+_MISSING = object()  # stands for a value that was refused
+
+
+@dataclass
+class Written:
+    """The values of one YAML text, the line of every key in it, and what was refused on the way."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    lines: dict[Key, int] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    refused: set[Key] = field(default_factory=set)
+
+
+def read(path: Path) -> Written:
+    """The content of a YAML file; an empty one is an empty mapping.
+
+    Raises: InvalidConfig where the file as a whole cannot be used.
+    """
+    text = _text(path)
+    node = _compose(text, str(path))
+    builder = _Builder(str(path))
+    if node is None or (isinstance(node, ScalarNode) and node.tag == f"{_TAG}null"):
+        return builder.written
+    if not isinstance(node, MappingNode):
+        what = f"holds {'a list' if isinstance(node, SequenceNode) else f'the text {node.value!r}'}"
+        where = f"{path}:{node.start_mark.line + 1}"
+        allowed = "\n    allowed: a mapping of keys to values"
+        raise InvalidConfig([Problem(where, what + allowed, "write lines like 'key: value'")])
+    values = builder.build(node, ())
+    builder.written.values = {} if values is _MISSING else values
+    return builder.written
+
+
+def parse_value(text: str, name: str) -> Any:
+    """The value of a piece of YAML such as ``1e-4`` or ``[1, 2]``; ``name`` heads errors."""
+    node = _compose(text, name)
+    if node is None:
+        return None
+    builder = _Builder(name, with_lines=False)
+    value = builder.build(node, ())
+    if builder.written.problems:
+        raise InvalidConfig(builder.written.problems)
+    return value
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+    except FileNotFoundError:
+        nearby = sorted(p.name for s in ("*.yaml", "*.yml") for p in path.parent.glob(s))[:5]
+        remedy = f"files beside it: {', '.join(nearby)}" if nearby else "check the path"
+        where = f"no such file (working directory: {Path.cwd()})"
+        raise InvalidConfig([Problem(str(path), where, remedy)]) from None
+    except OSError as error:
+        what = f"cannot be read: {error.strerror}"
+        raise InvalidConfig([Problem(str(path), what, "name a readable YAML file")]) from None
+    if len(content) > _MOST_BYTES:
+        what = f"is larger than {_MOST_BYTES} bytes, too large for a configuration"
+        raise InvalidConfig([Problem(str(path), what, "is this a data file?")])
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        what = f"is not UTF-8 (byte 0x{content[error.start]:02x})"
+        raise InvalidConfig([Problem(f"{path}:{line}", what, "save it as UTF-8 text")]) from None
+
+
+def _compose(text: str, name: str) -> Node | None:
+    parser = YAML(typ="safe", pure=True)
+    parser.composer.warn_double_anchors = False  # YAML allows an anchor to be set anew
+    try:
+        node: Node | None = parser.compose(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{name}:{mark.line + 1}" if mark and "\n" in text else name
+        what = ", ".join(str(part) for part in (error.context, error.problem) if part)
+        tab = "'\\t'" in what
+        remedy = "indent with spaces, not tabs" if tab else "check quotes, colons and indentation"
+        raise InvalidConfig([Problem(where, f"is not valid YAML: {what}", remedy)]) from None
+    except RecursionError:
+        raise _too_much(name, f"is nested deeper than {_DEEPEST} levels") from None
+    except (YAMLError, ValueError) as error:
+        what = f"is not valid YAML: {' '.join(str(error).split())}"
+        raise InvalidConfig([Problem(name, what, "remove special characters")]) from None
+    return node
+
+
+def _too_much(name: str, what: str) -> InvalidConfig:
+    return InvalidConfig([Problem(name, what, "write the values out, without nested aliases")])
+
+
+class _Builder:
+    """Turns nodes into plain values, noting lines and refusals."""
+
+    def __init__(self, name: str, *, with_lines: bool = True) -> None:
+        self.name = name
+        self.with_lines = with_lines
+        self.written = Written()
+        self.left = _MOST_VALUES
+        self.constructor = YAML(typ="safe", pure=True).constructor
+
+    def build(self, node: Node, key: Key) -> Any:
+        self.left -= 1
+        if self.left < 0:
+            what = f"holds more than {_MOST_VALUES} values once its aliases are expanded"
+            raise _too_much(self.name, what)
+        if len(key) > _DEEPEST:
+            raise _too_much(self.name, f"is nested deeper than {_DEEPEST} levels")
+        tag = str(node.tag).removeprefix(_TAG)
+        if tag not in _PLAIN_TAGS:
+            what = f"{dotted(key)} has the tag {str(node.tag).replace(_TAG, '!!')!r}"
+            return self.refuse(node, key, f"{what}\n    allowed: plain values", "remove the tag")
+        if isinstance(node, MappingNode):
+            return self.mapping(node, key)
+        if isinstance(node, SequenceNode):
+            return self.sequence(node, key)
+        return self.scalar(node, key, tag)
+
+    def refuse(self, node: Node, key: Key, what: str, remedy: str) -> Any:
+        self.written.problems.append(Problem(self.where(node), what, remedy))
+        self.written.refused.add(key)
+        return _MISSING
+
+    def where(self, node: Node) -> str:
+        return f"{self.name}:{node.start_mark.line + 1}" if self.with_lines else self.name
+
+    def scalar(self, node: Node, key: Key, tag: str) -> Any:
+        if tag in ("str", "timestamp"):
+            return node.value
+        try:
+            if tag == "bool" and node.value.lower() not in ("true", "false"):
+                raise ValueError("the yes and no of YAML 1.1")
+            return self.constructor.construct_object(node)
+        except (ValueError, LookupError, YAMLError):
+            what = f"{dotted(key)} = {str(node.value)[:80]!r} cannot be read as {tag}"
+            return self.refuse(node, key, what, "write it as a plain value")
+
+    def sequence(self, node: SequenceNode, key: Key) -> Any:
+        items = []
+        for place, child in enumerate(node.value):
+            self.written.lines[(*key, place)] = child.start_mark.line + 1
+            items.append(self.build(child, (*key, place)))
+        return _MISSING if any(item is _MISSING for item in items) else items
+
+    def mapping(self, node: MappingNode, key: Key) -> Any:
+        values: dict[str, Any] = {}
+        first: dict[str, int] = {}
+        merged: dict[str, Any] = {}
+        for name_node, child in node.value:
+            line = name_node.start_mark.line + 1
+            if name_node.tag == f"{_TAG}merge":
+                merged = self.merged(child, key) | merged
+                continue
+            if not isinstance(name_node, ScalarNode):
+                self.refuse(name_node, key, "a key must be plain text", "write 'key: value'")
+                continue
+            name = str(name_node.value)
+            below = (*key, name)
+            if name in first:
+                what = f"{dotted(below)} is written twice (first on line {first[name]})"
+                problem = Problem(self.where(name_node), what, "remove one of the two")
+                self.written.problems.append(problem)
+                continue
+            first[name] = self.written.lines[below] = line
+            value = self.build(child, below)
+            if value is not _MISSING:
+                values[name] = value
+        return merged | values
+
+    def merged(self, node: Node, key: Key) -> dict[str, Any]:
+        """The keys that ``<<: *anchor`` or ``<<: [*a, *b]`` brings; earlier ones win."""
+        sources = node.value if isinstance(node, SequenceNode) else [node]
+        values: dict[str, Any] = {}
+        for source in sources:
+            if not isinstance(source, MappingNode):
+                self.refuse(source, key, "'<<' takes mappings only", "write '<<: *name'")
+                continue
+            built = self.build(source, key)
+            values = built | values if built is not _MISSING else values
+        return values

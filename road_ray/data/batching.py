@@ -1,0 +1,274 @@
+"""Rows to batches: which rows make batch ``k`` is a pure function of the seed.
+
+So nothing has to be stored. Rows of like length share a batch, a batch is padded to its own
+longest row, and every worker takes its share of the rows of the same global batch.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from road_ray.data.features.types import UNKNOWN, Features, Ints, Longs
+from road_ray.errors import ConfigError, DataError
+
+Batch = dict[str, Any]
+"""Tensors by name (``input_ids``, ``attention_mask``, ``token_type_ids`` ``[B, L]`` or ``[B, N,
+L]``, the gold ``[B]`` or ``[B, L]``), ``task`` and ``dataset``; label -100 is not counted. Knows no
+device.
+"""
+
+NOISE_CHANNELS = 3  # which positions are chosen, which of them are masked, what is sampled there
+_BATCHES_SORTED_TOGETHER = 32  # more saves padding but makes neighbouring batches more alike
+_PAD_TO_MULTIPLE = 8
+
+
+class Rows(Protocol):
+    """What a batch is made of: a ``Features`` or a ``Corpus``."""
+
+    def __len__(self) -> int: ...
+    def row(self, index: int) -> Ints: ...
+    @property
+    def lengths(self) -> Longs: ...
+    @property
+    def first_segment(self) -> Ints: ...
+    @property
+    def dataset(self) -> str: ...
+    @property
+    def task(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How rows make batches, the same on every worker."""
+
+    batch_size: int  # global, in examples
+    seed: int
+    most_tokens: int | None = None  # of a batch, padding counted; None: any number
+
+
+@dataclass(frozen=True)
+class Share:
+    """Whose rows of every batch: those of worker ``rank`` of ``size``."""
+
+    rank: int = 0
+    size: int = 1
+
+
+def epoch_order(
+    lengths: Longs, batch_size: int, *, seed: int, epoch: int
+) -> list[NDArray[np.int64]]:
+    """Row numbers of each batch of one epoch; every row once, batch sizes differ by at most one."""
+    # The second word tells the uses of one seed apart: 0 order, 1 noise, 2 draws, 3 dropout,
+    # 4 rows kept, 5 phases.
+    rng = np.random.default_rng((seed, 0, epoch))
+    rows = rng.permutation(len(lengths))
+    count = max(1, -(-len(rows) // batch_size))
+    together = max(1, min(count, _BATCHES_SORTED_TOGETHER))
+    batches: list[NDArray[np.int64]] = []
+    sizes = [len(part) for part in np.array_split(rows, count)]
+    start = 0
+    for first in range(0, count, together):
+        group = sizes[first : first + together]
+        chunk = rows[start : start + sum(group)]
+        start += sum(group)
+        chunk = chunk[np.argsort(lengths[chunk], kind="stable")]
+        cut = np.split(chunk, np.cumsum(group)[:-1])
+        batches.extend(cut[index] for index in rng.permutation(len(cut)))
+    return batches
+
+
+def budget_order(
+    lengths: Longs, most_tokens: int, batch_size: int, *, seed: int, epoch: int
+) -> list[NDArray[np.int64]]:
+    """Row numbers of each batch of one epoch, every row once: neighbours in length, as many as
+    ``most_tokens`` hold with their padding, at most ``batch_size``. All epochs have equally many.
+
+    Source: fairseq, data_utils.batch_by_size.
+    """
+    rng = np.random.default_rng((seed, 0, epoch))
+    rows = rng.permutation(len(lengths))
+    rows = rows[np.argsort(lengths[rows], kind="stable")]
+    cuts = budget_cuts(np.sort(lengths), most_tokens, batch_size)
+    batches = np.split(rows, cuts)
+    return [batches[index] for index in rng.permutation(len(batches))]
+
+
+def budget_cuts(ordered: Longs, most_tokens: int, batch_size: int) -> list[int]:
+    """Where batches of rows of rising length begin, but for the first."""
+    widths = [padded_width(int(length)) for length in ordered]
+    starts = [0]
+    while (start := starts[-1]) < len(widths):
+        room = range(start, min(start + batch_size, len(widths)))
+        # Rows only get longer, so the tokens of a batch grow with every row.
+        fits = bisect_right(room, most_tokens, key=lambda end: (end - start + 1) * widths[end])
+        starts.append(start + max(1, fits))
+    cuts = starts[1:-1]
+    if cuts:  # the longest rows may be left alone: they get some of the batch before them
+        before = cuts[-2] if len(cuts) > 1 else 0
+        rest, room_there = len(widths) - cuts[-1], max(1, most_tokens // widths[-1])
+        even = min((len(widths) - before) // 2, room_there)
+        cuts[-1] -= max(0, even - rest)
+    return cuts
+
+
+def pad(rows: Rows, numbers: NDArray[np.int64], *, pad_id: int, width: int | None = None) -> Batch:
+    """The given rows, padded to the longest or to ``width``.
+
+    ``input_ids``, ``attention_mask`` and ``token_type_ids``, ``[B, L]`` each, or ``[B, N, L]``
+    where every question has N choices.
+    """
+    choices = rows.choices if isinstance(rows, Features) else 1
+    shape: tuple[int, ...] = (len(numbers), -1)
+    if choices > 1:
+        shape = (len(numbers), choices, -1)
+        numbers = (numbers[:, None] * choices + np.arange(choices)).ravel()
+    taken = [rows.row(int(number)) for number in numbers]
+    longest = width or padded_width(max(len(row) for row in taken))
+    ids = np.full((len(taken), longest), pad_id, dtype=np.int64)
+    for index, row in enumerate(taken):
+        ids[index, : len(row)] = row
+    lengths = np.array([len(row) for row in taken])[:, None]
+    positions = np.arange(longest)[None, :]
+    real = positions < lengths
+    second = (positions >= rows.first_segment[numbers][:, None]) & real
+    return {
+        "input_ids": torch.from_numpy(ids).view(shape),
+        "attention_mask": torch.from_numpy(real.astype(np.int64)).view(shape),
+        "token_type_ids": torch.from_numpy(second.astype(np.int64)).view(shape),
+    }
+
+
+def padded_width(longest: int) -> int:
+    """What ``longest`` tokens are padded to: a multiple of 8, which matrix kernels like."""
+    return -(-longest // _PAD_TO_MULTIPLE) * _PAD_TO_MULTIPLE
+
+
+class BatchStream:
+    """All batches of one data set for ever: ``stream[k]`` is this worker's share of batch ``k``.
+
+    With ``noise_channels`` a batch carries uniform numbers ``[noise_channels, B, L]`` drawn for the
+    global batch, so that masking is the same on one worker and on many, and after a resume.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        batching: Batching,
+        share: Share = Share(),
+        *,
+        pad_id: int,
+        noise_channels: int = 0,
+    ) -> None:
+        self.rows, self.batching, self.share, self.pad_id = rows, batching, share, pad_id
+        self.noise_channels = noise_channels
+        if len(rows) == 0:
+            raise DataError(f"data set {self.name}: 0 usable rows")
+        self._lengths = rows.lengths
+        self._check_budget()
+        self._order = lru_cache(maxsize=2)(self._epoch)
+        sizes = [len(numbers) for numbers in self._order(0)]
+        self.batches_per_epoch, smallest = len(sizes), min(sizes)
+        if smallest < share.size:
+            raise ConfigError(
+                f"batch_size = {batching.batch_size}: the smallest batch of {self.name} "
+                f"({len(rows)} rows) has {smallest}, fewer than the {share.size} workers\n"
+                "  allowed: at least one example a worker\n"
+                "  fix: raise batch_size (or max_batch_tokens), or lower workers"
+            )
+
+    @property
+    def name(self) -> str:
+        """Of the data set."""
+        return self.rows.dataset
+
+    @property
+    def _choices(self) -> int:
+        return self.rows.choices if isinstance(self.rows, Features) else 1
+
+    def _check_budget(self) -> None:
+        asked, workers = self.batching.most_tokens, self.share.size
+        needed = padded_width(int(self._lengths.max())) * self._choices * workers
+        if asked is not None and asked < needed:
+            raise ConfigError(
+                f"data.max_batch_tokens = {asked}: the longest rows of "
+                f"{self.name} take {needed}, one for each of {workers} workers"
+                f"\n  allowed: at least {needed}\n  fix: raise it, or lower max_length_tokens"
+            )
+
+    def _epoch(self, epoch: int) -> list[NDArray[np.int64]]:
+        most, size, seed = self.batching.most_tokens, self.batching.batch_size, self.batching.seed
+        if most is None:
+            return epoch_order(self._lengths, size, seed=seed, epoch=epoch)
+        return budget_order(self._lengths, most // self._choices, size, seed=seed, epoch=epoch)
+
+    def row_numbers(self, number: int) -> NDArray[np.int64]:
+        """Rows of global batch ``number``, over all workers."""
+        epoch, position = divmod(number, self.batches_per_epoch)
+        return self._order(epoch)[position]
+
+    def __getitem__(self, number: int) -> Batch:
+        numbers = self.row_numbers(number)
+        width = padded_width(int(self._lengths[numbers].max()))
+        own = slice(self.share.rank, None, self.share.size)
+        mine = numbers[own]
+        batch = pad(self.rows, mine, pad_id=self.pad_id, width=width)
+        batch |= {"task": self.rows.task, "dataset": self.name}
+        batch["rows"] = torch.from_numpy(mine.copy())
+        if self.noise_channels:
+            rng = np.random.default_rng((self.batching.seed, 1, number))
+            drawn = rng.random((self.noise_channels, len(numbers), width), dtype=np.float32)
+            batch["noise"] = torch.from_numpy(drawn[:, own].copy())
+        if isinstance(self.rows, Features):
+            batch |= gold_of(self.rows, mine, width)
+        return batch
+
+    def since(self, number: int) -> Iterator[Batch]:
+        """Batches ``number``, ``number + 1``, ... without end."""
+        while True:
+            yield self[number]
+            number += 1
+
+
+def gold_of(features: Features, numbers: NDArray[np.int64], width: int) -> dict[str, Tensor]:
+    """The gold of the given rows, ``[B]`` each; of tags ``[B, width]``, -100 where none is."""
+    if features.words is None:
+        return {name: torch.from_numpy(values[numbers]) for name, values in features.gold.items()}
+    labels = np.full((len(numbers), width), UNKNOWN, np.int64)
+    for index, number in enumerate(numbers):
+        row = slice(features.bounds[number], features.bounds[number + 1])
+        labels[index, : row.stop - row.start] = features.gold["labels"][row]
+    return {"labels": torch.from_numpy(labels)}
+
+
+def allowed_positions(batch: Mapping[str, Any]) -> Tensor:
+    """Where an answer may start or end, ``[B, L]`` bool: the second segment, and position 0 for no
+    answer.
+
+    A row without a second segment (models that know none) may answer anywhere but in padding.
+    """
+    attention, segments = batch.get("attention_mask"), batch.get("token_type_ids")
+    if attention is None:
+        attention = torch.ones_like(torch.as_tensor(batch["input_ids"]))
+    allowed = torch.as_tensor(attention).bool().clone()
+    if segments is not None:
+        second = torch.as_tensor(segments) == 1
+        allowed &= second | ~second.any(1, keepdim=True)
+    allowed[:, 0] = True
+    return allowed
+
+
+def to_device(batch: Mapping[str, Any], device: torch.device) -> Batch:
+    """The batch with its tensors on ``device``."""
+    return {
+        name: value.to(device, non_blocking=True) if isinstance(value, Tensor) else value
+        for name, value in batch.items()
+    }

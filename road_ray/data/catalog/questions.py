@@ -1,0 +1,124 @@
+"""Data sets of questions about a text, and of questions with choices. Add one here."""
+
+from __future__ import annotations
+
+from road_ray.data.readers.quac import CONTINUE, YES_NO
+from road_ray.data.schema import Columns, Dataset, Hub, Splits
+
+_SQUAD_METRICS = ("exact", "f1")
+
+
+def _squad(name: str, folder: str, train: str | None, dev: str, hub: str | None = None) -> Dataset:
+    return Dataset(
+        name,
+        task="mrc",
+        layout="squad_json",
+        folder=folder,
+        splits=Splits(train=train, dev=dev),
+        metrics=_SQUAD_METRICS,
+        hub=None if hub is None else Hub(hub),
+    )
+
+
+def _mrqa(name: str, file: str, subset: str, *, trained: bool = True) -> Dataset:
+    """A set of the MRQA 2019 shared task; those that were kept for testing have no train split."""
+    only = ("subset", subset)
+    return Dataset(
+        name,
+        task="mrc",
+        layout="mrqa",
+        folder="mrqa",
+        splits=Splits(
+            train=f"train/{file}.jsonl" if trained else None,
+            dev=f"dev/{file}.jsonl|{'dev_in_domain' if trained else 'dev_out_domain'}/{file}.jsonl",
+        ),
+        metrics=_SQUAD_METRICS,
+        hub=Hub("mrqa-workshop/mrqa", None, only, {} if trained else {"dev": "test"}),
+    )
+
+
+QUESTIONS = (
+    _squad("squad_v1", "squad", "train-v1.1.json", "dev-v1.1.json", "rajpurkar/squad"),
+    _squad("squad_v2", "squad", "train-v2.0.json", "dev-v2.0.json", "rajpurkar/squad_v2"),
+    _squad("newsqa", "newsqa", None, "dev.json"),  # out of domain: evaluate only
+    _squad("duorc", "duorc", "train.json", "dev.json"),
+    # One adversarial sentence in each context (Jia and Liang 2017): evaluate only.
+    _squad("squad_addsent", "squad_adversarial", None, "sample1k-HCVerifyAll.json"),
+    _squad("squad_addonesent", "squad_adversarial", None, "sample1k-HCVerifySample.json"),
+    _mrqa("triviaqa", "TriviaQA-web", "TriviaQA-web"),
+    _mrqa("natural_questions", "NaturalQuestionsShort", "NaturalQuestionsShort"),
+    _mrqa("hotpotqa", "HotpotQA", "HotpotQA"),
+    _mrqa("searchqa", "SearchQA", "SearchQA"),
+    _mrqa("mrqa_squad", "SQuAD", "SQuAD"),
+    _mrqa("mrqa_newsqa", "NewsQA", "NewsQA"),
+    _mrqa("bioasq", "BioASQ", "BioASQ", trained=False),
+    _mrqa("drop", "DROP", "DROP", trained=False),
+    _mrqa("mrqa_duorc", "DuoRC", "DuoRC.ParaphraseRC", trained=False),
+    _mrqa("race", "RACE", "RACE", trained=False),
+    _mrqa("relation_extraction", "RelationExtraction", "RelationExtraction", trained=False),
+    _mrqa("textbookqa", "TextbookQA", "TextbookQA", trained=False),
+    Dataset(  # the hub's copy is a program, which `datasets` no longer runs
+        "quac",
+        task="mrc",
+        layout="quac",
+        folder="quac",
+        splits=Splits(train="train_v0.2.json", dev="val_v0.2.json"),
+        metrics=_SQUAD_METRICS,
+        also=(YES_NO, CONTINUE),
+    ),
+    Dataset(
+        "qasrl",
+        task="mrc",
+        layout="qasrl",
+        folder="qasrl",
+        splits=Splits(
+            train=("train.wikinews.gold.csv", "train.wikipedia.gold.csv"),
+            dev=("dev.wikinews.gold.csv", "dev.wikipedia.gold.csv"),
+        ),
+        metrics=_SQUAD_METRICS,
+    ),
+    Dataset(
+        "qazre",
+        task="mrc",
+        layout="zre",
+        folder="qa_zre",
+        splits=Splits(
+            train="train.json|relation_splits/train.0",
+            dev="dev.json|relation_splits/dev.0",
+            test="test.json|relation_splits/test.0",
+        ),
+        metrics=_SQUAD_METRICS,
+        hub=Hub("community-datasets/qa_zre"),
+    ),
+    Dataset(
+        "commonsenseqa",
+        task="commonsense",
+        layout="commonsenseqa",
+        folder="commonsenseqa",
+        columns=Columns((), id="id"),
+        splits=Splits(
+            train="train.jsonl|train_rand_split.jsonl",
+            dev="dev.jsonl|dev_rand_split.jsonl",
+            test="test.jsonl|test_rand_split_no_answers.jsonl",
+        ),
+        hub=Hub("tau/commonsense_qa"),
+    ),
+    Dataset(
+        "swag",
+        task="completion",
+        layout="swag",
+        folder="swag",
+        splits=Splits(train="train.csv", dev="val.csv", test="test.csv"),
+        hub=Hub("allenai/swag", "regular"),
+    ),
+    Dataset(
+        "hellaswag",
+        task="completion",
+        layout="hellaswag",
+        folder="hellaswag",
+        splits=Splits(
+            train="hellaswag_train.jsonl", dev="hellaswag_val.jsonl", test="hellaswag_test.jsonl"
+        ),
+        hub=Hub("Rowan/hellaswag"),
+    ),
+)

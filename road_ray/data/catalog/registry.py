@@ -1,0 +1,62 @@
+"""The catalogue: every task, and by name every data set of the two files of entries."""
+
+from __future__ import annotations
+
+import difflib
+
+from road_ray.data.catalog.questions import QUESTIONS
+from road_ray.data.catalog.sentences import SENTENCES
+from road_ray.data.readers.quac import CONTINUE, YES_NO
+from road_ray.data.schema import Choose, Classify, Dataset, Regress, Span, Tag, Task
+from road_ray.errors import ConfigError
+
+_ENTITIES = ("PER", "ORG", "LOC", "MISC")
+_ENTAILMENT = Classify(("entailment", "not_entailment"))
+
+_TASKS = (
+    Task("mrc", Span()),
+    # ELECTRA's order of the three labels (google electra,
+    # finetune/classification/classification_tasks.py).
+    Task("nli", Classify(("contradiction", "entailment", "neutral"))),
+    Task("rte", _ENTAILMENT),
+    Task("qnli", _ENTAILMENT),  # does the sentence hold the answer
+    Task("coreference", _ENTAILMENT),
+    Task("paraphrase", Classify(("different", "same"))),
+    Task("sentiment", Classify(("negative", "positive"))),
+    Task("acceptability", Classify(("unacceptable", "acceptable"))),
+    Task("similarity", Regress(0.0, 5.0)),
+    Task("rating", Classify(("1", "2", "3", "4", "5"))),
+    Task("boolq", Classify(("no", "yes"))),
+    Task(YES_NO, Classify(("yes", "no", "neither"))),
+    Task(CONTINUE, Classify(("follow up", "maybe", "stop"))),
+    Task("ner", Tag(("O", *(f"{mark}-{kind}" for kind in _ENTITIES for mark in "BI")))),
+    Task("commonsense", Choose(5)),
+    Task("completion", Choose(4)),
+    Task("ranking", Choose(2)),
+)
+
+TASKS: dict[str, Task] = {task.name: task for task in _TASKS}
+DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in (*SENTENCES, *QUESTIONS)}
+
+
+def dataset(name: str) -> Dataset:
+    """The catalogue entry ``name``. Raises ``ConfigError`` naming the nearest entry."""
+    if name not in DATASETS:
+        raise ConfigError(_unknown("data set", name, DATASETS))
+    return DATASETS[name]
+
+
+def task(name: str) -> Task:
+    """The task of that name, or the task of the data set of that name."""
+    if name in TASKS:
+        return TASKS[name]
+    if name in DATASETS:
+        return TASKS[DATASETS[name].task]
+    raise ConfigError(_unknown("task", name, [*TASKS, *DATASETS]))
+
+
+def _unknown(what: str, name: str, known: object) -> str:
+    names = sorted(known)  # type: ignore[call-overload]
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"unknown {what} {name!r}{hint}\n  known: {', '.join(names)}"

@@ -1,0 +1,212 @@
+"""Data sets of sentences, pairs and tagged words. Add one here."""
+
+from __future__ import annotations
+
+from road_ray.data.schema import Columns, Dataset, Hub, Splits
+
+_PAIR_LABELS = {"0": "different", "1": "same"}
+_TWO = ("sentence1", "sentence2")
+
+
+def _glue(name: str) -> Hub:
+    return Hub("nyu-mll/glue", name)
+
+
+def _mnli(name: str, kind: str, train: str | None) -> Dataset:
+    return Dataset(
+        name,
+        task="nli",
+        layout="glue_tsv",
+        folder="glue/MNLI",
+        columns=Columns(_TWO, label="gold_label", id="index"),
+        test_columns=Columns(_TWO, id="index"),
+        splits=Splits(train=train, dev=f"dev_{kind}.tsv", test=f"test_{kind}.tsv"),
+        hub=_glue("mnli"),
+    )
+
+
+def _adv_glue(
+    name: str, task: str, key: str, text: tuple[str, ...], labels: tuple[str, ...]
+) -> Dataset:
+    """Sentences that were changed to mislead; evaluate only, with the head of the plain set."""
+    return Dataset(
+        f"advglue_{name}",
+        task=task,
+        layout="adv_glue",
+        folder="advglue",
+        columns=Columns(text, label="label", id=key),
+        splits=Splits(train=None, dev="dev.json|dev_ann.json"),
+        hub=Hub("AI-Secure/adv_glue", f"adv_{name}"),
+        label_map={str(number): label for number, label in enumerate(labels)},
+    )
+
+
+_THREE = ("entailment", "neutral", "contradiction")
+_ENTAILS = ("entailment", "not_entailment")
+_PREMISE = ("premise", "hypothesis")
+
+SENTENCES = (
+    Dataset(
+        "cola",
+        task="acceptability",
+        layout="glue_tsv",
+        folder="glue/CoLA",
+        columns=Columns((3,), label=1),
+        test_columns=Columns(("sentence",), id="index"),
+        splits=Splits(test="test.tsv"),
+        metrics=("matthews",),
+        hub=_glue("cola"),
+        label_map={"0": "unacceptable", "1": "acceptable"},
+    ),
+    Dataset(
+        "sst2",
+        task="sentiment",
+        layout="glue_tsv",
+        folder="glue/SST-2",
+        columns=Columns(("sentence",), label="label"),
+        test_columns=Columns(("sentence",), id="index"),
+        splits=Splits(test="test.tsv"),
+        hub=_glue("sst2"),
+        label_map={"0": "negative", "1": "positive"},
+    ),
+    Dataset(
+        "mrpc",
+        task="paraphrase",
+        layout="glue_tsv",
+        folder="glue/MRPC",
+        columns=Columns(("#1 String", "#2 String"), label="Quality"),
+        test_columns=Columns(("#1 String", "#2 String"), id="index"),
+        splits=Splits(test="test.tsv"),
+        metrics=("f1", "accuracy"),
+        hub=_glue("mrpc"),
+        label_map=_PAIR_LABELS,
+    ),
+    Dataset(
+        "stsb",
+        task="similarity",
+        layout="glue_tsv",
+        folder="glue/STS-B",
+        columns=Columns(_TWO, label="score", id="index"),
+        splits=Splits(test="test.tsv"),
+        metrics=("pearson", "spearman"),
+        hub=_glue("stsb"),
+    ),
+    Dataset(
+        "qqp",
+        task="paraphrase",
+        layout="glue_tsv",
+        folder="glue/QQP",
+        columns=Columns(("question1", "question2"), label="is_duplicate", id="id"),
+        splits=Splits(test="test.tsv"),
+        metrics=("f1", "accuracy"),
+        hub=_glue("qqp"),
+        label_map=_PAIR_LABELS,
+    ),
+    _mnli("mnli", "matched", "train.tsv"),
+    _mnli("mnli_mismatched", "mismatched", None),
+    Dataset(
+        "qnli",
+        task="qnli",
+        layout="glue_tsv",
+        folder="glue/QNLI",
+        columns=Columns(("question", "sentence"), label="label", id="index"),
+        splits=Splits(test="test.tsv"),
+        hub=_glue("qnli"),
+    ),
+    # The same as MT-DNN has it: which of two sentences answers the question.
+    Dataset(
+        "qnli_ranking",
+        task="ranking",
+        layout="ranked_pairs",
+        folder="glue/QNLI",
+        columns=Columns(("question", "sentence"), label="label", id="index"),
+    ),
+    Dataset(
+        "rte",
+        task="rte",
+        layout="glue_tsv",
+        folder="glue/RTE",
+        columns=Columns(_TWO, label="label", id="index"),
+        splits=Splits(test="test.tsv"),
+        hub=_glue("rte"),
+    ),
+    Dataset(
+        "wnli",
+        task="coreference",
+        layout="glue_tsv",
+        folder="glue/WNLI",
+        columns=Columns(_TWO, label="label", id="index"),
+        splits=Splits(test="test.tsv"),
+        hub=_glue("wnli"),
+        label_map={"0": "not_entailment", "1": "entailment"},
+    ),
+    Dataset(  # GLUE's diagnostic set: predictions only
+        "ax",
+        task="nli",
+        layout="glue_tsv",
+        folder="glue/diagnostic",
+        columns=Columns(_TWO, id="index"),
+        splits=Splits(train=None, dev=None, test="diagnostic.tsv"),
+        metrics=("matthews",),
+        hub=_glue("ax"),
+    ),
+    Dataset(
+        "snli",
+        task="nli",
+        layout="glue_tsv",
+        folder="snli",
+        columns=Columns(_TWO, label="gold_label"),
+        splits=Splits(
+            train="train.tsv|snli_1.0_train.txt",
+            dev="dev.tsv|snli_1.0_dev.txt",
+            test="test.tsv|snli_1.0_test.txt",
+        ),
+        hub=Hub("stanfordnlp/snli"),
+    ),
+    Dataset(
+        "amazon",
+        task="rating",
+        layout="table",
+        folder="amazon",
+        columns=Columns(("title", "text"), label="stars"),
+        splits=Splits(train="train.jsonl", dev="dev.jsonl"),
+    ),
+    Dataset(
+        "boolq",
+        task="boolq",
+        layout="table",
+        folder="boolq",
+        columns=Columns(("question", "passage"), label="label|answer"),
+        splits=Splits(train="train.jsonl", dev="dev.jsonl|val.jsonl", test="test.jsonl"),
+        hub=Hub("google/boolq"),
+        label_map={"false": "no", "true": "yes"},
+    ),
+    Dataset(
+        "conll2003",
+        task="ner",
+        layout="conll",
+        folder="conll2003",
+        columns=Columns((0,), label=-1),
+        splits=Splits(
+            train="eng.train|train.txt", dev="eng.testa|valid.txt", test="eng.testb|test.txt"
+        ),
+        metrics=("entity_f1",),
+        hub=Hub("lhoestq/conll2003"),
+    ),
+    Dataset(  # paraphrases of many shared words; a test of robustness for the head of QQP
+        "paws",
+        task="paraphrase",
+        layout="glue_tsv",
+        folder="paws",
+        columns=Columns(_TWO, label="label", id="id"),
+        splits=Splits(train="train.tsv", dev="dev.tsv|dev_and_test.tsv", test="test.tsv"),
+        hub=Hub("google-research-datasets/paws", "labeled_final"),
+        label_map=_PAIR_LABELS,
+    ),
+    _adv_glue("sst2", "sentiment", "sst2", ("sentence",), ("negative", "positive")),
+    _adv_glue("qqp", "paraphrase", "qqp", ("question1", "question2"), ("different", "same")),
+    _adv_glue("mnli", "nli", "mnli", _PREMISE, _THREE),
+    _adv_glue("mnli_mismatched", "nli", "mnli-mm", _PREMISE, _THREE),
+    _adv_glue("qnli", "qnli", "qnli", ("question", "sentence"), _ENTAILS),
+    _adv_glue("rte", "rte", "rte", _TWO, _ENTAILS),
+)

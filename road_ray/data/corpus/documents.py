@@ -1,0 +1,111 @@
+"""Documents of a raw text corpus, one string each, streamed from parquet, Arrow (a saved Hugging
+Face data set), JSONL or plain text; the last two may be compressed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from road_ray.data.readers.compression import SUFFIXES
+from road_ray.data.readers.files import (
+    MISFITS,
+    missing_columns,
+    numbered_lines,
+    parquet_rows,
+    parse_json_line,
+    refuse_repeated_columns,
+    well_formed,
+)
+from road_ray.errors import DataError
+
+_SUFFIXES = (
+    *(".parquet", ".arrow", ".jsonl", ".txt"),
+    *(kind + packed for kind in (".jsonl", ".txt") for packed in SUFFIXES),
+)
+_LONGEST_DOCUMENT = 4 << 20  # characters of plain text; what is longer goes on as another document
+
+
+def read_corpus(path: Path) -> Iterator[str]:
+    """Documents of a file, or of all files below a directory in the order of their names.
+
+    Parquet and JSONL hold a document in the column ``text``; in plain text a blank line separates
+    documents. Empty documents are skipped. Raises ``DataError`` where a file cannot be read, and
+    when nothing was found.
+    """
+    count = 0
+    for file in _files(path):
+        for document in _documents(file):
+            if document.strip():
+                count += 1
+                yield document
+    if not count:
+        raise DataError(f"{path}: 0 documents\n  fix: point `corpus` at a file with text")
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise DataError(
+            f"{path}: no such file or directory\n  fix: check `corpus` of the configuration"
+        )
+    files = sorted(f for f in path.rglob("*") if f.is_file() and f.name.endswith(_SUFFIXES))
+    if not files:
+        found = ", ".join(sorted(f.name for f in path.iterdir())[:5]) or "nothing"
+        raise DataError(
+            f"{path}: no corpus file below it; found {found}; wanted {', '.join(_SUFFIXES)}"
+        )
+    return files
+
+
+def _documents(path: Path) -> Iterator[str]:
+    if path.name.endswith(".parquet"):
+        for row, found in enumerate(parquet_rows(path, ["text"]), 1):
+            yield well_formed(found["text"], f"{path}:{row}", "text")
+    elif path.name.endswith(".arrow"):
+        for row, text in enumerate(_arrow_texts(path), 1):
+            yield well_formed(text, f"{path}:{row}", "text")
+    elif ".jsonl" in path.suffixes[-2:]:
+        for number, line in numbered_lines(path):
+            if line.strip():
+                where = f"{path}:{number}"
+                yield well_formed(parse_json_line(line, where).get("text"), where, "text")
+    else:
+        yield from _paragraphs(path)
+
+
+def _arrow_texts(path: Path) -> Iterator[object]:
+    """The column ``text`` of a file of ``Dataset.save_to_disk``, a batch in memory at a time."""
+    import pyarrow as pa
+
+    try:
+        source = pa.memory_map(str(path))
+        try:
+            batches: Any = pa.ipc.open_stream(source)
+        except pa.ArrowInvalid:
+            file = pa.ipc.open_file(source)
+            batches = (file.get_batch(number) for number in range(file.num_record_batches))
+        for batch in batches:
+            names = batch.schema.names
+            if "text" not in names:
+                raise DataError(missing_columns(str(path), ["text"], names))
+            refuse_repeated_columns(names, str(path))
+            yield from batch.column("text").to_pylist()
+    except (pa.ArrowException, OSError, *MISFITS) as error:
+        raise DataError(f"{path}: damaged Arrow file ({error})\n  fix: save it again") from error
+
+
+def _paragraphs(path: Path) -> Iterator[str]:
+    lines: list[str] = []
+    size = 0
+    for _, line in numbered_lines(path):
+        if line.strip():
+            lines.append(line)
+            size += len(line)
+        if lines and (not line.strip() or size >= _LONGEST_DOCUMENT):
+            yield "\n".join(lines)
+            lines, size = [], 0
+    if lines:
+        yield "\n".join(lines)

@@ -1,0 +1,104 @@
+"""Phases of one pre-training: short rows for most of its steps, long ones at its end, as BERT's.
+
+Which phase a step falls in is arithmetic, so steps stay a pure function of the seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, islice, pairwise
+
+import numpy as np
+
+from road_ray.data.batching import Batch, Batching, BatchStream
+from road_ray.data.corpus.source import CorpusConfig
+from road_ray.data.mixing import accumulated
+from road_ray.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Consecutive steps on rows of one length."""
+
+    start: int  # its first step, counted from 0
+    end: int  # the first step after it
+    max_length_tokens: int
+    batch_size: int  # global, in rows
+    seed: int
+
+    @property
+    def steps(self) -> int:
+        """Updates in it."""
+        return self.end - self.start
+
+    def batching(self) -> Batching:
+        """How its rows make batches."""
+        return Batching(self.batch_size, self.seed)
+
+    def corpus(self, data: CorpusConfig) -> CorpusConfig:
+        """The same text, cut into rows of its length."""
+        return data.model_copy(update={"max_length_tokens": self.max_length_tokens})
+
+
+def phases_of(data: CorpusConfig, total_steps: int, *, seed: int) -> tuple[Phase, ...]:
+    """Those of ``data.shorter_first`` in rising length, then one of ``data.max_length_tokens``.
+
+    The first has ``seed`` itself, so that it is the beginning of a training with its length alone.
+    Raises ``ConfigError`` when one is left without a step.
+    """
+    shorter = sorted(data.shorter_first.items())
+    shares = accumulate((phase.fraction for _, phase in shorter), initial=0.0)
+    borders = [*(round(share * total_steps) for share in shares), total_steps]
+    lengths = [*(length for length, _ in shorter), data.max_length_tokens]
+    sizes = [*(phase.batch_size or data.batch_size for _, phase in shorter), data.batch_size]
+    parts = zip(pairwise(borders), lengths, sizes, strict=True)
+    phases = tuple(
+        Phase(start, end, length, size, _seed_of(number, seed))
+        for number, ((start, end), length, size) in enumerate(parts)
+    )
+    for phase in phases:
+        if phase.steps < 1:
+            told = ", ".join(f"{length}: {given.fraction:g}" for length, given in shorter)
+            raise ConfigError(
+                f"data.shorter_first = {{{told}}} of training.steps = {total_steps}: rows of "
+                f"{phase.max_length_tokens} tokens get no step\n"
+                "  allowed: at least one step for each length\n"
+                "  fix: more training.steps, or other fractions"
+            )
+    return phases
+
+
+def _seed_of(number: int, seed: int) -> int:
+    """Phases count their batches from 0: with one seed they would draw the same noise."""
+    return int(np.random.SeedSequence((seed, 5, number)).generate_state(1)[0]) if number else seed
+
+
+def tokens_before(phases: Sequence[Phase], step: int) -> float:
+    """Tokens of full rows up to ``step``: how much of the work is done by then, roughly."""
+    return sum(
+        float(phase.batch_size * phase.max_length_tokens * min(step - phase.start, phase.steps))
+        for phase in phases
+        if step > phase.start
+    )
+
+
+@dataclass(frozen=True)
+class PhasedSteps:
+    """The steps of a training, each as many batches of its phase as there are ``passes``."""
+
+    phases: tuple[Phase, ...]
+    streams: tuple[BatchStream, ...]  # one a phase, each counting its batches from 0
+    passes: int
+
+    def since(self, step: int) -> Iterator[list[Batch]]:
+        """The batches of ``step``, ``step + 1``, ...; the last phase goes on without end."""
+        *earlier, last = zip(self.phases, self.streams, strict=True)
+        for phase, stream in earlier:
+            if step < phase.end:
+                yield from islice(self._within(phase, stream, step), phase.end - step)
+                step = phase.end
+        yield from self._within(*last, step)
+
+    def _within(self, phase: Phase, stream: BatchStream, step: int) -> Iterator[list[Batch]]:
+        return accumulated(stream.since((step - phase.start) * self.passes), self.passes)

@@ -1,0 +1,196 @@
+"""The text of a pre-training run: where it lies, its tokenizer, its shards, made when missing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from road_ray.config import Config
+from road_ray.data.corpus.dataset import FORMAT, Corpus, file_sha256, tokenizer_digest
+from road_ray.data.corpus.parallel import Encoding, encoded_blocks
+from road_ray.data.corpus.build import build_corpus
+from road_ray.data.corpus.documents import read_corpus
+from road_ray.data.paths import named
+from road_ray.data.loading import resolve_root
+from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
+from road_ray.errors import ConfigError, DataError
+
+_log = logging.getLogger(__name__)
+_SAMPLED_BYTES = 1 << 20
+_SUMS = "SHA256.json"  # of the files of a learnt tokenizer, by name
+
+
+def _length(written: object) -> int:
+    """The length of a phase, which as a key comes as text."""
+    if not str(written).isdecimal() or int(str(written)) < 8:
+        raise ValueError(f"{written} is no length of rows\n    allowed: a whole number, at least 8")
+    return int(str(written))
+
+
+class ShorterRows(Config):
+    """A phase of a training, on shorter rows than those at its end."""
+
+    fraction: float = Field(gt=0, lt=1)  # of training.steps
+    batch_size: int | None = Field(None, ge=1)  # None: data.batch_size
+
+
+class CorpusConfig(Config):
+    """The text, how it is cut into rows, and how rows make batches."""
+
+    root: str | None = None  # as for data sets; None: $ROAD_DATA
+    # File or directory below root, a path of its own, or `hub:NAME` or `hub:NAME:CONFIG`.
+    corpus: str = "wikipedia/train-00000-of-00001.parquet"
+    tokenizer: str | None = (
+        None  # vocab.txt or model directory; None: WordPiece learnt from the corpus
+    )
+    vocab_size: int = Field(8192, ge=8)  # of a tokenizer that is learnt
+    max_length_tokens: int = Field(128, ge=8)
+    batch_size: int = Field(128, ge=1)  # global, in rows
+    # By length, shorter ones before: {128: {fraction: 0.9}} with max_length_tokens = 512 is BERT's.
+    shorter_first: dict[Annotated[int, BeforeValidator(_length)], ShorterRows] = Field({})
+    shards: Path = Path("cache/corpus")  # built once a text, tokenizer and length
+
+    @model_validator(mode="after")
+    def _longest_at_last(self) -> Self:
+        for length in self.shorter_first:
+            if length >= self.max_length_tokens:
+                raise ValueError(
+                    f"shorter_first.{length} is not shorter than max_length_tokens = "
+                    f"{self.max_length_tokens}, the length of the last phase"
+                )
+        given = sum(phase.fraction for phase in self.shorter_first.values())
+        if given >= 1:
+            raise ValueError(
+                f"shorter_first: its fractions make {given:g}, which leaves nothing for rows of "
+                f"max_length_tokens = {self.max_length_tokens}\n    allowed: less than 1 together"
+            )
+        return self
+
+
+def prepare_corpus(
+    data: CorpusConfig, processes: int | None = None, encoding: Encoding = encoded_blocks
+) -> tuple[Corpus, Any]:
+    """The shards and the tokenizer of a configuration, made if they are not there yet, by
+    ``encoding`` on so many ``processes``; None: one a core.
+    """
+    place = corpus_path(data)
+    tokenizer = corpus_tokenizer(data, place)
+    source = _fingerprint(place)
+    recipe = f"{source}|{tokenizer_digest(tokenizer)}|{data.max_length_tokens}|{FORMAT}"
+    directory = data.shards / hashlib.sha256(recipe.encode()).hexdigest()[:16]
+    documents = read_corpus(place)
+    corpus = build_corpus(
+        documents,
+        directory,
+        tokenizer,
+        max_length_tokens=data.max_length_tokens,
+        source=source,
+        processes=processes,
+        encoding=encoding,
+    )
+    if (largest := corpus.manifest["largest_id"]) >= len(tokenizer):
+        raise DataError(
+            f"{directory}: token id {largest}, the tokenizer has {len(tokenizer)} entries\n"
+            "  fix: name a tokenizer whose ids follow each other from 0"
+        )
+    return corpus, tokenizer
+
+
+def corpus_path(data: CorpusConfig) -> Path:
+    """Where the text lies: below the root, or a path of its own."""
+    if data.corpus.startswith("hub:"):
+        return _from_hub(data.corpus.removeprefix("hub:"), data.shards)
+    own = named(data.corpus, "data.corpus")
+    if own.exists():
+        return own
+    root = resolve_root(data.root)
+    if root is None:
+        raise ConfigError(
+            f"data.corpus = {data.corpus}: no such file, and no data.root is given\n"
+            "  fix: add data.root=... (a directory, or `miniature`), or name a file"
+        )
+    return root / data.corpus
+
+
+def _from_hub(name: str, shards: Path) -> Path:
+    """The training split of a data set of the hub, saved beside the shards once."""
+    directory = shards / f"hub-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    if not directory.is_dir():
+        from datasets import load_dataset
+
+        path, _, config = name.partition(":")
+        shards.mkdir(parents=True, exist_ok=True)
+        try:
+            loaded = load_dataset(path, config or None, split="train").select_columns(["text"])
+            with tempfile.TemporaryDirectory(dir=shards) as staged:
+                loaded.save_to_disk(Path(staged) / "hub")
+                os.replace(Path(staged) / "hub", directory)
+        except (OSError, ValueError) as error:
+            if directory.is_dir():  # another run was faster; it is there whole or not at all
+                return directory
+            raise DataError(
+                f"data.corpus = hub:{name}: cannot be loaded: {error}\n"
+                "  fix: check the name, that it has a split `train` with a column `text`, and the "
+                "network"
+            ) from error
+    return directory
+
+
+def corpus_tokenizer(data: CorpusConfig, place: Path) -> Any:
+    """The named tokenizer, or a WordPiece learnt from the corpus and kept beside its shards."""
+    if data.tokenizer is not None:
+        root = resolve_root(data.root)
+        below = None if root is None else root / data.tokenizer
+        return load_tokenizer(below if below and below.exists() else data.tokenizer)
+    recipe = f"{_fingerprint(place)}|{data.vocab_size}"
+    directory = data.shards / f"tokenizer-{hashlib.sha256(recipe.encode()).hexdigest()[:16]}"
+    if not _is_whole(directory):
+        if directory.is_dir():
+            _log.warning("%s: damaged, or of an older version; it is learnt again", directory)
+        _log.info("%s: learning a tokenizer of %d word pieces, once", place, data.vocab_size)
+        trained = train_wordpiece(read_corpus(place), vocab_size=data.vocab_size)
+        data.shards.mkdir(parents=True, exist_ok=True)
+        # Whole or not at all, as other runs may look for it at this moment.
+        with tempfile.TemporaryDirectory(dir=data.shards) as staged:
+            trained.save_pretrained(staged)
+            names = sorted(os.listdir(staged))
+            sums = {name: file_sha256(Path(staged) / name) for name in names}
+            (Path(staged) / _SUMS).write_text(json.dumps(sums, indent=1) + "\n")
+            directory.mkdir(exist_ok=True)
+            for name in (*names, _SUMS):
+                os.replace(Path(staged) / name, directory / name)
+    return load_tokenizer(directory)
+
+
+def _is_whole(directory: Path) -> bool:
+    """Whether all files of a learnt tokenizer are there with the bytes that they were written
+    with.
+    """
+    try:
+        sums: dict[str, str] = json.loads((directory / _SUMS).read_text(encoding="utf-8"))
+        found = {p.name: file_sha256(p) for p in directory.iterdir() if p.name != _SUMS}
+    except (OSError, ValueError):
+        return False
+    return found == sums
+
+
+def _fingerprint(place: Path) -> str:
+    """Name, bytes and a digest of what begins and ends each file: reading all would take long."""
+    files = [place] if place.is_file() else sorted(p for p in place.rglob("*") if p.is_file())
+    digest, total = hashlib.sha256(), 0
+    for path in files:
+        size = path.stat().st_size
+        digest.update(f"{path.name} {size}\n".encode())
+        with path.open("rb") as file:
+            digest.update(file.read(_SAMPLED_BYTES))
+            file.seek(max(0, size - _SAMPLED_BYTES))
+            digest.update(file.read())
+        total += size
+    return f"{place.name}, {total} bytes, {digest.hexdigest()[:16]}"

@@ -1,0 +1,222 @@
+"""Examples to features: sentences, pairs and choices here, spans and tags in files of their own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from road_ray.data.features.rows import text_rows
+from road_ray.data.features.spans import encode_spans
+from road_ray.data.features.tags import encode_tags
+from road_ray.data.features.types import (
+    FURTHER,
+    IMPOSSIBLE,
+    UNKNOWN,
+    ChoiceExample,
+    Example,
+    Features,
+    SpanExample,
+    TagExample,
+    TextExample,
+)
+from road_ray.data.schema import Choose, Classify, Dataset, JointSpan, Regress, Span, Tag, Task
+from road_ray.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+
+def encode(
+    examples: Sequence[Example],
+    dataset: Dataset,
+    task: Task,
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    train: bool = False,
+    max_length_tokens: int | None = None,
+    further: Sequence[Task] = (),
+    **span_limits: int,
+) -> Features:
+    """Features of a split, by the kind of its task; with gold for the ``further`` tasks of spans.
+
+    ``max_length_tokens`` is 384 for spans and 128 for all else unless given; ``stride_tokens`` and
+    ``max_question_tokens`` apply to spans. ``train`` leaves out what only predictions need.
+    """
+    limit = max_length_tokens or (384 if isinstance(task.kind, Span) else 128)
+    if isinstance(task.kind, Span):
+        spans = _all_of(SpanExample, examples, dataset, task)
+        rows = encode_spans(
+            spans, dataset, tokenizer, max_length_tokens=limit, train=train, **span_limits
+        )
+        if isinstance(task.kind, JointSpan):
+            bare = np.array([not example.answers for example in spans], np.float32)
+            rows = replace(rows, gold={**rows.gold, IMPOSSIBLE: bare[rows.example]})
+        return _with_further(rows, spans, further) if further else rows
+    if isinstance(task.kind, Tag):
+        sentences = _all_of(TagExample, examples, dataset, task)
+        return encode_tags(sentences, dataset, task, tokenizer, max_length_tokens=limit)
+    if isinstance(task.kind, Choose):
+        questions = _all_of(ChoiceExample, examples, dataset, task)
+        return encode_choices(questions, dataset, task, tokenizer, max_length_tokens=limit)
+    texts = _all_of(TextExample, examples, dataset, task)
+    return encode_texts(texts, dataset, task, tokenizer, max_length_tokens=limit)
+
+
+def encode_texts(
+    examples: Sequence[TextExample],
+    dataset: Dataset,
+    task: Task,
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    max_length_tokens: int,
+) -> Features:
+    """Rows ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]``, one an example, cut longest first.
+
+    ``labels`` are class numbers (int64), or numbers (float32) for a regression; -100 where there is
+    none. Raises ``DataError`` for a label outside the task's set or range.
+    """
+    width = len(dataset.columns.text)
+    if width not in (1, 2):
+        raise ConfigError(f"data set {dataset.name!r} has {width} text columns; allowed: 1 or 2")
+    columns = [[e.texts[place] for e in examples] for place in range(width)]
+    labels = _labels(examples, dataset, task)
+    return Features(
+        dataset=dataset.name,
+        task=task.name,
+        gold={"labels": labels},
+        example=np.arange(len(examples), dtype=np.int32),
+        **text_rows(columns, tokenizer, max_length_tokens=max_length_tokens, name=dataset.name),
+    )
+
+
+def _with_further(
+    rows: Features, examples: Sequence[SpanExample], tasks: Sequence[Task]
+) -> Features:
+    """``labels/<task>`` besides: in windows that hold the answer, and where there is none."""
+    starts = rows.gold["start_positions"]
+    bare = np.array([not example.answers for example in examples])
+    told = (starts > 0) | bare[rows.example]
+    gold = dict(rows.gold)
+    for task in tasks:
+        assert isinstance(task.kind, Classify)
+        known = {label: number for number, label in enumerate(task.kind.labels)}
+        numbers = [known[dict(e.labels)[task.name]] if e.labels else UNKNOWN for e in examples]
+        gold[f"{FURTHER}{task.name}"] = np.where(told, np.array(numbers)[rows.example], UNKNOWN)
+    return replace(rows, gold=gold)
+
+
+def encode_choices(
+    examples: Sequence[ChoiceExample],
+    dataset: Dataset,
+    task: Task,
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    max_length_tokens: int,
+) -> Features:
+    """Rows ``[CLS] question [SEP] choice [SEP]``, as many a question as the task has choices.
+
+    Raises ``DataError`` for a question with another number of them.
+    """
+    assert isinstance(task.kind, Choose)
+    number = task.kind.choices
+    for example in examples:
+        if len(example.choices) != number:
+            raise DataError(
+                f"{example.where} has {len(example.choices)} choices, task {task.name!r} {number}\n"
+                "  fix: mend the row, or remove the question"
+            )
+    columns = (
+        [e.question for e in examples for _ in range(number)],
+        [choice for e in examples for choice in e.choices],
+    )
+    gold = [UNKNOWN if e.answer is None else e.answer for e in examples]
+    return Features(
+        dataset=dataset.name,
+        task=task.name,
+        gold={"labels": np.array(gold, np.int64)},
+        example=np.arange(len(examples), dtype=np.int32),
+        choices=number,
+        **text_rows(columns, tokenizer, max_length_tokens=max_length_tokens, name=dataset.name),
+    )
+
+
+def shared(train: Sequence[Example], dev: Sequence[Example]) -> list[tuple[Example, Example]]:
+    """Dev examples that have exactly the texts of a training example, each with that one."""
+    seen = {_texts(example): example for example in train}
+    return [(example, seen[_texts(example)]) for example in dev if _texts(example) in seen]
+
+
+def overlap(train: Sequence[Example], dev: Sequence[Example]) -> int:
+    """How many of those there are."""
+    return len(shared(train, dev))
+
+
+def _texts(example: Example) -> tuple[str, ...]:
+    match example:
+        case TextExample():
+            return example.texts
+        case SpanExample():
+            return (example.question, example.context)
+        case TagExample():
+            return example.words
+        case ChoiceExample():
+            return (example.question, *example.choices)
+
+
+E = TypeVar("E", TextExample, SpanExample, TagExample, ChoiceExample)
+
+
+def _all_of(kind: type[E], examples: Sequence[Example], dataset: Dataset, task: Task) -> list[E]:
+    found = [example for example in examples if isinstance(example, kind)]
+    if len(found) != len(examples):
+        raise ConfigError(
+            f"data set {dataset.name!r} with layout {dataset.layout!r} does not fit the task "
+            f"{task.name!r}: {type(task.kind).__name__}"
+        )
+    return found
+
+
+def _labels(examples: Sequence[TextExample], dataset: Dataset, task: Task) -> NDArray[Any]:
+    if isinstance(task.kind, Regress):
+        low, high = task.kind.low, task.kind.high
+        numbers = {e.label: _number(e.label, low, high) for e in examples if e.label is not None}
+        allowed = f"a number from {low} to {high}"
+        _check_labels(examples, numbers, allowed, "set `low` and `high`")
+        values = [UNKNOWN if e.label is None else numbers[e.label] for e in examples]
+        return np.array(values, np.float32)
+    assert isinstance(task.kind, Classify)
+    names = task.kind.labels
+    # A label map says all that may stand in the file, besides the names themselves.
+    known = {name: index for index, name in enumerate(names)}
+    known |= {said: known[name] for said, name in dataset.label_map.items()}
+    classes = {e.label: known.get(e.label) for e in examples if e.label is not None}
+    written = [f"{said!r} = {name}" for said, name in dataset.label_map.items()]
+    map_it = "map what the file says by `label_map`"
+    _check_labels(examples, classes, ", ".join(written or names), map_it)
+    found = [UNKNOWN if e.label is None else classes[e.label] for e in examples]
+    return np.array(found, np.int64)
+
+
+def _check_labels(
+    examples: Sequence[TextExample], values: dict[str, Any], allowed: str, remedy: str
+) -> None:
+    wrong = [e for e in examples if e.label is not None and values[e.label] is None]
+    if wrong:
+        more = f"; {len(wrong) - 1} more rows have a label that is not allowed" if wrong[1:] else ""
+        raise DataError(
+            f"{wrong[0].where} label={wrong[0].label!r}, allowed: {allowed}{more}\n"
+            f"  fix: mend the rows, or {remedy} in the data set's entry"
+        )
+
+
+def _number(text: str, low: float, high: float) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and low <= value <= high else None

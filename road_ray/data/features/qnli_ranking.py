@@ -1,0 +1,46 @@
+"""Labelled pairs as questions with two candidates, of which one answers: QNLI to be ranked."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from road_ray.data.features.types import ChoiceExample, TextExample
+from road_ray.errors import DataError
+
+
+def ranked(
+    examples: Sequence[TextExample], right: str, where: str, *, labelled: bool
+) -> list[ChoiceExample]:
+    """Every pair with the label ``right`` beside one of the same question with another label.
+
+    Questions that have but one of the two are left out. The right one stands first and second in
+    turn. Source: Liu et al. 2019 (MT-DNN), section 3, pairwise ranking.
+    """
+    if not labelled:
+        raise DataError(
+            f"{where}: ranks candidates by their labels, and this split has none\n"
+            "  allowed: train or dev"
+        )
+    by_question: dict[str, tuple[list[TextExample], list[TextExample]]] = defaultdict(
+        lambda: ([], [])
+    )
+    for example in examples:
+        by_question[example.texts[0]][example.label != right].append(example)
+    found: list[ChoiceExample] = []
+    for question, (answering, others) in by_question.items():
+        for good, bad in zip(answering, others, strict=False):
+            gold = len(found) % 2
+            choices = (good.texts[1], bad.texts[1])
+            found.append(
+                ChoiceExample(
+                    id=good.id,
+                    question=question,
+                    choices=choices[::-1] if gold else choices,
+                    answer=gold,
+                    where=good.where,
+                )
+            )
+    if not found:
+        raise DataError(f"{where}: no question has both a pair labelled {right!r} and another")
+    return found

@@ -1,0 +1,96 @@
+"""Rows of unequal length laid end to end, and the tokenizer calls that fill them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from road_ray.data.features.types import Ints, Longs
+from road_ray.errors import ConfigError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+_TEXTS_AT_A_TIME = 1024
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """Row ``r`` is ``ids[starts[r]:starts[r] + lengths[r]]``; equal rows may share their place.
+
+    ``offsets`` are ``[tokens, 2]``: the characters that a token stands for, beside ``ids``.
+    """
+
+    ids: Ints
+    starts: Longs
+    lengths: Longs
+    offsets: Ints | None = None
+
+    def rows(self, index: Longs | slice) -> Ragged:
+        """Some of the rows, over the same tokens."""
+        return replace(self, starts=self.starts[index], lengths=self.lengths[index])
+
+    def kept(self, lengths: Longs) -> Ragged:
+        """All rows, each cut to its first tokens."""
+        return replace(self, lengths=lengths)
+
+
+def starts_of(lengths: Longs) -> Longs:
+    """Where each row starts when rows of these lengths lie end to end."""
+    return np.cumsum(lengths) - lengths
+
+
+def ranges(starts: Longs, lengths: Longs) -> Longs:
+    """``start, start + 1, ...`` for ``lengths[r]`` numbers, row after row, in one array."""
+    shift = np.repeat(starts - starts_of(lengths), lengths)
+    return shift + np.arange(len(shift))
+
+
+def tokenized(
+    texts: Sequence[str], tokenizer: PreTrainedTokenizerFast, *, offsets: bool = False
+) -> Ragged:
+    """Token ids of each text without special tokens, uncut; each distinct text is read once."""
+    numbers: dict[str, int] = {}
+    found = (numbers.setdefault(text, len(numbers)) for text in texts)
+    index = np.fromiter(found, np.int64, len(texts))
+    return _tokenized(list(numbers), _backend(tokenizer), offsets).rows(index)
+
+
+def _tokenized(texts: list[str], backend: Any, offsets: bool) -> Ragged:
+    encode = backend.encode_batch if offsets else backend.encode_batch_fast
+    ids: list[Ints] = [np.zeros(0, np.int32)]
+    places: list[Ints] = [np.zeros((0, 2), np.int32)]
+    counts: list[int] = []
+    for first in range(0, len(texts), _TEXTS_AT_A_TIME):
+        found = encode(texts[first : first + _TEXTS_AT_A_TIME], add_special_tokens=False)
+        rows = [encoding.ids for encoding in found]
+        counts += [len(row) for row in rows]
+        ids.append(_flat(rows))
+        if offsets:
+            spans = chain.from_iterable(encoding.offsets for encoding in found)
+            places.append(_flat(spans).reshape(-1, 2))
+    lengths = np.array(counts, np.int64)
+    found_offsets = np.concatenate(places) if offsets else None
+    return Ragged(np.concatenate(ids), starts_of(lengths), lengths, found_offsets)
+
+
+def _flat(rows: Any) -> NDArray[np.int32]:
+    return np.fromiter(chain.from_iterable(rows), np.int32)
+
+
+def _backend(tokenizer: PreTrainedTokenizerFast) -> Any:
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise ConfigError(
+            f"{type(tokenizer).__name__} has no Rust tokenizer behind it\n"
+            "  fix: use a fast tokenizer (tokenizer.json), which also gives character offsets"
+        )
+    # An earlier call of the tokenizer may have left its limits behind; later calls set their own.
+    backend.no_truncation()
+    backend.no_padding()
+    return backend

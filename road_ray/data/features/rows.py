@@ -1,0 +1,96 @@
+"""Texts beside each other to rows of token ids with their special tokens."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from road_ray.data.features.types import Ints, Longs
+from road_ray.data.features.ragged import Ragged, ranges, starts_of, tokenized
+from road_ray.errors import ConfigError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+_log = logging.getLogger(__name__)
+
+
+class TokenRows(TypedDict):
+    """The fields of ``Features`` that say what the tokens are."""
+
+    tokens: Ints
+    bounds: Longs
+    first_segment: Ints
+
+
+def text_rows(
+    columns: Sequence[Sequence[str]],
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    max_length_tokens: int,
+    name: str,
+) -> TokenRows:
+    """Rows ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]`` of one or two columns of texts, cut
+    longest first.
+    """
+    room = max_length_tokens - len(columns) - 1
+    if room < len(columns):
+        raise ConfigError(
+            f"max_length_tokens = {max_length_tokens} leaves no room for text; "
+            f"allowed: at least {2 * len(columns) + 1}"
+        )
+    parts = [tokenized(texts, tokenizer) for texts in columns]
+    whole = np.stack([part.lengths for part in parts])
+    kept = _longest_first(whole, room)
+    cut = int((kept < whole).any(0).sum())
+    if cut:
+        _log.info("%s: cut %d of %d rows to %d tokens", name, cut, len(kept[0]), max_length_tokens)
+    parts = [part.kept(lengths) for part, lengths in zip(parts, kept, strict=True)]
+    tokens, lengths = _assembled(parts, tokenizer)
+    return {
+        "tokens": tokens,
+        "bounds": bounds_of(lengths),
+        "first_segment": (kept[0] + 2).astype(np.int32),
+    }
+
+
+def bounds_of(lengths: Longs) -> Longs:
+    """Where rows of these lengths begin, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def _longest_first(lengths: Longs, room: int) -> Longs:
+    """Tokens kept of each text, ``[texts, rows] -> [texts, rows]``: ``longest_first``.
+
+    The longer text is cut down to the shorter, then both to half; an odd token goes to the longer,
+    or to the second.
+    Source: Hugging Face tokenizers, truncation.rs.
+    """
+    if len(lengths) == 1:
+        return np.minimum(lengths, room)
+    short, long = lengths.min(0), lengths.max(0)
+    fair = short > room // 2
+    kept_short = np.where(fair, room // 2, short)
+    kept_long = np.minimum(long, room - kept_short)
+    first_is_long = lengths[0] > lengths[1]
+    first = np.where(first_is_long, kept_long, kept_short)
+    second = np.where(first_is_long, kept_short, kept_long)
+    return np.where(lengths.sum(0) <= room, lengths, np.stack([first, second]))
+
+
+def _assembled(parts: Sequence[Ragged], tokenizer: Any) -> tuple[NDArray[np.int32], Longs]:
+    """Token ids with specials, and the row lengths, of texts that stand beside each other."""
+    lengths: Longs = np.sum([part.lengths + 1 for part in parts], axis=0) + 1
+    place = starts_of(lengths)
+    tokens = np.empty(int(lengths.sum()), np.int32)
+    tokens[place] = tokenizer.cls_token_id
+    place = place + 1
+    for part in parts:
+        tokens[ranges(place, part.lengths)] = part.ids[ranges(part.starts, part.lengths)]
+        tokens[place + part.lengths] = tokenizer.sep_token_id
+        place = place + part.lengths + 1
+    return tokens, lengths

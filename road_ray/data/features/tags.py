@@ -1,0 +1,104 @@
+"""Tagged sentences to rows of token ids; a word is tagged at its first sub-token."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from road_ray.data.features.rows import bounds_of
+from road_ray.data.features.types import UNKNOWN, Features, Longs, TagExample
+from road_ray.data.features.ragged import ranges, starts_of, tokenized
+from road_ray.data.schema import Dataset, Tag, Task
+from road_ray.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+_log = logging.getLogger(__name__)
+
+
+def encode_tags(
+    examples: Sequence[TagExample],
+    dataset: Dataset,
+    task: Task,
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    max_length_tokens: int,
+) -> Features:
+    """Rows ``[CLS] words [SEP]``; ``labels`` has one entry a token, -100 but where a word begins.
+
+    A sentence that is too long goes on in a further row, so that every word is in exactly one. A
+    word without any sub-token (a control character, say) stands as ``[UNK]``. Source: Devlin et
+    al. 2019, section 5.3 (the first sub-token stands for the word).
+    """
+    room = max_length_tokens - 2
+    if room < 1:
+        raise ConfigError(f"max_length_tokens = {max_length_tokens}\n  allowed: at least 3")
+    labels = _labels(examples, task)
+    words = tokenized([word for e in examples for word in e.words], tokenizer)
+    parts: Longs = np.minimum(np.maximum(words.lengths, 1), room)  # an empty word becomes [UNK]
+    row_of_word, rows = _rows(examples, parts, room, dataset.name)
+    filled = np.bincount(row_of_word, weights=parts, minlength=len(rows)).astype(np.int64)
+    bounds = bounds_of(filled + 2)
+    tokens = np.full(int(bounds[-1]), tokenizer.sep_token_id, np.int32)
+    tokens[bounds[:-1]] = tokenizer.cls_token_id
+    # Words follow each other; each row before a word put a [CLS] and, but for its own, a [SEP].
+    place = starts_of(parts) + 2 * row_of_word + 1
+    tokens[place] = tokenizer.unk_token_id
+    kept = np.minimum(words.lengths, parts)
+    tokens[ranges(place, kept)] = words.ids[ranges(words.starts, kept)]
+    numbers = np.full(len(tokens), -1, np.int32)
+    numbers[place] = np.concatenate([np.arange(len(e.words)) for e in examples])
+    gold = np.full(len(tokens), UNKNOWN, np.int64)
+    gold[place] = labels
+    return Features(
+        dataset=dataset.name,
+        task=task.name,
+        tokens=tokens,
+        bounds=bounds,
+        first_segment=np.diff(bounds).astype(np.int32),
+        gold={"labels": gold},
+        example=rows,
+        words=numbers,
+    )
+
+
+def _rows(
+    examples: Sequence[TagExample], parts: Longs, room: int, name: str
+) -> tuple[Longs, np.ndarray[tuple[int], np.dtype[np.int32]]]:
+    """The row of every word, and the example of every row."""
+    row_of_word = np.empty(len(parts), np.int64)
+    rows: list[int] = []
+    word = 0
+    for index, example in enumerate(examples):
+        left = 0
+        for size in parts[word : word + len(example.words)].tolist():
+            if size > left or not rows or rows[-1] != index:
+                rows.append(index)
+                left = room
+            left -= size
+            row_of_word[word] = len(rows) - 1
+            word += 1
+    if len(rows) > len(examples):
+        _log.info("%s: %d sentences need a further row", name, len(rows) - len(examples))
+    return row_of_word, np.array(rows, np.int32)
+
+
+def _labels(examples: Sequence[TagExample], task: Task) -> list[int]:
+    """The class of every word. Raises ``DataError`` for a tag that the task does not have."""
+    assert isinstance(task.kind, Tag)
+    known = {label: index for index, label in enumerate(task.kind.labels)}
+    labels: list[int] = []
+    for example in examples:
+        for word, tag in enumerate(example.tags or [None] * len(example.words)):
+            if tag is not None and tag not in known:
+                raise DataError(
+                    f"{example.where}: word {word + 1} ({example.words[word]!r}) has the tag "
+                    f"{tag!r}, allowed: {', '.join(known)}\n"
+                    "  fix: mend the row, or name the tags in `labels` of the data set's entry"
+                )
+            labels.append(UNKNOWN if tag is None else known[tag])
+    return labels

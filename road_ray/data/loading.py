@@ -1,0 +1,208 @@
+"""Where the data lies: a directory in the published layout, the embedded miniature world, or the
+hub.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from pydantic import Field
+
+from road_ray.config import Config
+from road_ray.data import (catalog, miniature)
+from road_ray.data.features import cache as feature_cache
+from road_ray.data import paths as places
+from road_ray.data.features.encode import encode
+from road_ray.data.features.types import Example, Features, SpanExample, TextExample
+from road_ray.data.readers.hub import read_hub
+from road_ray.data.readers.custom import OwnSet, SetName
+from road_ray.data.special_heads import OWN_HEADS
+from road_ray.data.readers.quac import with_history
+from road_ray.data.readers.registry import read_split
+from road_ray.data.schema import Dataset, Span, Task
+from road_ray.errors import ConfigError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+MINIATURE = "miniature"
+HUB = "hub"
+
+
+class SourceConfig(Config):
+    """Where examples come from and how long they may be."""
+
+    # A directory in the published layouts, "miniature" (the embedded world) or "hub"; None:
+    # $ROAD_DATA, else hub.
+    root: str | None = None
+    max_length_tokens: int | None = Field(None, ge=8)  # None: 128 for text, 384 for spans
+    stride_tokens: int = Field(128, ge=1)  # spans: a window starts every so many context tokens
+    max_question_tokens: int = Field(64, ge=1)
+    # How answers are chosen: start and end each on its own (ROaD), or the end given the start and a
+    # classifier for "no answer" (ELECTRA), which plain transformers cannot load.
+    span_head: Literal["independent", "joint"] = "independent"
+    # How pairs are classified: from the first token, or by MT-DNN's stochastic answer network,
+    # which plain transformers cannot load either.
+    pair_head: Literal["first_token", "answer_network"] = "first_token"
+    # How words are tagged: from the top layer of an encoder that learns too, or from features of
+    # the last layers of one that stays as it is (a BiLSTM, which plain transformers cannot load).
+    tag_head: Literal["linear", "features"] = "linear"
+    # Dialogs: how many of the exchanges before a question are read with it.
+    history_turns: int = Field(0, ge=0)
+    # Pairs without an order, whose training rows are read both ways round. Source: google-research/
+    # electra, `double_unordered`.
+    both_orders: tuple[str, ...] = ("mrpc", "stsb")
+    # Where encoded rows are kept; None: below ROAD_CACHE or ~/.cache/road_ray; or `off`.
+    cache: str | None = None
+    sets: dict[SetName, OwnSet] = Field(
+        {}
+    )  # one's own data sets by name, beside those of the catalogue
+    # Train on, and judge by, the first so many examples of a seeded shuffle; None: all.
+    max_rows: int | None = Field(None, ge=1)
+    max_judged_rows: int | None = Field(None, ge=1)
+
+
+@dataclass(frozen=True)
+class Split:
+    """One split of one data set, read and encoded."""
+
+    dataset: Dataset
+    task: Task
+    examples: Sequence[Example]
+    features: Features
+
+
+def resolve_root(root: str | None) -> Path | None:
+    """The directory of the data, or None for the hub. ``ConfigError`` when it is not there."""
+    said = root or os.environ.get("ROAD_DATA") or HUB
+    if said == HUB:
+        return None
+    if said == MINIATURE:
+        return miniature.cached()
+    where = "data.root" if root else "ROAD_DATA"
+    place = places.named(said, where)
+    if not place.is_dir():
+        raise ConfigError(
+            f"{where} = {said}: no such directory\n"
+            "  allowed: a directory in the published layouts, `miniature` or `hub`"
+        )
+    return place
+
+
+def entry_of(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
+    """The data set of that name and its task: one's own, or of the catalogue."""
+    dataset, task = _entry(name, source)
+    for head in OWN_HEADS:
+        if getattr(source, head.key) == head.value and head.fits(dataset, task):
+            return head.put_on(dataset, task)
+    return dataset, task
+
+
+def _entry(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
+    own = source.sets.get(name)
+    if own is None:
+        if name not in catalog.DATASETS and source.sets:
+            near = difflib.get_close_matches(name, source.sets, n=1)
+            if near:
+                raise ConfigError(f"unknown data set {name!r}; did you mean {near[0]!r}?")
+        dataset = catalog.dataset(name)
+        return dataset, catalog.TASKS[dataset.task]
+    if name in catalog.DATASETS:
+        raise ConfigError(
+            f"data.sets.{name}: the catalogue has a data set of that name\n  fix: choose another"
+        )
+    dataset = own.dataset(name)
+    if own.task is None:
+        return dataset, own.own_task(name)
+    task = catalog.task(own.task)
+    if not isinstance(task.kind, type(own.own_task(name).kind)):
+        raise ConfigError(
+            f"data.sets.{name}: kind is {own.kind}, task {task.name} is of kind "
+            f"{type(task.kind).__name__}\n  fix: set kind, or name another task"
+        )
+    return replace(dataset, task=task.name), task
+
+
+def tasks_of(name: str, source: SourceConfig) -> list[Task]:
+    """All tasks that learn from a data set, its own first."""
+    dataset, task = entry_of(name, source)
+    return [task, *(catalog.TASKS[other] for other in dataset.also)]
+
+
+def load_split(
+    name: str,
+    split: str,
+    source: SourceConfig,
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    seed: int = 0,
+    judged: bool = False,
+    keep: Callable[[Example], bool] | None = None,
+) -> Split:
+    """``train``, ``dev`` or ``test`` of a catalogue entry, encoded for its task.
+
+    ``source.max_rows`` cuts what is trained on, ``max_judged_rows`` the rest, after a shuffle by
+    ``seed``. ``judged``: to be predicted, also if it is the train split. ``keep`` then chooses
+    among what is left.
+    """
+    entry, task = entry_of(name, source)
+    root = resolve_root(source.root)
+    if root is None and name in source.sets:
+        root = Path.cwd()
+    examples: Sequence[Example] = (
+        read_hub(entry, split) if root is None else read_split(entry, root, split)
+    )
+    most = source.max_rows if split == "train" and not judged else source.max_judged_rows
+    if most is not None and most < len(examples):
+        kept = np.sort(np.random.default_rng((seed, 4)).permutation(len(examples))[:most])
+        examples = [examples[index] for index in kept]
+    if keep is not None:
+        examples = [example for example in examples if keep(example)]
+    if split == "train" and not judged and name in source.both_orders:
+        examples = [*examples, *(_turned(example, name) for example in examples)]
+    if source.history_turns:
+        examples = [
+            with_history(example, source.history_turns)
+            if isinstance(example, SpanExample) and example.history
+            else example
+            for example in examples
+        ]
+    limits: dict[str, int] = {}
+    if isinstance(task.kind, Span):
+        limits = {
+            "stride_tokens": source.stride_tokens,
+            "max_question_tokens": source.max_question_tokens,
+        }
+    make = partial(
+        encode,
+        examples,
+        entry,
+        task,
+        tokenizer,
+        train=split == "train" and not judged,
+        max_length_tokens=source.max_length_tokens,
+        further=[catalog.TASKS[other] for other in entry.also],
+        **limits,
+    )
+    kept_at = feature_cache.directory_of(source.cache)
+    if kept_at is None or len(examples) < feature_cache.LEAST_EXAMPLES:
+        return Split(entry, task, examples, make())
+    key = feature_cache.key_of(examples, tokenizer, entry=entry, task=task, **make.keywords)
+    return Split(entry, task, examples, feature_cache.cached(kept_at, key, make))
+
+
+def _turned(example: Example, name: str) -> TextExample:
+    """The pair with its second text first."""
+    if not isinstance(example, TextExample) or len(example.texts) != 2:
+        raise ConfigError(
+            f"data.both_orders: {name} is no data set of pairs\n"
+            "  allowed: those whose rows are two texts"
+        )
+    return replace(example, id=f"{example.id} turned", texts=example.texts[::-1])

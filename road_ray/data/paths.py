@@ -1,0 +1,39 @@
+"""Directories that a user or the environment names, and where things are kept unless one is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from road_ray.data.readers.files import shortened
+from road_ray.errors import ConfigError
+
+CACHE = "ROAD_CACHE"
+
+
+def named(text: str, key: str) -> Path:
+    """The path that ``key`` names, ``~`` replaced by the home directory. Raises ``ConfigError`` for
+    one that cannot be looked at: too long, without a home, behind a closed directory.
+    """
+    try:
+        place = Path(text).expanduser()
+        place.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigError(
+            f"{key} = {shortened(text)}: {why}\n  allowed: a path that this user can look at"
+        ) from error
+    return place
+
+
+def cache_home() -> Path:
+    """``ROAD_CACHE``, or ``~/.cache/road_ray``. Raises ``ConfigError`` without a home directory."""
+    if given := os.environ.get(CACHE):
+        return named(given, CACHE)
+    try:
+        return Path.home() / ".cache" / "road_ray"
+    except RuntimeError as error:
+        raise ConfigError(
+            f"{CACHE} is not set, and this user has no home directory ({error})\n"
+            f"  fix: {CACHE}=a directory that can be written"
+        ) from error

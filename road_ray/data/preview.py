@@ -1,0 +1,47 @@
+"""Rows as the model sees them: tokens, segments, and the gold in words."""
+
+from __future__ import annotations
+
+from road_ray.data.features.types import UNKNOWN
+from road_ray.data.loading import SourceConfig, Split, load_split
+from road_ray.data.schema import Choose, Classify, Span, Tag
+from road_ray.data.tokenizer import load_tokenizer
+
+
+def shown(dataset: str, split: str, root: str, tokenizer: str, rows: int) -> str:
+    """The first rows of a split as text; the gold answer or label of each below it."""
+    loaded = load_tokenizer(tokenizer)
+    found = load_split(dataset, split, SourceConfig(root=root), loaded)
+    lengths = found.features.lengths
+    head = (
+        f"{dataset} {split}: {len(found.examples)} examples, {len(found.features)} rows, "
+        f"tokens a row: mean {lengths.mean():.0f}, longest {lengths.max()}"
+    )
+    lines = [head]
+    choices = found.features.choices
+    for index in range(min(rows, len(found.features))):
+        for row in range(index * choices, (index + 1) * choices):
+            tokens = loaded.convert_ids_to_tokens(found.features.row(row).tolist())
+            lines += [*([""] if row == index * choices else []), " ".join(tokens)]
+        lines.append(f"  gold: {_gold(found, index, tokens)}")
+    return "\n".join(lines)
+
+
+def _gold(split: Split, index: int, tokens: list[str]) -> str:
+    kind = split.task.kind
+    gold = split.features.gold
+    if isinstance(kind, Span):
+        start, end = int(gold["start_positions"][index]), int(gold["end_positions"][index])
+        if start == 0:
+            return "no answer in this window"
+        return f"{' '.join(tokens[start : end + 1])}  (tokens {start} to {end})"
+    if isinstance(kind, Tag):
+        row = slice(*split.features.bounds[index : index + 2])
+        told = zip(tokens, gold["labels"][row], strict=True)
+        return " ".join(f"{token}/{kind.labels[tag]}" for token, tag in told if tag != UNKNOWN)
+    label = gold["labels"][index]
+    if label == UNKNOWN:
+        return "unknown"
+    if isinstance(kind, Choose):
+        return f"choice {label + 1} of {kind.choices}"
+    return kind.labels[int(label)] if isinstance(kind, Classify) else f"{label:g}"

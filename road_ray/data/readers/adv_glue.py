@@ -1,0 +1,39 @@
+"""Adversarial GLUE: one JSON file with a list of rows for each of GLUE's tasks.
+
+Source: Wang et al. 2021; class numbers are those of GLUE on the hub.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from road_ray.data.features.types import TextExample
+from road_ray.data.readers.files import missing_columns, well_formed
+from road_ray.data.schema import Dataset
+from road_ray.data.readers.squad import read_document
+from road_ray.errors import DataError
+
+
+def read_adv_glue(path: Path, dataset: Dataset) -> list[TextExample]:
+    """The rows under the key that the entry names as its id column. Raises ``DataError`` for a
+    missing key or column.
+    """
+    content, key = read_document(path), str(dataset.columns.id)
+    if not isinstance(content, dict) or key not in content:
+        known = ", ".join(content) if isinstance(content, dict) else type(content).__name__
+        raise DataError(f"{path}: no rows of {key!r}; found: {known}")
+    wanted = [*map(str, dataset.columns.text), str(dataset.columns.label)]
+    examples: list[TextExample] = []
+    rows = content[key]
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise DataError(f"{path}: {key!r} is no list of rows, each an object of columns")
+    for number, row in enumerate(rows):
+        where = f"{path}: {key}[{number}]"
+        missing = [name for name in wanted if name not in row]
+        if missing:
+            raise DataError(missing_columns(where, missing, list(row)))
+        texts = tuple(well_formed(row[name], where, name) for name in wanted[:-1])
+        examples.append(TextExample(str(number), texts, str(row[wanted[-1]]), where))
+    if not examples:
+        raise DataError(f"{path}: 0 rows of {key!r}")
+    return examples

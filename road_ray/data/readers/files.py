@@ -1,0 +1,242 @@
+"""What a file holds, line by line or row by row, with the place of every fault.
+
+Nothing here knows what the rows mean.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import json
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from road_ray.data.readers.compression import DAMAGED, open_bytes
+from road_ray.errors import DataError, ResourceError
+
+_Name = TypeVar("_Name", bound=Hashable)
+_LONGEST_LINE = 64 << 20  # bytes; a book has about 1 MiB
+_LISTED = 5  # how many of many faults a message shows
+# What a value of another shape than its layout raises where it is read.
+MISFITS = (KeyError, TypeError, AttributeError, ValueError, IndexError)
+csv.field_size_limit(_LONGEST_LINE)  # the module's own limit of 131,072 characters is too low
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Line numbers from 1 and lines without end or BOM, from a file, compressed or not.
+
+    Raises ``DataError`` with ``file:line`` for bytes that are not UTF-8, NUL, damaged compression
+    and lines that memory would not like.
+    """
+    number = 0
+    try:
+        with open_bytes(path) as file:
+            for number, raw in enumerate(iter(partial(file.readline, _LONGEST_LINE), b""), 1):
+                if len(raw) == _LONGEST_LINE:
+                    raise DataError(
+                        f"{path}:{number}: a line of more than {_LONGEST_LINE >> 20} MiB\n"
+                        "  fix: one paragraph a line in plain text, one document a line in JSONL"
+                    )
+                line = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
+                yield number, _decoded(line, f"{path}:{number}").rstrip("\r\n")
+    except DAMAGED as error:
+        raise DataError(
+            f"{path}:{number + 1}: the {path.suffix[1:]} stream is damaged or cut short "
+            f"({error})\n"
+            f"  fix: fetch the file again; {number} lines before it were readable"
+        ) from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def parse_json_line(line: str, where: str) -> dict[str, object]:
+    """The object on one line of JSONL. Raises ``DataError`` with line and column of the mistake."""
+    try:
+        row = parse_json(line, where)
+    except json.JSONDecodeError as error:
+        raise DataError(
+            f"{where}: broken JSON at column {error.colno}: {error.msg}; seen {shortened(line)!r}\n"
+            "  fix: one whole JSON object a line"
+        ) from error
+    if not isinstance(row, dict):
+        raise DataError(f"{where}: a JSON object was expected, seen {shortened(line)!r}")
+    return row
+
+
+def parse_json(text: str, where: str) -> Any:
+    """The value of JSON text; ``JSONDecodeError`` where it is none. Raises ``DataError`` for a key
+    that stands twice in one object, for integers of thousands of digits and for deep nesting.
+    """
+
+    def unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = repeated(name for name, _ in pairs)
+            raise DataError(
+                f"{where}: the key {names[0]!r} stands twice in one object\n"
+                "  fix: remove one of the two, or give it another name"
+            )
+        return found
+
+    try:
+        return json.loads(text, object_pairs_hook=unrepeated)
+    except json.JSONDecodeError:
+        raise
+    except (ValueError, RecursionError) as error:
+        what = "brackets are nested too deep" if isinstance(error, RecursionError) else str(error)
+        raise DataError(
+            f"{where}: JSON that cannot be read: {what.split(';')[0]}\n"
+            "  allowed: integers of at most 4,300 digits, brackets at most some hundred deep\n"
+            "  fix: write longer numbers as text, or leave that value out"
+        ) from error
+
+
+def repeated(names: Iterable[_Name]) -> list[_Name]:
+    """The names that are there more than once, in the order of their second places."""
+    seen: set[_Name] = set()
+    found: dict[_Name, None] = {}
+    for name in names:
+        if name in seen:
+            found[name] = None
+        seen.add(name)
+    return list(found)
+
+
+def refuse_repeated_columns(names: Sequence[str], where: str) -> None:
+    """Raises ``DataError`` for a header in which a column stands twice."""
+    if twice := repeated(names):
+        raise DataError(
+            f"{where}: the header names {', '.join(map(repr, twice))} twice; "
+            f"columns: {shortened(', '.join(names), 200)}\n"
+            "  fix: give every column a name of its own, or remove the copies"
+        )
+
+
+def unreadable(path: Path, error: OSError) -> ResourceError:
+    """The error for a file that the system does not let us read."""
+    return ResourceError(
+        f"{path}: cannot be read: {error.strerror or error}\n"
+        "  fix: name a file that this user may read"
+    )
+
+
+def parquet_rows(path: Path, only: list[str] | None = None) -> Iterator[dict[str, object]]:
+    """Rows of a parquet file, a few hundred in memory at a time; ``only`` limits the columns."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(path)
+        names = file.schema_arrow.names
+        missing = [name for name in only or [] if name not in names]
+        if missing:
+            raise DataError(missing_columns(str(path), missing, names))
+        refuse_repeated_columns(only or names, str(path))
+        for batch in file.iter_batches(batch_size=256, columns=only):
+            yield from batch.to_pylist()
+    except (pa.ArrowException, OSError, *MISFITS) as error:
+        raise DataError(
+            f"{path}: damaged or cut-off parquet file ({error})\n  fix: fetch it again"
+        ) from error
+
+
+def table_rows(path: Path) -> Iterator[tuple[str, dict[str, object]]]:
+    """Where each row stands and the row by column names; JSONL, CSV or parquet by the file's name.
+
+    CSV is comma-separated with quoting, a row may span lines; ``.tsv`` the same with tabs.
+    """
+    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    match suffix:
+        case ".jsonl" | ".json":
+            for number, line in numbered_lines(path):
+                if line.strip():
+                    yield f"{path}:{number}", parse_json_line(line, f"{path}:{number}")
+        case ".csv" | ".tsv":
+            yield from _csv_rows(path, "," if suffix == ".csv" else "\t")
+        case ".parquet":
+            for number, row in enumerate(parquet_rows(path), 1):
+                yield f"{path}:{number}", row
+        case _:
+            raise DataError(
+                f"{path}: {suffix or 'no suffix'} is no table that can be read\n"
+                "  allowed: .jsonl, .csv, .tsv (each also with .gz) and .parquet"
+            )
+
+
+def _csv_rows(path: Path, delimiter: str) -> Iterator[tuple[str, dict[str, object]]]:
+    lines = (line + "\n" for _, line in numbered_lines(path))
+    reader = csv.reader(lines, strict=True, delimiter=delimiter)
+    header: list[str] | None = None
+    try:
+        for cells in reader:
+            where = f"{path}:{reader.line_num}"
+            if header is None:
+                refuse_repeated_columns(header := cells, where)
+            elif cells:
+                if len(cells) != len(header):
+                    raise DataError(f"{where}: {len(cells)} columns, expected {len(header)}")
+                yield where, dict(zip(header, cells, strict=True))
+    except csv.Error as error:
+        raise DataError(
+            f"{path}:{reader.line_num}: broken CSV: {error}\n"
+            "  fix: close every quote, and double those within a cell"
+        ) from error
+
+
+def well_formed(text: object, where: str, column: str | int) -> str:
+    """``text`` itself, when it is a string that UTF-8 can hold."""
+    if not isinstance(text, str):
+        raise DataError(f"{where}: column {column!r} must be text, seen {shortened(repr(text))}")
+    if not text.isascii():
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise DataError(
+                f"{where}: column {column!r} holds a lone surrogate "
+                f"U+{ord(text[error.start]):04X} at character {error.start}\n"
+                "  fix: write the file again as UTF-8; half of a character pair was lost"
+            ) from error
+    return text
+
+
+def missing_columns(where: str, missing: Sequence[str | int], found: Sequence[str | int]) -> str:
+    """The message for columns that a file lacks, with what it has and the nearest names."""
+    known = [str(name) for name in found]
+    hints = [difflib.get_close_matches(str(name), known, n=1) for name in missing]
+    near = [f"{name!r} -> {hint[0]!r}" for name, hint in zip(missing, hints, strict=True) if hint]
+    return (
+        f"{where}: no column {', '.join(repr(name) for name in missing)}; found: {', '.join(known)}"
+        + (f"; nearest: {', '.join(near)}" if near else "")
+        + "\n  fix: name the columns of this file in the data set's entry "
+        "(of your own: text, label, id)"
+    )
+
+
+def first_of(lines: Sequence[str]) -> str:
+    """The first five of many faults, one a line, and how many more there are."""
+    more = len(lines) - _LISTED
+    return "\n  ".join([*lines[:_LISTED], *([f"and {more} more"] if more > 0 else [])])
+
+
+def shortened(text: str, limit: int = 80) -> str:
+    """The text, or its beginning when it is long."""
+    return text if len(text) <= limit else text[:limit] + "..."
+
+
+def _decoded(raw: bytes, where: str) -> str:
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{where}: not UTF-8: byte 0x{raw[error.start]:02x} "
+            f"at byte {error.start + 1} of the line\n"
+            "  fix: convert the file, for instance iconv -f latin1 -t utf-8"
+        ) from error
+    if "\x00" in text:
+        raise DataError(
+            f"{where}: NUL byte at byte {raw.index(0) + 1} of the line\n"
+            "  fix: the file is binary, UTF-16 or damaged; write it again as UTF-8 text"
+        )
+    return text

@@ -1,0 +1,154 @@
+"""The same examples from the Hugging Face hub, whose copies differ from the published files."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from road_ray.data.readers.multiple_choice import CHOICES, choice_example
+from road_ray.data.readers.conll import iob2
+from road_ray.data.features.types import Example, TagExample, TextExample
+from road_ray.data.readers.mrqa import from_hub as mrqa_row
+from road_ray.data.readers.registry import file_names
+from road_ray.data.schema import Dataset
+from road_ray.data.readers.squad import span_example
+from road_ray.data.readers.zre import zre_example
+from road_ray.errors import ConfigError, DataError
+
+_log = logging.getLogger(__name__)
+
+
+def read_hub(dataset: Dataset, split: str) -> list[Example]:
+    """The same examples from the Hugging Face hub (or its local cache), without a root."""
+    if dataset.hub is None:
+        raise ConfigError(
+            f"data set {dataset.name!r} is not on the hub\n"
+            "  fix: set `data.root` (or ROAD_DATA) to a "
+            f"directory that holds {dataset.folder}/"
+        )
+    from datasets import load_dataset
+
+    path, configuration = dataset.hub.path, dataset.hub.configuration
+    examples: list[Example] = []
+    for part in dict.fromkeys(_hub_split(dataset, n, split) for n in file_names(dataset, split)):
+        try:
+            rows = load_dataset(path, configuration, split=part)
+            if dataset.hub.only is not None:
+                column, wanted = dataset.hub.only
+                rows = rows.filter(lambda value, kept=wanted: value == kept, input_columns=column)
+        except Exception as error:  # datasets raises a dozen kinds when offline, gated or renamed
+            raise DataError(
+                f"data set {dataset.name!r}: {path} ({configuration}) split {part!r} "
+                f"could not be loaded from the hub: {type(error).__name__}: {error}\n"
+                "  fix: check the network, or set `data.root` (or ROAD_DATA) to a directory with "
+                f"{dataset.folder}/"
+            ) from error
+        where = f"hf://{path}/{part}"
+        examples += hub_examples(dataset, rows, where, labelled=split != "test")
+    return examples
+
+
+def hub_examples(dataset: Dataset, rows: Any, where: str, *, labelled: bool) -> list[Example]:
+    """Examples from a ``datasets.Dataset``; class numbers become what the files say.
+
+    With ``labelled``, rows without gold are dropped and counted.
+    """
+    if dataset.layout in CHOICES:
+        return [
+            choice_example(
+                dataset.layout, row, dataset.columns, str(n), f"{where}:{n + 1}", labelled=labelled
+            )
+            for n, row in enumerate(rows)
+        ]
+    if dataset.layout in _ROWS:
+        make = _ROWS[dataset.layout]
+        tags = _tag_names(rows)
+        return [make(row, f"{where}:{n + 1}", tags) for n, row in enumerate(rows)]
+    texts, label, name = _hub_columns(dataset, rows, where)
+    names = getattr(rows.features.get(label), "names", None) if label else None
+    examples: list[Example] = []
+    for index, row in enumerate(rows):
+        gold = _hub_label(dataset, row[label], names) if label else None
+        if gold is not None or not labelled:
+            examples.append(
+                TextExample(
+                    id=str(row[name]) if name else str(index),
+                    texts=tuple(row[text] for text in texts),
+                    label=gold,
+                    where=f"{where}:{index + 1}",
+                )
+            )
+    if not examples:
+        raise DataError(f"{where}: 0 usable rows of {len(rows)}")
+    if len(examples) < len(rows):
+        _log.warning("%s: dropped %d rows without gold", where, len(rows) - len(examples))
+    return examples
+
+
+def _squad_row(row: Any, where: str, names: Sequence[str]) -> Example:
+    answers = list(zip(row["answers"]["text"], row["answers"]["answer_start"], strict=True))
+    place = f"{where}: question {row['id']!r}"
+    return span_example(str(row["id"]), row["question"], row["context"], answers, place)
+
+
+def _zre_row(row: Any, where: str, names: Sequence[str]) -> Example:
+    cells = [row[name] for name in ("relation", "question", "subject", "context")]
+    return zre_example([*cells, *row["answers"]], where.rsplit(":", 1)[-1], where)
+
+
+def _conll_row(row: Any, where: str, names: Sequence[str]) -> Example:
+    tags = [names[tag] if isinstance(tag, int) else str(tag) for tag in row["ner_tags"]]
+    (found,) = iob2([tags], [f"{where} tag {n + 1}" for n in range(len(tags))])
+    return TagExample(str(row["id"]), tuple(row["tokens"]), found, where)
+
+
+_ROWS: dict[str, Callable[[Any, str, Sequence[str]], Example]] = {
+    "squad_json": _squad_row,
+    "mrqa": lambda row, where, names: mrqa_row(row, where),
+    "zre": _zre_row,
+    "conll": _conll_row,
+}
+
+
+def _tag_names(rows: Any) -> list[str]:
+    return list(getattr(getattr(rows.features.get("ner_tags"), "feature", None), "names", ()))
+
+
+def _hub_columns(
+    dataset: Dataset, rows: Any, where: str
+) -> tuple[list[str], str | None, str | None]:
+    """Names of texts, label and id; hub copies rename columns, so texts go by type and order."""
+    features = rows.features
+    texts = [str(text) for text in dataset.columns.text]
+    if any(text not in features for text in texts):
+        texts = [n for n, f in features.items() if getattr(f, "dtype", None) == "string"]
+    labels = [*str(dataset.columns.label).split("|"), "label"]
+    label = next((n for n in labels if n in features), None)
+    texts = [text for text in texts if text != label]
+    if len(texts) != len(dataset.columns.text):
+        raise DataError(
+            f"{where}: {len(dataset.columns.text)} text columns wanted {dataset.columns.text}, "
+            f"found {texts} among {list(features)}"
+        )
+    name = next((n for n in (str(dataset.columns.id), "idx") if n in features), None)
+    return texts, label, name
+
+
+def _hub_label(dataset: Dataset, value: Any, names: list[str] | None) -> str | None:
+    if names is None:
+        return None if value is None else value if isinstance(value, str) else json.dumps(value)
+    if value is None or value < 0:  # -1: SNLI without gold, or a hidden test label
+        return None
+    return str(value) if str(value) in dataset.label_map else names[value]
+
+
+def _hub_split(dataset: Dataset, file_name: str, split: str) -> str:
+    """``dev_matched.tsv`` is ``validation_matched`` on the hub."""
+    assert dataset.hub is not None
+    if split in dataset.hub.splits:
+        return dataset.hub.splits[split]
+    variant = re.match(r"(dev|test)(_(mis)?matched)?", file_name)
+    return {"dev": "validation"}.get(split, split) + ((variant and variant.group(2)) or "")

@@ -1,0 +1,124 @@
+"""Questions with several answers: CommonsenseQA, SWAG, HellaSwag, or one's own table.
+
+A function makes an example of a row, whether it comes from a file or from the hub. Add a layout
+here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from road_ray.data.features.types import ChoiceExample
+from road_ray.data.readers.files import MISFITS, first_of, missing_columns, table_rows, well_formed
+from road_ray.data.schema import Columns
+from road_ray.errors import DataError
+
+Row = Mapping[str, Any]
+_LONGEST_NUMBER = 9  # digits of a choice's number
+
+
+def commonsenseqa(row: Row, columns: Columns) -> tuple[str, list[Any], Any]:
+    """``question`` holds stem and choices in the file, and is the stem itself on the hub."""
+    told = row["question"]
+    if isinstance(told, str):
+        labels, texts = row["choices"]["label"], row["choices"]["text"]
+    else:
+        labels = [choice["label"] for choice in told["choices"]]
+        texts = [choice["text"] for choice in told["choices"]]
+        told = told["stem"]
+    key = row.get("answerKey") or None
+    return told, texts, labels.index(key) if key in labels else key
+
+
+def swag(row: Row, columns: Columns) -> tuple[str, list[Any], Any]:
+    """A sentence, and how the next one begins and may end. Source: Zellers et al. 2018."""
+    endings = [row[f"ending{number}"] for number in range(4)]
+    return (
+        row["sent1"],
+        [f"{row['sent2']} {ending}".strip() for ending in endings],
+        row.get("label"),
+    )
+
+
+def hellaswag(row: Row, columns: Columns) -> tuple[str, list[Any], Any]:
+    """As SWAG; the beginning may be empty. Source: Zellers et al. 2019."""
+    endings = [f"{row['ctx_b']} {ending}".strip() for ending in row["endings"]]
+    return row["ctx_a"], endings, row.get("label")
+
+
+def by_columns(row: Row, columns: Columns) -> tuple[str, list[Any], Any]:
+    """The first text column is the question, the others are the choices; the label is the number
+    of the right one from 0, or its letter.
+    """
+    question, *choices = (row[str(name)] for name in columns.text)
+    return question, choices, row.get(str(columns.label))
+
+
+CHOICES: dict[str, Callable[[Row, Columns], tuple[str, list[Any], Any]]] = {
+    "commonsenseqa": commonsenseqa,
+    "swag": swag,
+    "hellaswag": hellaswag,
+    "choices": by_columns,
+}
+
+
+def read_choices(
+    path: Path, layout: str, columns: Columns, *, labelled: bool = False
+) -> list[ChoiceExample]:
+    """All questions of a table. Raises ``DataError`` with ``file:line`` for a missing column or
+    choice, an answer that is none of the choices, and repeated ids.
+    """
+    examples = [
+        choice_example(layout, row, columns, str(number), where, labelled=labelled)
+        for number, (where, row) in enumerate(table_rows(path))
+    ]
+    if not examples:
+        raise DataError(f"{path}: 0 questions")
+    first: dict[str, str] = {}
+    repeated = [
+        f"id {e.id!r} at {e.where}, first at {first[e.id]}"
+        for e in examples
+        if first.setdefault(e.id, e.where) != e.where
+    ]
+    if repeated:
+        raise DataError(f"{path}: {len(repeated)} questions repeat an id\n  {first_of(repeated)}")
+    return examples
+
+
+def choice_example(
+    layout: str, row: Row, columns: Columns, number: str, where: str, *, labelled: bool
+) -> ChoiceExample:
+    """One question from one row; ``number`` is its id unless the row has one."""
+    try:
+        question, choices, answer = CHOICES[layout](row, columns)
+        choices = list(choices)
+    except KeyError as error:
+        raise DataError(missing_columns(where, [str(error.args[0])], list(row))) from error
+    except MISFITS as error:
+        raise DataError(f"{where}: not in the layout of {layout}: {error}") from error
+    for place, choice in enumerate(choices):
+        if not isinstance(choice, str) or not choice.strip():
+            raise DataError(
+                f"{where}: choice {place + 1} of {len(choices)} is missing; seen {choice!r}\n"
+                "  fix: mend the row, or remove the question"
+            )
+    gold = _number(answer, len(choices))
+    if gold is None and (labelled or answer not in (None, "")):
+        raise DataError(
+            f"{where}: the answer is {answer!r}, there are {len(choices)} choices\n"
+            f"  allowed: 0 to {len(choices) - 1}, or the letter or label of a choice"
+        )
+    texts = tuple(well_formed(choice, where, "choice") for choice in choices)
+    name = row.get(str(columns.id)) if columns.id is not None else None
+    name = number if name is None else str(name)
+    return ChoiceExample(name, well_formed(question, where, "question"), texts, gold, where)
+
+
+def _number(answer: Any, choices: int) -> int | None:
+    text = str(answer)
+    if len(text) == 1 and "A" <= text.upper() <= "Z":
+        text = str(ord(text.upper()) - ord("A"))
+    short = text.isdecimal() and len(text) <= _LONGEST_NUMBER
+    return int(text) if short and int(text) < choices else None

@@ -1,0 +1,191 @@
+"""Questions about a context in the layout of SQuAD 1.1 and 2.0, and of what was converted to it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from road_ray.data.features.types import Answer, SpanExample
+from road_ray.data.readers.files import (
+    MISFITS,
+    first_of,
+    parse_json,
+    repeated,
+    unreadable,
+    well_formed,
+)
+from road_ray.errors import DataError
+
+# An offset counted in bytes, or before a cleaning step, is off by a few characters. Farther away
+# the same words are likely another mention.
+_NEARBY_CHARACTERS = 64
+
+_LAYOUT = '{"data": [{"paragraphs": [{"context", "qas": [{"id", "question", "answers"}]}]}]}'
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Findings:
+    """What was wrong in one file."""
+
+    errors: list[str] = field(default_factory=list)
+    repaired: list[str] = field(default_factory=list)
+    contradictory: list[str] = field(default_factory=list)
+
+
+def read_squad(path: Path) -> list[SpanExample]:
+    """Every question of a SQuAD 1.1, SQuAD 2.0 or NewsQA-style file, in file order.
+
+    A question without ``answers`` is unanswerable; ``plausible_answers`` are never read. Under
+    ``is_impossible: true`` answers are dropped and counted. An answer that does not stand at its
+    offset moves to the nearest place within 64 characters where it does, and is counted; all others
+    are listed in one ``DataError``, as are repeated ids.
+    """
+    findings = _Findings()
+    try:
+        examples = [
+            _example(context, question, where, findings)
+            for context, question, where in _questions(path)
+        ]
+    except MISFITS as error:
+        raise DataError(
+            f"{path}: not in SQuAD layout: {type(error).__name__} {error}\n  wanted: {_LAYOUT}"
+        ) from error
+    _judge(path, examples, findings)
+    return examples
+
+
+def span_example(
+    id: str, question: str, context: str, answers: list[tuple[str, int]], where: str
+) -> SpanExample:
+    """One question whose answers are known to stand where they say; others raise ``DataError``."""
+    findings = _Findings()
+    question, context = (
+        well_formed(question, where, "question"),
+        well_formed(context, where, "context"),
+    )
+    placed = tuple(_placed(context, text, start, where, findings) for text, start in answers)
+    if findings.errors:
+        raise DataError(findings.errors[0])
+    return SpanExample(id, question, context, tuple(a for a in placed if a is not None), where)
+
+
+def _questions(path: Path) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Context, raw question and where it stands."""
+    for article_index, article in enumerate(read_document(path)["data"]):
+        for index, paragraph in enumerate(article["paragraphs"]):
+            where = f"{path}: data[{article_index}].paragraphs[{index}]"
+            context = well_formed(paragraph["context"], where, "context")
+            for question in paragraph["qas"]:
+                yield context, question, f"{path}: question {question['id']!r}"
+
+
+def read_document(path: Path) -> Any:
+    """The JSON of a plain or ``.gz`` file. Raises ``DataError`` with the line of a mistake."""
+    try:
+        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        return parse_json(raw.decode("utf-8-sig"), str(path))
+    except json.JSONDecodeError as error:
+        raise DataError(
+            f"{path}:{error.lineno}: broken JSON at column {error.colno}: {error.msg}\n"
+            "  fix: fetch the file again; it may be cut off"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}: not UTF-8: byte 0x{error.object[error.start]:02x} at byte {error.start + 1}"
+        ) from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: the gzip stream is damaged or cut short ({error})") from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def _example(
+    context: str, question: dict[str, Any], where: str, findings: _Findings
+) -> SpanExample:
+    answers = question.get("answers") or []
+    impossible = question.get("is_impossible")
+    if impossible and answers:
+        findings.contradictory.append(where)
+        answers = []
+    if impossible is False and "answers" in question and not answers:
+        findings.errors.append(f"{where} says is_impossible: false but has no answers")
+    placed = [
+        _placed(context, answer.get("text"), answer.get("answer_start"), where, findings)
+        for answer in answers
+    ]
+    return SpanExample(
+        id=str(question["id"]),
+        question=well_formed(question["question"], where, "question"),
+        context=context,
+        answers=tuple(answer for answer in placed if answer is not None),
+        where=where,
+    )
+
+
+def _placed(
+    context: str, text: object, start: object, where: str, findings: _Findings
+) -> Answer | None:
+    """The answer where it stands, or None with an error noted."""
+    if not isinstance(text, str) or not text.strip() or not isinstance(start, int):
+        findings.errors.append(f"{where} has the answer {text!r} at answer_start={start!r}")
+        return None
+    if start >= 0 and context.startswith(text, start):
+        return Answer(text, start)
+    there = context[max(start, 0) : max(start, 0) + len(text)]
+    moved = _nearest(context, text, start)
+    if moved is None:
+        findings.errors.append(
+            f"{where} answer_start={start}: {text!r} expected, {there!r} stands there"
+        )
+        return None
+    findings.repaired.append(f"{where} answer_start={start} -> {moved}: {text!r}")
+    return Answer(text, moved)
+
+
+def _nearest(context: str, text: str, start: int) -> int | None:
+    """The nearest occurrence within reach of ``start``, the earlier of two equally near."""
+    reach = _NEARBY_CHARACTERS
+    after = context.find(text, max(start, 0), max(start, 0) + reach + len(text))
+    before = context.rfind(text, max(start - reach, 0), max(start, 0) + len(text))
+    near = [place for place in (before, after) if place >= 0]
+    return min(near, key=lambda place: (abs(place - start), place)) if near else None
+
+
+def refuse_repeated_questions(path: Path, examples: list[SpanExample]) -> None:
+    """Raises ``DataError`` for an id that several questions have."""
+    if twice := repeated(example.id for example in examples):
+        raise DataError(
+            f"{path}: {len(twice)} ids stand at several questions\n  {first_of(twice)}\n"
+            "  fix: remove the copies; predictions are keyed by id"
+        )
+
+
+def _judge(path: Path, examples: list[SpanExample], findings: _Findings) -> None:
+    """Warns of what was mended. Raises ``DataError`` for what cannot be."""
+    if findings.errors:
+        raise DataError(
+            f"{path}: {len(findings.errors)} answers cannot be used\n  "
+            f"{first_of(findings.errors)}\n"
+            "  fix: count answer_start in characters from 0, or remove these questions"
+        )
+    refuse_repeated_questions(path, examples)
+    if not examples:
+        raise DataError(f"{path}: 0 questions")
+    if findings.repaired:
+        _log.warning(
+            "%s: moved %d answers to where they stand: %s",
+            path, len(findings.repaired), first_of(findings.repaired),
+        )  # fmt: skip
+    if findings.contradictory:
+        _log.warning(
+            "%s: dropped the answers of %d questions with is_impossible: true: %s",
+            path, len(findings.contradictory), first_of(findings.contradictory),
+        )  # fmt: skip

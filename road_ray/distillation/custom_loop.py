@@ -1,0 +1,61 @@
+"""For a training loop of one's own around a model of ``transformers``: what the model takes of an
+annotated batch, and the loss of its outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from road_ray.data.features.types import UNKNOWN
+from road_ray.distillation.ensemble.base import allowed_of, targets_of
+from road_ray.distillation.losses import kd_total, regression_total
+from road_ray.errors import ConfigError, DataError
+
+# What `annotate` adds to a batch; no model takes it.
+ADDED = ("soft_logits", "kd_keep", "stats", "teacher_logits", "teacher_weights")
+
+
+def model_inputs(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """The batch without what the teachers added, for ``model(**model_inputs(batch))``."""
+    return {name: value for name, value in batch.items() if name not in ADDED}
+
+
+def student_loss(
+    outputs: Any, batch: Mapping[str, Any], *, temperature: float = 2.0, kd_weight: float = 0.5
+) -> Tensor:
+    """``(1 - kd_weight) * outputs.loss + kd_weight * T^2 * KL(teachers || student)``, mean over
+    examples (over words where each has a label). ``-> []``.
+
+    ``outputs`` are those of any ``AutoModelFor...`` that was given the gold; ``batch`` is
+    annotated.
+    """
+    if not 0 <= kd_weight <= 1:
+        raise ConfigError(f"distillation.kd_weight = {kd_weight}\n  allowed: 0 <= value <= 1")
+    if outputs.loss is None:
+        raise DataError(
+            f"the student's outputs have no loss of the gold; the batch has {sorted(batch)}\n"
+            "  fix: give the model labels, or start_positions and end_positions"
+        )
+    gold: Tensor = outputs.loss
+    return (1 - kd_weight) * gold + kd_weight * soft_loss(outputs, batch, temperature)
+
+
+def soft_loss(outputs: Any, batch: Mapping[str, Any], temperature: float) -> Tensor:
+    """The distillation alone; for a regression the squared error to the teachers. ``-> []``."""
+    spans = getattr(outputs, "start_logits", None) is not None
+    heads = (outputs.start_logits, outputs.end_logits) if spans else ()
+    student: Tensor = torch.stack(heads, 1) if spans else outputs.logits
+    soft, keep = (batch[name].to(student.device) for name in ("soft_logits", "kd_keep"))
+    targets = targets_of(batch).to(student.device)
+    if targets.is_floating_point():
+        return regression_total(student, soft, keep=keep) / max(len(student), 1)
+    if student.ndim == 3 and not spans:  # a label a word: only words count
+        known = targets != UNKNOWN
+        student, soft, keep = student[known], soft[known], keep[known]
+    mask = allowed_of(batch) if spans else None
+    total = kd_total(student, soft, temperature=temperature, mask=mask, keep=keep)
+    return total / max(len(student), 1)

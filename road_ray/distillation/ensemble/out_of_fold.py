@@ -1,0 +1,79 @@
+"""An ensemble that asks, for every example, only teachers that did not learn from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from road_ray.data.features.types import Ints
+from road_ray.distillation.ensemble.base import Ensemble
+from road_ray.errors import ConfigError, DataError
+
+
+class Part(NamedTuple):
+    """The rows of a batch that one fold's teachers answer for."""
+
+    fold: int
+    rows: Tensor  # their places in the batch
+    handle: Any
+
+
+class FoldedEnsemble:
+    """``members[k]`` are the teachers trained without fold ``k``; ``folds`` ``[rows]`` tells the
+    fold of each training row. Each row is asked of M teachers, as without folds.
+
+    On training rows every teacher is nearly always right, so a rule that asks who was right learns
+    nothing there; of rows that they never saw they are as right as they are on new data.
+    """
+
+    def __init__(self, members: Sequence[Ensemble], folds: Ints) -> None:
+        sizes = sorted({member.size for member in members})
+        if len(sizes) != 1:
+            raise ConfigError(
+                f"distillation.teachers: {sizes} teachers in a fold\n"
+                "  allowed: equally many in each, at least one"
+            )
+        if int(folds.max(initial=0)) >= len(members):
+            raise ConfigError(
+                f"distillation.teachers: teachers of {len(members)} folds, but a row is in fold "
+                f"{int(folds.max())}\n  fix: name the teachers.json that `road teachers` wrote"
+            )
+        self.members, self.folds = tuple(members), torch.from_numpy(folds).long()
+
+    @property
+    def size(self) -> int:
+        return self.members[0].size
+
+    def submit(self, batch: Mapping[str, Any]) -> list[Part]:
+        """Ask each fold's teachers for the rows of that fold."""
+        if "rows" not in batch:
+            raise DataError(
+                "the batch does not tell its rows, so nobody knows which teachers have seen them\n"
+                "  fix: teachers of folds only work with batches of road_ray"
+            )
+        numbers = torch.as_tensor(batch["rows"]).cpu()
+        folds, parts = self.folds[numbers], []
+        for fold in sorted(set(folds.tolist())):
+            rows = (folds == fold).nonzero().squeeze(1)
+            part = {
+                name: value[rows.to(value.device)]
+                if isinstance(value, Tensor) and value.ndim and len(value) == len(numbers)
+                else value
+                for name, value in batch.items()
+            }
+            parts.append(Part(fold, rows, self.members[fold].submit(part)))
+        return parts
+
+    def gather(self, handle: list[Part]) -> Tensor:
+        """The answers, in the order of the batch. ``-> [M, B, ..., C]``, fp32."""
+        answers = [self.members[part.fold].gather(part.handle) for part in handle]
+        rows = torch.cat([part.rows for part in handle]).to(answers[0].device)
+        return torch.cat(answers, 1)[:, rows.argsort()]
+
+    def flush(self) -> None:
+        """What the members keep is on the disk."""
+        for member in self.members:
+            getattr(member, "flush", lambda: None)()

@@ -1,0 +1,267 @@
+"""Teachers that are asked once: what the store holds is read, the rest is asked live and kept.
+
+Also the first touch gives the kept value (rounded to fp16), so a cold, a warm and a resumed run
+read the same numbers. The live teachers are made on the first miss and let go when nothing can be
+missing any more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from road_ray.data.schema import Task
+from road_ray.distillation.ensemble.base import Ensemble, inputs_of
+from road_ray.distillation.parity import Answers
+from road_ray.distillation.store.store import Places, TeacherStore
+from road_ray.distillation.store.rows import Keys, Rows, Wanted, padded, rows_of, unpadded
+
+_log = logging.getLogger(__name__)
+
+Members = tuple[int, ...]
+Live = Callable[[Members], tuple[Members, Ensemble]]
+"""Starts at least the teachers of these numbers; gives the numbers of those that it started."""
+OnEvent = Callable[[dict[str, Any]], None]
+
+
+@dataclass
+class Request:
+    """A batch on its way: its rows, where each store has them, and what was asked of live teachers
+    about which of them.
+    """
+
+    inputs: Mapping[str, Tensor]
+    rows: Rows
+    places: list[Places]
+    asked: list[tuple[Members, Ensemble, NDArray[np.int64], Any]] = field(default_factory=list)
+
+
+class StoredEnsemble:
+    """An ensemble in front of one store a teacher; close it after use.
+
+    ``needed`` are the keys of all rows that will ever be asked for, where they are known.
+    """
+
+    def __init__(
+        self,
+        stores: Sequence[TeacherStore],
+        live: Live,
+        *,
+        needed: Keys | None = None,
+        on_event: OnEvent | None = None,
+    ) -> None:
+        self.stores = tuple(stores)
+        self.num_read, self.num_asked = 0, 0  # rows, over all teachers
+        self._live, self._on_event = live, on_event
+        self._started: list[tuple[Members, Ensemble]] = []
+        self._wanted = None if needed is None else Wanted(needed)
+        self._in_flight, self._told = 0, False
+        self._look()
+
+    @classmethod
+    def open(
+        cls,
+        root: str | Path,
+        manifest: Mapping[str, Any],
+        task: Task,
+        live: Live,
+        *,
+        needed: Keys | None = None,
+        on_event: OnEvent | None = None,
+    ) -> StoredEnsemble:
+        """The stores below ``root`` of the teachers of ``identity.teacher_manifest``."""
+        stores = [TeacherStore(root, teacher, task) for teacher in manifest["teachers"]]
+        return cls(stores, live, needed=needed, on_event=on_event)
+
+    @property
+    def size(self) -> int:
+        return len(self.stores)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every needed row is there, of every teacher; False where they are not known."""
+        return self._wanted is not None and self._wanted.num_missing == 0
+
+    def submit(self, batch: Mapping[str, Any]) -> Request:
+        """Look the rows up and ask the live teachers for those that are not there."""
+        inputs = inputs_of(batch)
+        rows = rows_of(inputs)
+        places = self._find(rows.keys)
+        if _missing(places).any() and self._refresh():
+            places = self._find(rows.keys)
+        request, missing = Request(inputs, rows, places), _missing(places)
+        self.num_read += int(missing.size - missing.sum())
+        if missing.any():
+            self._ask(request, missing)
+        return request
+
+    def gather(self, handle: Request) -> Tensor:
+        """The kept logits. ``-> [M, B, ..., C]``, fp32; padding of spans is ``PAD_LOGIT``."""
+        was_asked = bool(handle.asked)
+        self._take(handle)
+        if was_asked or any(places.waits for places in handle.places):
+            handle.places = self._find(handle.rows.keys)
+            if (missing := _missing(handle.places)).any():  # forgotten, for want of room on disk
+                self._ask(handle, missing)
+                self._take(handle)
+                handle.places = self._find(handle.rows.keys)
+        answers = torch.stack(
+            [
+                padded(store.read(handle.rows, places), handle.rows, store.kind)
+                for store, places in zip(self.stores, handle.places, strict=True)
+            ]
+        )
+        if was_asked:
+            for store in self.stores:
+                store.flush_if_due()
+            self._note(handle.rows.keys)
+        return answers
+
+    def holds(self, keys: Keys) -> NDArray[np.bool_]:
+        """Which rows every teacher's store has. ``[N, 2] -> [N]``."""
+        held: NDArray[np.bool_] = np.logical_not(np.any(_missing(self._find(keys)), axis=0))
+        return held
+
+    def paths(self, batch: Mapping[str, Any]) -> dict[str, Answers]:
+        """What the store and the live teachers say to a batch, for ``parity.check_parity``; nothing
+        is kept of it. Teachers whose store lacks nothing are not started.
+        """
+        inputs = inputs_of(batch)
+        rows = rows_of(inputs)
+        held = ~_missing(self._find(rows.keys))
+        found: dict[str, Answers] = {}
+        if held.any():
+            found["the store"] = self._stored(rows, held)
+        lacking = ~held if self._wanted is None else _missing(self._find(self._wanted.keys))
+        for members, ensemble in self._needed_live(lacking):
+            answers = ensemble.gather(ensemble.submit(inputs)).cpu()
+            full = answers.new_zeros(self.size, *answers.shape[1:])
+            full[list(members)] = answers
+            counted = np.zeros_like(held)
+            counted[list(members)] = True
+            found[f"the live teachers {', '.join(map(str, members))}"] = full, counted
+        return found
+
+    def flush(self) -> None:
+        """All answers so far are on the disk."""
+        for store in self.stores:
+            store.flush()
+
+    def close(self) -> None:
+        """Flush, end the live teachers, leave the store to others."""
+        self._release()
+        for store in self.stores:
+            store.close()
+
+    def __enter__(self) -> StoredEnsemble:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ask(self, request: Request, missing: NDArray[np.bool_]) -> None:
+        for members, ensemble in self._needed_live(missing):
+            rows = np.flatnonzero(missing[list(members)].any(0))
+            part = {name: _taken(tensor, rows) for name, tensor in request.inputs.items()}
+            request.asked.append((members, ensemble, rows, ensemble.submit(part)))
+            self.num_asked += len(members) * len(rows)
+            self._in_flight += 1
+
+    def _needed_live(self, missing: NDArray[np.bool_]) -> list[tuple[Members, Ensemble]]:
+        """The live ensembles that a batch needs, started on their first miss."""
+        wanted = {int(member) for member in np.flatnonzero(missing.any(1))}
+        new = tuple(sorted(wanted - {m for members, _ in self._started for m in members}))
+        if new:
+            self._started.append(self._live(new))
+        return [started for started in self._started if wanted & {*started[0]}]
+
+    def _take(self, request: Request) -> None:
+        """Add the answers that were asked for to the store."""
+        while request.asked:
+            members, ensemble, numbers, asked = request.asked.pop()
+            self._in_flight -= 1
+            part = request.rows.some(numbers)
+            for member, answers in zip(members, ensemble.gather(asked), strict=True):
+                self._keep(self.stores[member], part, answers)
+
+    def _keep(self, store: TeacherStore, part: Rows, answers: Tensor) -> None:
+        """Add what is not there already: a teacher may have been asked for another's sake, and a
+        row may have come in meanwhile.
+        """
+        new = np.flatnonzero(~store.holds(part.keys))
+        if len(new):
+            part = part.some(new)
+            store.add(part, unpadded(_taken(answers, new), part, store.kind))
+
+    def _stored(self, rows: Rows, held: NDArray[np.bool_]) -> Answers:
+        """The kept logits of those rows that are held ``[M, B]``; zeros for the others."""
+        per_teacher = []
+        for store, there in zip(self.stores, held, strict=True):
+            part = rows.some(there)
+            known = padded(store.read(part), part, store.kind)
+            full = known.new_zeros(len(rows), *known.shape[1:])
+            full[torch.from_numpy(there)] = known
+            per_teacher.append(full)
+        return torch.stack(per_teacher), held
+
+    def _find(self, keys: Keys) -> list[Places]:
+        return [store.find(keys) for store in self.stores]
+
+    def _refresh(self) -> bool:
+        changed = [store.refresh() for store in self.stores]
+        if any(changed):
+            self._look()
+        return any(changed)
+
+    def _look(self) -> None:
+        """Note which of the needed rows are there."""
+        if self._wanted is not None:
+            self._wanted.found(self._wanted.keys[self.holds(self._wanted.keys)])
+
+    def _note(self, keys: Keys) -> None:
+        """These rows are there from now on; with the last of them the live teachers go."""
+        if self._wanted is None:
+            return
+        self._wanted.found(keys)
+        if self.complete and not self._in_flight and self._started:
+            self.flush()
+            self._release()
+            if self._on_event is not None and not self._told:
+                self._told = True
+                self._on_event({"kind": "store_complete", "rows": len(self._wanted.keys)})
+
+    def _release(self) -> None:
+        for _, ensemble in self._started:
+            close = getattr(ensemble, "close", None)
+            if close is not None:
+                close()
+        self._started = []
+
+
+def _missing(places: Sequence[Places]) -> NDArray[np.bool_]:
+    """Which rows of which teacher are not there. ``-> [M, B]``."""
+    missing: NDArray[np.bool_] = np.logical_not([one.found for one in places])
+    return missing
+
+
+def _taken(tensor: Tensor, rows: NDArray[np.int64]) -> Tensor:
+    """These rows of it, in rising order."""
+    if len(rows) == len(tensor):
+        return tensor
+    return tensor[torch.from_numpy(rows).to(tensor.device)]
+
+
+class Borrowed:
+    """An ensemble that belongs to somebody else, who closes it."""
+
+    def __init__(self, ensemble: Ensemble) -> None:
+        self.size = ensemble.size
+        self.submit, self.gather = ensemble.submit, ensemble.gather

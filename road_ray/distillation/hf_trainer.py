@@ -1,0 +1,80 @@
+"""Hugging Face's ``Trainer``, taught: everything of it stays, each training batch brings what the
+teachers say. Needs ``accelerate`` (``pip install road-ray[trainer]``), as the ``Trainer`` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from transformers import Trainer
+
+from road_ray.distillation.ensemble.base import Ensemble, annotate
+from road_ray.distillation.custom_loop import model_inputs, student_loss
+from road_ray.distillation.weighting import Rule, resolve
+
+
+class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no types
+    """``Trainer(..., ensemble=..., temperature=2, kd_weight=0.5)``; evaluation is on gold alone.
+
+    ``weighting`` and ``rule`` (its options, such as ``{"wrong": 0.75}``) say how the teachers
+    count; ``lookahead`` batches are asked ahead of the student. The ensemble stays its owner's.
+    """
+
+    loss_is_scaled_for_ga = False  # a mean over the batch: the Trainer divides by accumulation
+
+    def __init__(
+        self,
+        *arguments: Any,
+        ensemble: Ensemble,
+        weighting: str = "correctness",
+        rule: Mapping[str, Any] | None = None,
+        temperature: float = 2.0,
+        kd_weight: float = 0.5,
+        lookahead: int = 2,
+        **options: Any,
+    ) -> None:
+        self.ensemble = ensemble
+        self.weigh = resolve(weighting, **(rule or {}))
+        self.temperature, self.kd_weight, self.lookahead = temperature, kd_weight, lookahead
+        super().__init__(*arguments, **options)
+
+    def get_train_dataloader(self) -> Any:
+        """The loader of the ``Trainer``, its batches annotated."""
+        loader = super().get_train_dataloader()
+        return _Annotated(loader, self.ensemble, self.weigh, self.lookahead)
+
+    def compute_loss(
+        self,
+        model: Any,
+        inputs: Mapping[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,
+    ) -> Any:
+        """The student's loss; of a batch of evaluation the model's own."""
+        if model.training and "soft_logits" not in inputs:
+            # A resumed epoch comes through a loader that the Trainer made around ours.
+            (inputs,) = annotate([inputs], self.ensemble, self.weigh, 0)
+        outputs = model(**model_inputs(inputs))
+        loss = outputs.loss
+        if "soft_logits" in inputs:
+            loss = student_loss(
+                outputs, inputs, temperature=self.temperature, kd_weight=self.kd_weight
+            )
+        return (loss, outputs) if return_outputs else loss
+
+
+class _Annotated:
+    """A data loader whose batches are annotated; in all else the loader itself."""
+
+    def __init__(self, loader: Any, ensemble: Ensemble, weigh: Rule, lookahead: int) -> None:
+        self._loader, self._taught = loader, (ensemble, weigh, lookahead)
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        return annotate(self._loader, *self._taught)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)

@@ -1,0 +1,99 @@
+"""A teacher that shows what goes on inside it: hidden states and attention maps.
+
+It lives in the student's process. A window of 384 tokens has 2 x 384 logits but 24 x 384 x 1024
+numbers in the states of a large model, so they are never sent between processes nor stored.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from road_ray.data.model_files import locate
+from road_ray.distillation.teacher_identity import refuse_random
+from road_ray.errors import ConfigError
+from road_ray.models.weights import load_stored
+
+Layers = Literal["uniform", "last"] | tuple[tuple[int, int], ...]
+
+
+class States(NamedTuple):
+    """What each layer gives, counted from 1: ``hidden[n]`` ``[B, L, D]``, ``attentions[n]``
+    ``[B, H, L, L]``.
+    """
+
+    hidden: Mapping[int, Tensor]
+    attentions: Mapping[int, Tensor]
+
+
+def states_of(output: Any) -> States:
+    """The states in the output of a ``transformers`` encoder; those not asked for are missing."""
+    hidden, attentions = output.hidden_states or (), output.attentions or ()
+    return States(
+        {n: state for n, state in enumerate(hidden) if n},  # 0 are the embeddings
+        dict(enumerate(attentions, 1)),
+    )
+
+
+class StatesTeacher:
+    """The frozen encoder of a model directory, of any architecture that shares the student's
+    tokenizer.
+
+    No module, so that neither the student's checkpoints nor its optimizer get hold of it.
+    """
+
+    def __init__(self, directory: str | Path, *, attentions: bool = False) -> None:
+        self.directory = locate(directory)
+        self._model = _load(self.directory).eval().requires_grad_(False)
+        if attentions:
+            self._model.set_attn_implementation("eager")  # the others keep no maps
+        self._wanted = {"output_hidden_states": True, "output_attentions": attentions}
+        accepted = inspect.signature(self._model.forward).parameters
+        segments = "token_type_ids" in accepted and self._model.config.type_vocab_size > 1
+        self._names = ("input_ids", "attention_mask", *(["token_type_ids"] if segments else []))
+        self.num_layers = int(self._model.config.num_hidden_layers)
+        self.width = int(self._model.config.hidden_size)
+
+    def __call__(self, batch: Mapping[str, Any]) -> States:
+        """Its states on the batch, on the batch's device and without gradient."""
+        device = batch["input_ids"].device
+        if self._model.device != device:
+            self._model.to(device)
+        given = {n: batch[n].flatten(0, -2) for n in self._names if batch.get(n) is not None}
+        with torch.no_grad():
+            return states_of(self._model(**given, **self._wanted))
+
+
+def layer_map(student: int, teacher: int, layers: Layers) -> tuple[tuple[int, int], ...]:
+    """Pairs (student's layer, teacher's layer), counted from 1, for so many layers of each.
+
+    ``uniform`` spreads the teacher's over all of the student's and ends with the last of both.
+    Source: ROaD part 2 (24 to 12, 22 to 11); rounding where they do not divide is our choice.
+    Raises ``ConfigError`` for a pair that is not there.
+    """
+    if layers == "uniform":
+        return tuple(
+            (n, max(1, (2 * n * teacher + student) // (2 * student))) for n in range(1, student + 1)
+        )
+    pairs = ((student, teacher),) if layers == "last" else layers
+    if not pairs or any(not (1 <= s <= student and 1 <= t <= teacher) for s, t in pairs):
+        raise ConfigError(
+            f"distillation.matching.layers = {[list(pair) for pair in pairs]}\n"
+            f"  allowed: uniform, last, or pairs [1 to {student}, 1 to {teacher}] of the student's "
+            "and the teacher's layers"
+        )
+    return tuple(pairs)
+
+
+def _load(directory: Path) -> Any:
+    from transformers import AutoModel
+
+    model, missing = load_stored(AutoModel, directory)
+    # A fine-tuned model often comes without the pooler, which has no part in the states.
+    refuse_random(directory, [name for name in missing if not name.startswith("pooler.")])
+    return model

@@ -1,0 +1,179 @@
+"""Looking after a store: what is in it, whether it is whole, fewer files, less of it.
+
+Whatever changes or removes files waits for nobody: a directory that some run has open is refused.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from road_ray.distillation.store.store import LOCK, MANIFEST
+from road_ray.distillation.store.shards import (
+    DAMAGED,
+    Shard,
+    quarantine,
+    read_shard,
+    shards_in,
+    write_shard,
+)
+from road_ray.errors import ConfigError, DataError, ResourceError
+from road_ray.config.json_file import read_json
+
+_SECONDS_A_DAY = 86400.0
+_GONE = ".gone"  # what a directory is called while it is removed
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One teacher's directory of a store."""
+
+    directory: Path
+    manifest: dict[str, Any]
+    shards: list[Path]
+    num_bytes: int
+    num_damaged: int
+    unused_days: float
+
+    @property
+    def num_rows(self) -> int:
+        """Rows in all shards; raises ``ValueError`` for one that is damaged."""
+        return sum(len(read_shard(path).keys) for path in self.shards)
+
+
+def kept_in(root: str | Path) -> list[Kept]:
+    """The teachers of a store, by name. Raises ``ConfigError`` where there is no store."""
+    root = Path(root).expanduser()
+    found = sorted(root.glob(f"[!.]*/{MANIFEST}")) if root.is_dir() else []
+    if not found:
+        raise ConfigError(
+            f"{root}: no store of logits here\n  allowed: what distillation.store names in a run"
+        )
+    return [_kept(path) for path in found]
+
+
+def chosen(kept: Sequence[Kept], names: Sequence[str]) -> list[Kept]:
+    """Those of these names (their beginnings suffice); all when none is given."""
+    for name in names:
+        if not any(one.directory.name.startswith(name) for one in kept):
+            known = ", ".join(one.directory.name for one in kept)
+            raise ConfigError(f"{name}: no teacher of this store\n  allowed: {known}")
+    return [one for one in kept if not names or one.directory.name.startswith(tuple(names))]
+
+
+def damaged(kept: Kept, *, put_aside: bool = False) -> list[str]:
+    """What is wrong with the shards, a line each; ``put_aside`` quarantines them as a run would."""
+    problems = []
+    for path in kept.shards:
+        try:
+            read_shard(path)
+        except OSError as error:
+            problems.append(f"{path.name}: cannot be read: {error.strerror}")
+        except ValueError as error:
+            problems.append(f"{path.name}: {error}")
+            if put_aside:
+                quarantine(path, str(error))
+    return problems
+
+
+def merge(kept: Kept) -> tuple[int, int]:
+    """All shards in one, each row once, the oldest answer kept; how many files and rows are left.
+
+    The new file is committed before the old ones go, so a kill in between costs nothing. Raises
+    ``DataError`` for a shard that is damaged.
+    """
+    with _alone(kept.directory):
+        paths = shards_in(kept.directory)
+        shards = [_whole(path) for path in paths]
+        rows = sum(len(shard.keys) for shard in shards)
+        if len(shards) < 2:
+            return len(shards), rows
+        keys, counts, values = _together(shards)
+        made = write_shard(kept.directory, keys, counts, values)
+        for path in paths:
+            if path != made:
+                path.unlink()
+        return 1, len(keys)
+
+
+def prune(kept: Sequence[Kept], *, unused_days: float | None = None) -> Iterator[Kept]:
+    """Remove these teachers' directories, or those of them that nobody opened for so long; gives
+    each that is gone. What an earlier one began to remove goes too.
+    """
+    for root in {one.directory.parent for one in kept}:
+        for left in root.glob(f".*{_GONE}"):
+            shutil.rmtree(left, ignore_errors=True)
+    for one in kept:
+        if unused_days is not None and one.unused_days < unused_days:
+            continue
+        with _alone(one.directory):
+            # Out of sight by one rename: a kill in between leaves no directory half there.
+            aside = one.directory.with_name(f".{one.directory.name}{_GONE}")
+            one.directory.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
+        yield one
+
+
+def _whole(path: Path) -> Shard:
+    try:
+        return read_shard(path)
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{path}: damaged shard: {error}\n"
+            f"  fix: road data store verify {path.parents[1]} {path.parent.name} --put-aside; its "
+            "rows are then asked for again\n"
+            "  kept: all shards of this teacher, as they are"
+        ) from error
+
+
+def remove_damaged(kept: Kept) -> int:
+    """How many shards that had been put aside were deleted."""
+    paths = list(kept.directory.glob(f"*{DAMAGED}"))
+    for path in paths:
+        path.unlink(missing_ok=True)
+    return len(paths)
+
+
+def _together(shards: Sequence[Shard]) -> tuple[Any, Any, Any]:
+    keys = np.concatenate([shard.keys for shard in shards])
+    counts = np.concatenate([shard.counts for shard in shards])
+    values = np.concatenate([shard.values for shard in shards])
+    _, first = np.unique(keys, axis=0, return_index=True)
+    keep = np.zeros(len(keys), np.bool_)
+    keep[first] = True
+    return keys[keep], counts[keep], values[np.repeat(keep, counts)]
+
+
+def _kept(manifest: Path) -> Kept:
+    directory = manifest.parent
+    shards = shards_in(directory)
+    return Kept(
+        directory=directory,
+        manifest=read_json(
+            manifest, error=DataError, fix="delete it; the next run writes it again"
+        ),
+        shards=shards,
+        num_bytes=sum(path.stat().st_size for path in shards),
+        num_damaged=len(list(directory.glob(f"*{DAMAGED}"))),
+        unused_days=(time.time() - manifest.stat().st_mtime) / _SECONDS_A_DAY,
+    )
+
+
+@contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    with (directory / LOCK).open("a", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ResourceError(
+                f"{directory}: a run has it open\n  fix: wait for it; nothing was changed"
+            ) from None
+        yield

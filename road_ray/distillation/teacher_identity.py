@@ -1,0 +1,202 @@
+"""Who a teacher is, and whether its answers may be compared with the student's.
+
+Tokenizers are compared by content, labels by name, weights by hash. A directory that could run code
+on loading is refused before anything in it is opened by a loader.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from road_ray.data.model_files import check_tokenizer_files, locate, read_config
+from road_ray.data.schema import Choose, Classify, Regress, Span, Tag, Task
+from road_ray.data.tokenizer import read_tokenizer
+from road_ray.errors import CheckpointError
+from road_ray.config.json_file import read_json
+from road_ray.models.labels import label_order
+
+_FOREIGN_SUFFIXES = {".py", ".pkl", ".pickle", ".bin", ".ckpt", ".h5", ".msgpack"}
+_NEVER_LOADED = {"training_args.bin"}  # the Trainer leaves it; no from_pretrained reads it
+_IDLE_FIELDS = ("_name_or_path", "transformers_version", "torch_dtype", "dtype", "architectures")
+LABEL_MAP = "distillation.label_map"
+# Of a teacher's manifest: what decides its answers.
+DECISIVE = ("weights_sha256", "config_sha256", "tokenizer_sha256", "labels", "order", "precision")
+HEADS: dict[type, str] = {  # how the names of Hugging Face's classes end
+    Span: "ForQuestionAnswering",
+    Classify: "ForSequenceClassification",
+    Regress: "ForSequenceClassification",
+    Tag: "ForTokenClassification",
+    Choose: "ForMultipleChoice",
+}
+
+
+def refuse_foreign(directory: str | Path) -> None:
+    """Raises ``CheckpointError`` naming the file or field that could run code when the model is
+    loaded; pickles are refused even where nothing would open them.
+    """
+    directory = Path(directory)
+    for path in sorted(directory.iterdir()):
+        if path.suffix in _FOREIGN_SUFFIXES and path.name not in _NEVER_LOADED:
+            raise CheckpointError(
+                f"{path}: a file that can run code does not belong in a model directory\n"
+                "  allowed: config.json, *.safetensors and tokenizer files\n"
+                "  fix: remove it; convert pickled weights to safetensors in a place you trust"
+            )
+    read_config(directory)
+    check_tokenizer_files(directory)
+
+
+def fingerprint_tokenizer(tokenizer: Any) -> str:
+    """The sha256 of what decides ids: vocabulary, normalizer, pre-tokenizer, model and special
+    tokens.
+    """
+    content: dict[str, Any] = {
+        "vocab": sorted(tokenizer.get_vocab().items()),
+        "special": {
+            role: token if isinstance(token, str) else [str(one) for one in token]
+            for role, token in sorted(tokenizer.special_tokens_map.items())
+            if role != "additional_special_tokens"
+        },
+    }
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        content["lower"] = getattr(tokenizer, "do_lower_case", None)
+    else:  # truncation and padding are left out: they change with every call
+        parts = json.loads(backend.to_str())
+        content["parts"] = [parts[name] for name in ("normalizer", "pre_tokenizer")]
+        model = parts["model"]
+        content["model"] = {key: model[key] for key in sorted(model) if key != "vocab"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def fingerprint_weights(directory: str | Path) -> str:
+    """The sha256 of ``model.safetensors``; of shards the sha256 over their names and hashes."""
+    files = sorted(Path(directory).glob("*.safetensors"))
+    if not files:
+        raise CheckpointError(
+            f"{directory}: no *.safetensors here\n  fix: save with save_pretrained"
+        )
+    hashes = []
+    for path in files:
+        with path.open("rb") as file:
+            hashes.append(hashlib.file_digest(file, "sha256").hexdigest())
+    if len(files) == 1:
+        return hashes[0]
+    lines = (f"{path.name} {digest}\n" for path, digest in zip(files, hashes, strict=True))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def fingerprint_config(directory: str | Path) -> str:
+    """The sha256 of what ``config.json`` says of the computation: equal weights in another shape,
+    or with other names of labels, are another teacher.
+    """
+    content = read_json(Path(directory) / "config.json")
+    kept = {name: value for name, value in content.items() if name not in _IDLE_FIELDS}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+
+
+def check_teacher(
+    directory: str | Path,
+    task: Task,
+    student_tokenizer: Any = None,
+    label_map: Mapping[str, str] | None = None,
+    key: str = "label_map",
+) -> tuple[int, ...] | None:
+    """The label order of a teacher that fits. Raises ``CheckpointError`` naming what does not fit
+    the student; ``key`` is where a user writes the ``label_map``.
+    """
+    directory = Path(directory)
+    if not (directory / "config.json").is_file():
+        raise CheckpointError(
+            f"{directory}: no config.json\n  fix: name a model directory (hf/ of a run)"
+        )
+    refuse_foreign(directory)
+    config = read_config(directory)
+    _check_head(directory, config, task)
+    _check_tokenizer(directory, config, student_tokenizer)
+    return label_order(directory / "config.json", config.id2label, task, label_map, key)
+
+
+def refuse_random(directory: Path, missing: Sequence[str]) -> None:
+    """Raises ``CheckpointError`` when weights of a teacher are not in its files."""
+    if missing:
+        raise CheckpointError(
+            f"{directory}: {len(missing)} weights are not in the file "
+            f"and would be random: {list(missing[:3])}\n"
+            "  fix: save the fine-tuned model whole with save_pretrained"
+        )
+
+
+def check_teachers(
+    directories: Sequence[str | Path],
+    task: Task,
+    student_tokenizer: Any = None,
+    label_map: Mapping[str, str] | None = None,
+) -> None:
+    """Raises ``CheckpointError`` unless all teachers fit the task, the student and each other."""
+    for name in directories:
+        directory = locate(name)
+        check_teacher(directory, task, student_tokenizer, label_map)
+        if student_tokenizer is None:  # they all get the same ids, so the first one decides
+            student_tokenizer = teacher_tokenizer(directory)
+
+
+def teacher_tokenizer(directory: str | Path) -> Any | None:
+    """The tokenizer saved beside a teacher, or None when there is none."""
+    if not any(
+        (Path(directory) / name).is_file()
+        for name in ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
+    ):
+        return None
+    return read_tokenizer(directory)
+
+
+def _check_head(directory: Path, config: Any, task: Task) -> None:
+    head, where = HEADS.get(type(task.kind)), directory / "config.json"
+    if head is None:
+        raise CheckpointError(
+            f"task {task.name!r}: no teacher has a head of kind {type(task.kind).__name__}"
+        )
+    architectures = list(getattr(config, "architectures", None) or [])
+    if not any(name.endswith(head) for name in architectures):
+        raise CheckpointError(
+            f"{where}: architectures is {architectures}; "
+            f"task {task.name!r} needs one ending in {head}\n"
+            "  fix: fine-tune the model on the task first; a fresh head teaches noise"
+        )
+    if not isinstance(task.kind, Choose) and config.num_labels != task.kind.width:
+        raise CheckpointError(
+            f"{where}: the head gives {config.num_labels} numbers; "
+            f"task {task.name!r} has {task.kind.width}"
+        )
+
+
+def _check_tokenizer(directory: Path, config: Any, student: Any | None) -> None:
+    tokenizer = teacher_tokenizer(directory)
+    if tokenizer is None and student is not None:
+        raise CheckpointError(
+            f"{directory}: no tokenizer beside the teacher to compare with the student's\n"
+            "  fix: tokenizer.save_pretrained into that directory"
+        )
+    if tokenizer is None:
+        return
+    if len(tokenizer) > config.vocab_size:
+        raise CheckpointError(
+            f"{directory}: the tokenizer has {len(tokenizer)} ids, "
+            f"the model {config.vocab_size} embeddings\n  fix: save the tokenizer of this model"
+        )
+    if student is None or fingerprint_tokenizer(tokenizer) == fingerprint_tokenizer(student):
+        return
+    theirs, ours = tokenizer.get_vocab(), student.get_vocab()
+    moved = sorted(t for t in theirs.keys() & ours.keys() if theirs[t] != ours[t])
+    alone = len(theirs.keys() ^ ours.keys())
+    raise CheckpointError(
+        f"{directory}: another tokenizer than the student's or the first teacher's\n"
+        f"  seen: {len(theirs)} and {len(ours)} tokens, {alone} in one only, "
+        f"{len(moved)} with another id {moved[:5]}; if none, another normalizer or mark\n"
+        "  fix: take a teacher with the student's tokenizer"
+    )

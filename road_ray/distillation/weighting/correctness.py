@@ -1,0 +1,99 @@
+"""Rules that ask who was right: the plain mean, ROaD's Algorithm 2, and its limit."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from road_ray.data.features.types import UNKNOWN
+from road_ray.distillation.weighting.combine import check_shapes, check_targets
+from road_ray.distillation.weighting.registry import (
+    AllWrong,
+    SpanCorrectness,
+    check_choice,
+    weighting,
+)
+from road_ray.errors import ConfigError
+
+
+@weighting("mean")
+def mean(logits: Tensor, targets: Tensor) -> Tensor:
+    """Ones: every teacher counts the same. ``[M, B, ..., C], [B, ...] -> [M, B, ...]``."""
+    check_shapes(logits, targets)
+    return torch.ones(logits.shape[:-1], dtype=torch.float32, device=logits.device)
+
+
+@weighting("correctness")
+def correctness(
+    logits: Tensor,
+    targets: Tensor,
+    *,
+    wrong: float = 0.75,
+    all_wrong: AllWrong = "scale",
+    span_correctness: SpanCorrectness = "independent",
+) -> Tensor:
+    """``wrong`` for a teacher that errs, the rest of M shared by those that are right.
+
+    ``[M, B, ..., C], [B, ...] -> [M, B, ...]``.
+
+    Sums to M, unless every teacher errs: then ``wrong`` each (``scale``, the literal reading), ones
+    (``mean``) or zeros (``drop``: no distillation for this example). ``joint`` calls a teacher
+    right only if it is right wherever the gold of the example is known, and gives all its trailing
+    axes the same weight. An unknown target (-100) and a regression have no right or wrong: plain
+    mean, our choice. Source: ROaD part 1, Algorithm 2.
+    """
+    _check_options(wrong, all_wrong, span_correctness)
+    ones = mean(logits, targets)
+    if targets.is_floating_point():
+        return ones
+    targets = targets.to(logits.device)
+    right, known = _right(logits, targets), targets != UNKNOWN
+    if span_correctness == "joint" and targets.ndim > 1:
+        trailing = tuple(range(1, targets.ndim))
+        right = (right | ~known).all(tuple(a + 1 for a in trailing), keepdim=True).expand_as(right)
+        known = known.any(trailing, keepdim=True).expand_as(known)
+    num_teachers, count = len(logits), right.sum(0)
+    boost = (num_teachers - (num_teachers - count) * wrong) / count.clamp(min=1)
+    nobody = {"scale": wrong, "mean": 1.0, "drop": 0.0}[all_wrong]
+    weights = torch.where(right, boost, torch.where(count > 0, wrong, nobody))
+    return torch.where(known, weights, ones)
+
+
+@weighting("correct_only")
+def correct_only(
+    logits: Tensor,
+    targets: Tensor,
+    *,
+    all_wrong: AllWrong = "drop",
+    span_correctness: SpanCorrectness = "independent",
+) -> Tensor:
+    """The teachers that are right share M, the others count nothing. ``[M, B, ..., C], [B, ...] ->
+    [M, B, ...]``.
+
+    The limit of ``correctness`` at ``wrong = 0``; so when nobody is right, ``scale`` is ``drop``.
+    """
+    return correctness(
+        logits, targets, wrong=0.0, all_wrong=all_wrong, span_correctness=span_correctness
+    )
+
+
+def num_right(logits: Tensor, targets: Tensor) -> Tensor:
+    """How many teachers have their first largest logit at the target. ``[M, B, ..., C], [B, ...] ->
+    [B, ...]``.
+    """
+    check_shapes(logits, targets)
+    return _right(logits, targets.to(logits.device)).sum(0)
+
+
+def _right(logits: Tensor, targets: Tensor) -> Tensor:
+    check_targets(logits, targets, UNKNOWN)
+    return logits.argmax(-1) == targets
+
+
+def _check_options(wrong: float, all_wrong: str, span_correctness: str) -> None:
+    if not 0.0 <= wrong <= 1.0:  # false for NaN too
+        raise ConfigError(
+            f"weighting.wrong is {wrong}\n  allowed: 0 to 1 (ROaD: 0.75; 1: plain mean)"
+        )
+    check_choice("all_wrong", all_wrong, AllWrong)
+    check_choice("span_correctness", span_correctness, SpanCorrectness)

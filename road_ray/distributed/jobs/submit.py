@@ -1,0 +1,271 @@
+"""A line of ``road`` as a Ray job: sent once, followed, stopped, listed; its exit code is ours."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import hashlib
+import logging
+import re
+import shlex
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from road_ray.config.addresses import masked
+from road_ray.distributed.jobs.working_dir import files_of_line, packed, unknown_to_git
+from road_ray.distributed.jobs.cluster_profile import Profile
+from road_ray.distributed.auth import asked_for, refuse_open
+from road_ray.errors import ClusterError, ConfigError
+from road_ray.training.monitoring.secrets import redact
+
+_log = logging.getLogger(__name__)
+_STOP_SECONDS = "120"  # to save after SIGTERM; Ray's own 3 s are less than a step
+_RUN, _LINE = "road_run", "road_line"
+_STARTING, _STARTING_SECONDS, _AGAIN_SECONDS = "No available agent", 60.0, 1.0
+_DONE = ("SUCCEEDED", "FAILED", "STOPPED")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as the cluster knows it."""
+
+    name: str
+    status: str
+    run: str
+    line: str
+    exit_code: int | None
+    message: str
+
+    @property
+    def done(self) -> bool:
+        return self.status in _DONE
+
+
+class Jobs:
+    """The jobs of one cluster. Raises ``ClusterError`` when it cannot be reached, does not know our
+    token, or lets everybody in.
+    """
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        asked_for()
+        refuse_open(profile.address, accepted=profile.open_cluster)
+        from ray.job_submission import JobSubmissionClient
+
+        logging.getLogger("ray").setLevel(logging.ERROR)
+        self._client = self._told(lambda: JobSubmissionClient(profile.address))
+
+    def send(self, words: Sequence[str], source: Path) -> tuple[Job, bool]:
+        """The job of a ``road`` line, and whether it is new: one that is under way for the same run
+        directory is found again, one that has ended is followed by another that goes on.
+
+        Raises ``ClusterError`` when that run directory is at work on another line.
+        """
+        refuse_secrets(words)
+        words = _completed(words, self.profile)
+        run, line = run_of(words), shlex.join(["road", *words])
+        before = [job for job in self.list() if job.run == run]
+        for job in before:
+            if job.done:
+                continue
+            if job.line != line:
+                raise ClusterError(
+                    f"run {run} is at work on another line, as {job.name}:\n    {job.line}\n"
+                    f"  asked: {line}\n  fix: stop it first (road submit stop {job.name}), or name "
+                    "another --run-dir\n  kept: that job, untouched"
+                )
+            return job, False
+        name, taken = _named(run, len(before) + 1), files_of_line(words, source)
+        if odd := [path for path in unknown_to_git(source) if path not in taken]:
+            _log.warning("not sent, git does not know them: %s", ", ".join(odd[:8]))
+        with tempfile.TemporaryDirectory(prefix="road-job-") as place:
+            packed(source, Path(place), named=taken, exclude=self.profile.exclude)
+            environment = runtime_environment(self.profile, place)
+            self._told(lambda: self._submit(name, run, line, words, environment))
+        return self.get(name), True
+
+    def _submit(
+        self, name: str, run: str, line: str, words: Sequence[str], environment: dict[str, Any]
+    ) -> None:
+        submit = partial(
+            self._client.submit_job,
+            entrypoint=shlex.join(["python", "-m", "road_ray", *words]),
+            submission_id=name,
+            runtime_env=environment,
+            metadata={_RUN: run, _LINE: line, "user": getpass.getuser()},
+            entrypoint_num_cpus=self.profile.entry_cpus,
+            entrypoint_memory=int(self.profile.entry_memory_gib * 2**30) or None,
+        )
+        deadline = time.monotonic() + _STARTING_SECONDS
+        while True:
+            try:
+                submit()
+                return
+            except RuntimeError as error:
+                if _STARTING not in str(error) or time.monotonic() > deadline:
+                    raise
+                _log.info("the cluster is still starting; trying again")
+                time.sleep(_AGAIN_SECONDS)
+
+    def follow(self, name: str, say: Callable[[str], None]) -> int:
+        """The log as it grows, then the exit code of the job."""
+
+        async def tail() -> None:
+            async for chunk in self._client.tail_job_logs(name):
+                say(chunk)
+
+        while not (job := self.get(name)).done:
+            try:
+                asyncio.run(tail())
+            except (RuntimeError, OSError) as error:  # the way to the cluster, not the job
+                _log.warning("the log cannot be followed for the moment: %s", error)
+            time.sleep(1.0)
+        if job.status == "SUCCEEDED":
+            return 0
+        if job.exit_code is None:
+            _log.warning("job %s ended as %s: %s", name, job.status, job.message)
+        return job.exit_code or (6 if job.status == "STOPPED" else 4)
+
+    def stop(self, name: str) -> bool:
+        """Ask it to stop and wait until it has saved and ended. False when it had ended before.
+
+        Raises ``ClusterError`` when it does not end in the time that it has for saving.
+        """
+        asked = bool(self._told(lambda: self._client.stop_job(self.get(name).name)))
+        deadline = time.monotonic() + 1.25 * float(_STOP_SECONDS)
+        while not self.get(name).done:
+            if time.monotonic() > deadline:
+                raise ClusterError(
+                    f"{name}: was asked to stop and is still {self.get(name).status}\n"
+                    "  fix: look at its log (road submit follow); ask again"
+                )
+            time.sleep(1.0)
+        return asked
+
+    def list(self) -> list[Job]:
+        """All jobs, the newest first."""
+        details = self._told(self._client.list_jobs)
+        details.sort(key=lambda one: one.start_time or 0, reverse=True)
+        return [_job(one) for one in details if one.submission_id]
+
+    def get(self, name: str) -> Job:
+        """A job by its name, or the newest one of a run."""
+        for job in self.list():
+            if name in (job.name, job.run, Path(job.run).name):
+                return job
+        raise ClusterError(
+            f"{self.profile.address} knows no job {name!r}\n  known: "
+            + (", ".join(job.name for job in self.list()[:10]) or "none")
+        )
+
+    def _told(self, ask: Callable[[], Any]) -> Any:
+        """What ``ask`` gives, its failures as errors of ours."""
+        from ray.exceptions import AuthenticationError
+
+        try:
+            return ask()
+        except AuthenticationError as error:
+            raise ClusterError(
+                f"{self.profile.address} does not accept our token\n"
+                "  fix: put the token of that cluster into ~/.ray/auth_token (mode 0600), or name "
+                "its file in RAY_AUTH_TOKEN_PATH\n  nothing was sent"
+            ) from error
+        except (ConnectionError, RuntimeError, OSError) as error:
+            raise ClusterError(
+                f"{self.profile.address}: {str(error).splitlines()[0][:300]}\n"
+                "  fix: see that the cluster is up and the way to it open (`ray dashboard FILE`, "
+                "`kubectl port-forward`); `road check --address` looks at it"
+            ) from error
+
+
+def refuse_secrets(words: Sequence[str]) -> None:
+    """Raises ``ConfigError`` for a word that holds a secret: the line of a job can be read by all
+    who can list jobs.
+    """
+    for word in words:
+        key, _, value = word.partition("=")
+        typed = {"value": {key.lstrip("-"): int(value) if value.isdigit() else value}}
+        if redact({"word": word, **typed}) != {"word": word, **typed}:
+            raise ConfigError(
+                f"{masked(key)}: looks like a secret, and all who can list jobs would read it\n"
+                "  fix: set it in the environment of the cluster's machines\n  nothing was sent"
+            )
+
+
+def runtime_environment(profile: Profile, place: str) -> dict[str, Any]:
+    """What the machines prepare for the job: our files and, when asked, our pins."""
+    environment: dict[str, Any] = {
+        "working_dir": place,
+        "env_vars": {
+            "RAY_JOB_STOP_WAIT_TIME_S": _STOP_SECONDS,
+            "TOKENIZERS_PARALLELISM": "false",
+            "PYTHONUNBUFFERED": "1",
+        },
+    }
+    if profile.environment != "none":
+        environment[profile.environment] = {"packages": pins()}
+    return environment
+
+
+def pins() -> list[str]:
+    """What road_ray needs, at the very versions that are at work here; Ray is the cluster's own."""
+    from importlib.metadata import requires, version
+
+    needed = [text for text in requires("road-ray") or () if "extra ==" not in text]
+    names = {re.split(r"[\s<>=!\[;]", text)[0] for text in needed} - {"ray"}
+    return [f"{name}=={version(name)}" for name in sorted(names)]
+
+
+def run_of(words: Sequence[str]) -> str:
+    """The run directory of a line: what makes two submissions the same run."""
+    for number, word in enumerate(words):
+        if word == "--run-dir" and number + 1 < len(words):
+            return words[number + 1]
+        if word.startswith(("--run-dir=", "run_dir=")):
+            return word.partition("=")[2]
+    raise ConfigError(
+        "the line names no run directory, so a second submission could not go on with the first\n"
+        "  fix: add --run-dir DIR, on a disk that the machines share\n  nothing was sent"
+    )
+
+
+def _completed(words: Sequence[str], profile: Profile) -> list[str]:
+    """The line with what the profile knows of the cluster."""
+    done = list(words)
+    run = run_of(done)
+    if profile.run_root and not Path(run).is_absolute():
+        placed = str(Path(profile.run_root) / run)
+        spelled = {run: placed} | {f"{k}={run}": f"{k}={placed}" for k in ("--run-dir", "run_dir")}
+        done = [spelled.get(word, word) for word in done]
+    known = {"workers": profile.workers, "gpus-per-worker": profile.gpus_per_worker}
+    for flag, value in known.items():
+        key = flag.replace("-", "_")
+        if value is not None and not any(
+            word.startswith((f"--{flag}", f"{key}=")) for word in done
+        ):
+            done += [f"--{flag}", f"{value:g}"]
+    return done
+
+
+def _named(run: str, attempt: int) -> str:
+    plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", run).strip("-.")
+    if plain != run:  # a/b is not a-b
+        plain = f"{plain}-{hashlib.sha256(run.encode()).hexdigest()[:6]}"
+    return f"road-{plain}-{attempt}"
+
+
+def _job(details: Any) -> Job:
+    metadata = details.metadata or {}
+    return Job(
+        name=details.submission_id,
+        status=str(getattr(details.status, "value", details.status)),
+        run=metadata.get(_RUN, ""),
+        line=metadata.get(_LINE, details.entrypoint),
+        exit_code=details.driver_exit_code,
+        message=(details.message or "").strip(),
+    )

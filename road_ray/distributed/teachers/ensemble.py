@@ -1,0 +1,159 @@
+"""The ensemble for a script or notebook: names of teachers in, logits out, wherever the teachers
+live.
+
+It composes the two ensembles behind one constructor and is itself one, so ``annotate`` and every
+recipe take it. Ray is imported only when the teachers live in actors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from torch import Tensor
+
+from road_ray.data import catalog
+from road_ray.data.model_files import locate
+from road_ray.distillation.ensemble import base as local
+from road_ray.distillation import weighting as rules
+from road_ray.distillation.teacher_identity import check_teachers
+from road_ray.distillation.teacher_manifest import teacher_manifest
+from road_ray.distillation.ensemble.stored import Members, StoredEnsemble
+from road_ray.distributed.train.launch import connected
+from road_ray.errors import ConfigError
+from road_ray.models.precision import Precision
+
+if TYPE_CHECKING:
+    from road_ray.distributed.teachers.client import ActorEnsemble
+
+
+class Ensemble:
+    """M teachers of one task, checked against each other, in Ray actors or in this process; close
+    it after use.
+
+    ``directories`` are model directories, run directories or hub names; ``task`` a task or data set
+    of the catalogue. With a ``store``, a directory that many may share, each row is asked once and
+    read from then on; the teachers are started on the first row that is not there. Further options
+    (``num_cpus``, ``num_gpus``, ``timeout_seconds``, ...) are those of ``pool.Specification``.
+    Without a connected cluster, ``RAY_ADDRESS`` is used, or a private one started and ended with
+    the ensemble.
+    """
+
+    def __init__(
+        self,
+        directories: Sequence[str | Path],
+        *,
+        task: str,
+        store: str | Path | None = None,
+        host: Literal["actors", "process"] = "actors",
+        student_tokenizer: Any = None,
+        label_map: Mapping[str, str] | None = None,
+        precision: Precision = "auto",
+        **options: Any,
+    ) -> None:
+        if host not in ("actors", "process"):
+            raise ConfigError(f"distillation.host is {host!r}\n  allowed: 'actors', 'process'")
+        if isinstance(directories, str | Path) or not directories:
+            raise ConfigError(
+                f"distillation.teachers is {directories!r}\n  allowed: a list of directories"
+            )
+        self.task = catalog.task(task)
+        check_teachers(directories, self.task, student_tokenizer, label_map)
+        options["precision"] = precision
+        self._cluster = ExitStack()
+        self.directories, self.store, self.host = list(directories), store, host
+        self.members: local.LocalEnsemble | ActorEnsemble | StoredEnsemble
+        if store is not None:
+            self.members = self._behind(store, label_map, options)
+        elif host == "process":
+            self.members = local.LocalEnsemble.load(
+                directories, self.task, label_map=label_map, **options
+            )
+        else:
+            self.members = self._start(directories, label_map, options)
+
+    @property
+    def size(self) -> int:
+        return self.members.size
+
+    def submit(self, batch: Mapping[str, Any]) -> Any:
+        """Ask all teachers; gives a handle at once."""
+        return self.members.submit(batch)
+
+    def gather(self, handle: Any) -> Tensor:
+        """The answers to a handle. ``-> [M, B, ..., C]``, fp32."""
+        return self.members.gather(handle)
+
+    def logits(self, batch: Mapping[str, Any]) -> Tensor:
+        """What each teacher says. ``-> [M, B, ..., C]``, fp32, order of the teachers kept."""
+        return self.gather(self.submit(batch))
+
+    def soft_targets(
+        self, batch: Mapping[str, Any], weighting: str = "correctness", **rule: Any
+    ) -> Tensor:
+        """The teachers' weighted logits. ``-> [B, ..., C]``, fp32. ``rule``: options such as
+        ``wrong``.
+        """
+        weigh = rules.resolve(weighting, **rule)
+        targets, allowed = local.targets_of(batch), local.allowed_of(batch)
+        return rules.soften(weigh, self.logits(batch), targets, allowed).logits
+
+    def annotate(
+        self,
+        batches: Iterable[Mapping[str, Any]],
+        lookahead: int = 2,
+        weighting: str = "correctness",
+        **rule: Any,
+    ) -> Iterator[Mapping[str, Any]]:
+        """Each batch with ``soft_logits``, ``kd_keep`` and ``stats``; see
+        ``distillation.ensemble.annotate``.
+        """
+        return local.annotate(batches, self, rules.resolve(weighting, **rule), lookahead)
+
+    def close(self) -> None:
+        """End the actors, and the cluster if it was started for them."""
+        if isinstance(self.members, local.LocalEnsemble):
+            return
+        self.members.close()
+        self._cluster.close()
+
+    def __enter__(self) -> Ensemble:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _behind(
+        self,
+        store: str | Path,
+        label_map: Mapping[str, str] | None,
+        options: Mapping[str, Any],
+    ) -> StoredEnsemble:
+        places = [locate(directory) for directory in self.directories]
+
+        def live(members: Members) -> tuple[Members, local.Ensemble]:
+            chosen = [places[member] for member in members]
+            if self.host == "process":
+                return members, local.LocalEnsemble.load(
+                    chosen, self.task, label_map=label_map, **options
+                )
+            return members, self._start(chosen, label_map, options)
+
+        manifest = teacher_manifest(places, self.task, label_map, options["precision"])
+        return StoredEnsemble.open(store, manifest, self.task, live)
+
+    def _start(
+        self,
+        directories: Sequence[str | Path],
+        label_map: Mapping[str, str] | None,
+        options: Mapping[str, Any],
+    ) -> ActorEnsemble:
+        with ExitStack() as stack:
+            stack.enter_context(connected())
+            from road_ray.distributed.teachers import pool
+
+            started = pool.start(directories, self.task, label_map=label_map, **options)
+            self._cluster.enter_context(stack.pop_all())
+        return started

@@ -1,0 +1,92 @@
+"""A watcher beside a worker on a cloud machine: when the cloud takes the machine away, Ray is told,
+and Ray tells the loop, which saves. ``python -m road_ray.distributed.train.preemption aws|gcp``.
+
+On Kubernetes Ray does this by itself (RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from http.client import HTTPException
+
+_TIMEOUT_SECONDS = 5.0
+_EVERY_SECONDS = 5.0
+AWS = "http://169.254.169.254"
+GCP = "http://metadata.google.internal"
+
+
+def aws_deadline(base: str = AWS) -> float | None:
+    """Seconds until this machine is taken away, or None while nobody says so.
+
+    Source: EC2 user guide, spot instance termination notices (IMDSv2).
+    """
+    asked = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
+    token = _fetch(f"{base}/latest/api/token", asked, method="PUT")
+    if token is None:
+        return None
+    key = {"X-aws-ec2-metadata-token": token}
+    notice = _fetch(f"{base}/latest/meta-data/spot/instance-action", key)
+    if notice is None:
+        return None
+    try:
+        when = datetime.fromisoformat(str(json.loads(notice)["time"]).replace("Z", "+00:00"))
+    except (ValueError, KeyError, TypeError):  # cut off on its way: asked again
+        return None
+    # Two minutes are all that AWS gives; more is a clock that is behind.
+    return min(max(1.0, (when - datetime.now(UTC)).total_seconds()), 120.0)
+
+
+def gcp_deadline(base: str = GCP) -> float | None:
+    """Thirty seconds once the machine is being taken away, or None.
+
+    Source: Compute Engine documentation, metadata key ``instance/preempted``.
+    """
+    url = f"{base}/computeMetadata/v1/instance/preempted"
+    told = _fetch(url, {"Metadata-Flavor": "Google"})
+    return 30.0 if told is not None and told.strip() == "TRUE" else None
+
+
+WATCHES: dict[str, Callable[[], float | None]] = {"aws": aws_deadline, "gcp": gcp_deadline}
+
+
+def drain(seconds: float) -> list[str]:
+    """The command that tells Ray that this node has so many seconds left."""
+    return [
+        *("ray", "drain-node", "--reason", "DRAIN_NODE_REASON_PREEMPTION"),
+        *("--reason-message", "spot notice"),
+        *("--deadline-remaining-seconds", str(int(seconds))),
+    ]
+
+
+def watch(
+    deadline: Callable[[], float | None],
+    tell: Callable[[list[str]], object],
+    every_seconds: float = _EVERY_SECONDS,
+) -> float:
+    """Waits for a notice, passes it on, and gives the seconds that were left."""
+    while True:
+        left = deadline()
+        if left is not None:
+            tell(drain(left))
+            return left
+        time.sleep(every_seconds)
+
+
+def _fetch(url: str, headers: Mapping[str, str], method: str = "GET") -> str | None:
+    """The answer of the metadata service; None for "no such key" and for silence."""
+    request = urllib.request.Request(url, headers=dict(headers), method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:
+            return str(answer.read().decode())
+    except (OSError, HTTPException, ValueError):  # also while the answer is read
+        return None
+
+
+if __name__ == "__main__":
+    watch(WATCHES[sys.argv[1]], lambda command: subprocess.run(command, check=True, timeout=60))

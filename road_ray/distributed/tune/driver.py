@@ -1,0 +1,175 @@
+"""Search with Ray Tune over a study that survives: killed at any time, the next start goes on."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from optuna.trial import TrialState
+
+from road_ray.distributed.tune import trial_record
+from road_ray.distributed.tune.lock import wait_for_trials
+from road_ray.distributed.tune.trial_record import Record, Report
+from road_ray.distributed.tune.space import SearchConfig
+from road_ray.distributed.tune.study import open_study, record_of
+
+_MAX_DEATHS = 2  # of a trial's process; it goes on from its checkpoints each time
+# Tune keeps no state that we read again, and writes none of its own logs.
+SETTINGS = {
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # a failed trial has no figure
+    "TUNE_GLOBAL_CHECKPOINT_S": "86400",
+    "TUNE_MAX_PENDING_TRIALS_PG": "1",
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+    "TUNE_FUNCTION_THREAD_TIMEOUT_S": "60",
+}
+_SETTINGS_OF_RAY = {"RAY_AIR_NEW_OUTPUT": "0"}
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Who is told how a sweep goes; in the process that drives it."""
+
+    changed: Callable[[Record], None] = lambda record: None
+    told: Callable[[int, Report], None] = lambda number, report: None
+    tick: Callable[[], None] = lambda: None
+
+
+def search(
+    config: SearchConfig,
+    name: str,
+    directory: Path,
+    run: Any,
+    *,
+    connected: Callable[[], Any],
+    watch: Watch | None = None,
+    nested: bool = False,
+) -> list[Record]:
+    """The records of all trials after the budget is spent; those of earlier starts are kept.
+
+    ``run(directory, params, tell)`` is one trial. ``nested``: trials start workers of their own, so
+    that stopping one means ending its process. The caller holds the lock.
+    """
+    watch = watch or Watch()
+    study = open_study(config, name, directory)
+    for record in _records(study, directory):
+        watch.changed(record)
+    from road_ray.distributed.tune.searcher import StudySearch
+
+    searcher = StudySearch(study, config, directory, watch.changed)
+    running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+    if running or not searcher.spent():
+        wait_for_trials(directory)
+        with connected():
+            _tune(config, directory, run, searcher, watch, nested)
+    return _records(study, directory)
+
+
+def _records(study: Any, directory: Path) -> list[Record]:
+    """Every trial that has begun; its own record says most."""
+    return [
+        trial_record.read(directory, trial.number) or record_of(trial)
+        for trial in study.get_trials(deepcopy=False)
+        if trial.state != TrialState.WAITING
+    ]
+
+
+def _tune(
+    config: SearchConfig, directory: Path, run: Any, searcher: Any, watch: Watch, nested: bool
+) -> None:
+    for key, value in (SETTINGS | _SETTINGS_OF_RAY).items():
+        os.environ.setdefault(key, value)
+    import ray
+    from ray import tune
+
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # records say what went wrong
+
+    from road_ray.distributed.placement import check_placement
+    from road_ray.distributed.tune.schedulers import replay, scheduler
+    from road_ray.distributed.tune.trial import Work, perform
+
+    asked = {"CPU": 0.1 if nested else config.cpus_per_trial, "GPU": config.gpus_per_trial}
+    asked = {key: amount for key, amount in asked.items() if amount}
+    check_placement("trial", 1, asked, remedy=", or lower cpus_per_trial and gpus_per_trial")
+    work = Work(
+        run=run,
+        directory=directory.resolve(),
+        metric=config.metric[0],
+        place=os.getcwd(),
+        threads=max(1, int(config.cpus_per_trial)),
+        timeout_seconds=config.trial_timeout_seconds,
+    )
+    judge = scheduler(config, searcher.breed)
+    if config.scheduler != "none":
+        replay(judge, _told(directory), config.metric[0])
+    scratch = directory.resolve() / ".tune"
+    shutil.rmtree(scratch, ignore_errors=True)
+    tuner = tune.Tuner(
+        tune.with_resources(
+            partial(perform, work=work), {key.lower(): amount for key, amount in asked.items()}
+        ),
+        tune_config=tune.TuneConfig(
+            search_alg=searcher,
+            scheduler=judge,
+            num_samples=-1,
+            max_concurrent_trials=config.at_once or _room(ray.cluster_resources(), asked),
+            reuse_actors=not nested,
+        ),
+        run_config=tune.RunConfig(
+            name=f"tune-{uuid.uuid4().hex[:8]}",
+            storage_path=str(scratch),
+            failure_config=tune.FailureConfig(max_failures=_MAX_DEATHS),
+            callbacks=[_watcher(watch, searcher)],
+            verbose=0,
+        ),
+    )
+    try:
+        tuner.fit()
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _room(total: dict[str, float], asked: dict[str, float]) -> int:
+    return max(1, min(int(total.get(key, 0.0) / amount + 1e-9) for key, amount in asked.items()))
+
+
+def _told(directory: Path) -> dict[int, list[Report]]:
+    found = {}
+    for number in trial_record.numbers(directory):
+        record = trial_record.read(directory, number)
+        if record is not None and record.ended:
+            found[number] = trial_record.reports(trial_record.place_of(directory, number))
+    return found
+
+
+def _watcher(watch: Watch, searcher: Any) -> Any:
+    from ray.tune import Callback
+
+    class Watcher(Callback):  # type: ignore[misc]
+        """Passes on what Tune hears of."""
+
+        last = 0.0
+
+        def on_trial_result(
+            self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any
+        ) -> None:
+            if "step" in result:
+                value = float(result[searcher.metric])
+                report = Report(int(result["step"]), float(result["percent"]), value)
+                watch.told(int(trial.config["number"]), report)
+
+        def on_step_end(self, iteration: int, trials: Any, **info: Any) -> None:
+            if time.monotonic() - self.last > 0.25:
+                type(self).last = time.monotonic()
+                watch.tick()
+
+    return Watcher()

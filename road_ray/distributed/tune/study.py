@@ -1,0 +1,247 @@
+"""The Optuna study of a sweep: opened, checked, rebuilt from the trials' directories if damaged."""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.trial import FrozenTrial, TrialState
+
+from road_ray.distributed.tune import trial_record
+from road_ray.distributed.tune.trial_record import Record
+from road_ray.distributed.tune.space import Range, SearchConfig, grid_of, plain
+from road_ray.distributed.tune.storage import JOURNAL, kept
+from road_ray.errors import ResourceError
+
+_log = logging.getLogger(__name__)
+STATES = {
+    "running": TrialState.RUNNING,
+    "complete": TrialState.COMPLETE,
+    "pruned": TrialState.PRUNED,
+    "failed": TrialState.FAIL,
+}
+
+
+def open_study(config: SearchConfig, name: str, directory: Path) -> optuna.Study:
+    """The study with everything in it that the trials' directories know; nobody else may write to
+    the sweep meanwhile.
+
+    Raises ``ConfigError`` for a study of another space or sweep under this name, ``ResourceError``
+    for a storage that cannot be opened.
+    """
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    directory.mkdir(parents=True, exist_ok=True)
+    study = kept(config, name, directory)
+    _reconcile(study, directory, config)
+    _warm(study, directory, config)
+    _enqueue(study, config)
+    return study
+
+
+def distributions(space: Mapping[str, Range]) -> dict[str, BaseDistribution]:
+    """The space in Optuna's words."""
+    return {key: _distribution(scope) for key, scope in space.items()}
+
+
+def _distribution(scope: Range) -> BaseDistribution:
+    if scope.choice is not None:
+        return CategoricalDistribution([plain(choice) for choice in scope.choice])
+    low, high = scope.bounds
+    log = scope.kind.startswith("log")
+    if scope.kind.endswith("int"):
+        return IntDistribution(int(low), int(high), log=log)
+    return FloatDistribution(low, high, log=log)
+
+
+def _enqueue(study: optuna.Study, config: SearchConfig) -> None:
+    """Points that were given are tried first, each once however often the sweep is started."""
+    points = [{key: plain(value) for key, value in point.items()} for point in config.points]
+    if config.sampler == "grid":
+        grids = [[(key, value) for value in grid_of(scope)] for key, scope in config.space.items()]
+        full = [dict(point) for point in product(*grids)]
+        random.Random(config.seed).shuffle(full)
+        points += [point for point in full if point not in points]
+    for point in points[: config.trials]:
+        study.enqueue_trial(point, skip_if_exists=True)
+
+
+def _reconcile(study: optuna.Study, directory: Path, config: SearchConfig) -> None:
+    """Study and directories agree: whichever of them knows more tells the other."""
+    known = {trial.number: trial for trial in study.get_trials(deepcopy=False)}
+    if not known:
+        _rebuild(study, directory, config)
+        return
+    for number, trial in known.items():
+        record = trial_record.read(directory, number)
+        if record is not None:
+            _agree(trial, record, directory)
+        if trial.state.is_finished():
+            if record is None or not record.ended:
+                trial_record.write(directory, record_of(trial))
+        elif record is not None and record.ended:
+            tell(study, record)
+
+
+def _agree(trial: FrozenTrial, record: Record, directory: Path) -> None:
+    """Raise ``ResourceError`` where study and record tell of one trial differently: a file of
+    another sweep, or a changed byte in the study, which has no digest.
+    """
+    ended = record.ended and trial.state.is_finished()
+    here, there = _facts(record, ended), _facts(record_of(trial), ended)
+    differ = [name for name in sorted({*here, *there}) if here.get(name) != there.get(name)]
+    if differ:
+        path = trial_record.path_of(directory, trial.number)
+        lines = "".join(
+            f"\n    {name}: there {here.get(name)!r}, in the study {there.get(name)!r}"
+            for name in differ[:5]
+        )
+        raise ResourceError(
+            f"{path}: not what the study ({JOURNAL}, or its storage) knows of trial "
+            f"{trial.number}:{lines}\n"
+            f"  fix: delete {path} to make it again from the study, or {directory / JOURNAL} to "
+            "make that again from the trials\n  kept: both, as they are"
+        )
+
+
+def _facts(record: Record, ended: bool) -> dict[str, Any]:
+    """What study and record must agree on, by name."""
+    facts: dict[str, Any] = dict(record.params)
+    if ended:
+        facts["state"] = record.state
+        facts |= {f"figures.{name}": _finite(value) for name, value in record.figures.items()}
+    if ended and record.state == "complete":
+        facts["values"] = tuple(record.values)
+    return facts
+
+
+def _finite(value: float | None) -> float | None:
+    """Return the number as JSON has it."""
+    return None if value is None or not math.isfinite(value) else value
+
+
+def _rebuild(study: optuna.Study, directory: Path, config: SearchConfig) -> None:
+    numbers = trial_record.numbers(directory)
+    for number in range(max(numbers, default=-1) + 1):
+        found = trial_record.read(directory, number) if number in numbers else None
+        record = found or Record(number, {}, "failed", reason="its record is lost")
+        place = trial_record.place_of(directory, number)
+        reported = trial_record.reports(place) if len(config.metric) == 1 else []
+        _add(study, config, record, {one.step: one.value for one in reported})
+
+
+def _add(
+    study: optuna.Study, config: SearchConfig, record: Record, reported: Mapping[int, float]
+) -> None:
+    space = distributions(config.space)
+    has_values = record.state in ("complete", "pruned") and record.values
+    study.add_trial(
+        optuna.trial.create_trial(
+            state=STATES[record.state],
+            params=dict(record.params),
+            distributions={key: space[key] for key in record.params},
+            values=list(record.values) if has_values else None,
+            user_attrs=_attributes(record),
+            intermediate_values=dict(reported),
+        )
+    )
+
+
+def _warm(study: optuna.Study, directory: Path, config: SearchConfig) -> None:
+    """Finished trials of earlier sweeps become trials of this one, each once."""
+    trials = study.get_trials(deepcopy=False)
+    known = {trial.user_attrs.get("origin") for trial in trials}
+    space = distributions(config.space)
+    for earlier in config.warm_from:
+        for number in trial_record.numbers(earlier):
+            origin = f"{earlier}#{number}"
+            record = trial_record.read(earlier, number)
+            if record is None or record.state != "complete" or record.origin or origin in known:
+                continue
+            if set(record.params) != set(space) or not all(
+                _contains(space[key], value) for key, value in record.params.items()
+            ):
+                _log.warning("%s: its values are outside this space; left out", origin)
+                continue
+            mine = replace(record, number=len(study.get_trials(deepcopy=False)), origin=origin)
+            _add(study, config, mine, {})
+            trial_record.write(directory, mine)
+
+
+def _contains(distribution: BaseDistribution, value: Any) -> bool:
+    try:
+        return bool(distribution._contains(distribution.to_internal_repr(value)))
+    except (ValueError, TypeError):
+        return False
+
+
+def _attributes(record: Record) -> dict[str, Any]:
+    return {
+        "deviation": list(record.deviation),
+        "figures": dict(record.figures),
+        "reason": record.reason,
+        "seconds": record.seconds,
+        "teacher_seconds": record.teacher_seconds,
+        "origin": record.origin,
+        "parent": record.parent,
+        "parent_step": record.parent_step,
+    }
+
+
+def tell(study: optuna.Study, record: Record) -> None:
+    """Tell the study how a trial ended; what it knows already is left as it is."""
+    frozen = _frozen(study, record.number)
+    if frozen is None or frozen.state.is_finished():
+        return
+    trial = optuna.Trial(study, frozen._trial_id)
+    for name, value in _attributes(record).items():
+        trial.set_user_attr(name, value)
+    state = STATES[record.state]
+    values = list(record.values) if state == TrialState.COMPLETE else None
+    study.tell(record.number, values, state=state, skip_if_finished=True)
+
+
+def report(study: optuna.Study, number: int, step: int, value: float) -> None:
+    """Tell the study of a figure on the way, each step once."""
+    frozen = _frozen(study, number)
+    if frozen is None or frozen.state.is_finished() or step in frozen.intermediate_values:
+        return
+    if math.isfinite(value):
+        optuna.Trial(study, frozen._trial_id).report(value, step)
+
+
+def _frozen(study: optuna.Study, number: int) -> FrozenTrial | None:
+    trials = study.get_trials(deepcopy=False)
+    return trials[number] if number < len(trials) else None
+
+
+def record_of(trial: FrozenTrial) -> Record:
+    """The record of a trial as the study knows it."""
+    names = {state: name for name, state in STATES.items()}
+    attributes = trial.user_attrs
+    return Record(
+        number=trial.number,
+        params=dict(trial.params),
+        state=names.get(trial.state, "running"),
+        values=tuple(trial.values or ()),
+        deviation=tuple(attributes.get("deviation", ())),
+        figures=attributes.get("figures", {}),
+        reason=attributes.get("reason", ""),
+        seconds=attributes.get("seconds", 0.0),
+        teacher_seconds=attributes.get("teacher_seconds", 0.0),
+        origin=attributes.get("origin", ""),
+        parent=attributes.get("parent"),
+        parent_step=attributes.get("parent_step", 0),
+    )

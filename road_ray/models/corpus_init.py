@@ -1,0 +1,178 @@
+"""Starts for small budgets: what a corpus says in a minute of counting, put into the weights.
+
+A small post-norm model that starts at random sits for millions of tokens on the frequencies of the
+vocabulary, because every path from a neighbour's meaning to a prediction begins as noise. Here each
+of these paths is open at the first step; everything stays trainable, and the layout is unchanged.
+All of it is our choice; what each part is worth is in ``docs/results/first-light.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor
+from transformers import ElectraForMaskedLM, ElectraModel
+
+from road_ray.data.corpus.dataset import Corpus
+
+_COUNTED_TOKENS = 4_000_000
+_WINDOW_TOKENS = 3
+_CONTEXT_POWER = 0.75  # damps rare contexts (Levy, Goldberg and Dagan 2015)
+_POSITIONS = 128  # that the neighbour heads are fitted on; longer rows go on alike
+_NEIGHBOURS = (-1, 1, -2, 2, -3, 3, -4, 4)
+
+
+def log_frequencies(corpus: Corpus, vocab_size: int, special_ids: Sequence[int]) -> Tensor:
+    """Log relative frequency of every token, ``[V]``; add-half, special tokens as if unseen."""
+    counts = np.full(vocab_size, 0.5)
+    for tokens in corpus.tokens:
+        counts += np.bincount(tokens, minlength=vocab_size)
+    counts[list(special_ids)] = 0.5
+    return torch.from_numpy(np.log(counts / counts.sum())).float()
+
+
+def cooccurrence_embeddings(
+    corpus: Corpus, vocab_size: int, width: int, special_ids: Sequence[int]
+) -> Tensor:
+    """Token embeddings ``[V, width]`` of unit deviation whose products follow what stands near
+    what.
+
+    The leading eigenvectors of the positive pointwise mutual information within three tokens.
+    Source: Levy and Goldberg 2014 (equal to what skip-gram learns, up to a shift).
+    """
+    counts = _cooccurrences(corpus, vocab_size, special_ids)
+    total = counts.sum()
+    sums = np.asarray(counts.sum(1)).ravel()
+    context = sums**_CONTEXT_POWER
+    context *= total / context.sum()
+    pairs = counts.tocoo()
+    information = np.log(pairs.data * total / (sums[pairs.row] * context[pairs.col]))
+    positive = sparse.csr_matrix(
+        (np.maximum(information, 0), (pairs.row, pairs.col)), shape=counts.shape
+    )
+    rank = min(width, vocab_size - 1)
+    start = np.random.default_rng(0).standard_normal(vocab_size)
+    left, values, _ = sparse.linalg.svds(positive, k=rank, v0=start)
+    table = np.zeros((vocab_size, width))
+    table[:, :rank] = left * np.sqrt(values)
+    return torch.from_numpy(table / table.std()).float()
+
+
+def _cooccurrences(
+    corpus: Corpus, vocab_size: int, special_ids: Sequence[int]
+) -> sparse.csr_matrix:
+    """How often two tokens stand within the window, near ones more; symmetric ``[V, V]``."""
+    shape = (vocab_size, vocab_size)
+    counts = sparse.csr_matrix(shape)
+    left = _COUNTED_TOKENS
+    for tokens, bounds in zip(corpus.tokens, corpus.bounds, strict=True):
+        ids = tokens[:left].astype(np.int64)
+        left -= len(ids)
+        row = np.searchsorted(bounds, np.arange(len(ids)), side="right")
+        for apart in range(1, _WINDOW_TOKENS + 1):
+            together = row[:-apart] == row[apart:]
+            places = (ids[:-apart][together], ids[apart:][together])
+            weight: NDArray[np.float64] = np.full(int(together.sum()), 1.0 / apart)
+            counts = counts + sparse.coo_matrix((weight, places), shape=shape).tocsr()
+        if left <= 0:
+            break
+    counted = np.ones(vocab_size)
+    counted[list(special_ids)] = 0
+    real = sparse.diags(counted)
+    both = (real @ (counts + counts.T) @ real).tocsr()
+    both.eliminate_zeros()
+    return both
+
+
+@torch.no_grad()
+def start_from_corpus(
+    model: ElectraForMaskedLM, corpus: Corpus, special_ids: Sequence[int], std: float
+) -> None:
+    """Output bias, token embeddings and the prediction head of a masked language model whose paths
+    are open.
+    """
+    words = model.electra.embeddings.word_embeddings.weight
+    vocab_size, width = words.shape
+    table = cooccurrence_embeddings(corpus, vocab_size, width, special_ids) * std
+    special = list(special_ids)
+    table[special] = words[special]
+    words.copy_(table)
+    model.generator_lm_head.bias.copy_(log_frequencies(corpus, vocab_size, special_ids))
+    # What is in the stream of a position reaches the product with the embeddings unmixed.
+    dense = model.generator_predictions.dense.weight
+    torch.nn.init.normal_(dense, std=0.01)
+    if hasattr(model.electra, "embeddings_project"):
+        dense.add_(model.electra.embeddings_project.weight.T)
+    else:
+        dense.diagonal().add_(1.0)
+
+
+@torch.no_grad()
+def sinusoidal_positions(encoder: ElectraModel, std: float) -> None:
+    """The learnt position table as sines and cosines: neighbours are alike from the first step on,
+    also at positions that short rows never train.
+    """
+    table = encoder.embeddings.position_embeddings.weight
+    positions, width = table.shape
+    angles = torch.arange(positions)[:, None] / 10_000 ** (torch.arange(0, width, 2) / width)
+    waves = torch.cat([angles.sin(), angles.cos()], 1)[:, :width]
+    table.copy_(waves * std * 2**0.5)  # a sine of amplitude sqrt(2) has deviation 1
+
+
+@torch.no_grad()
+def open_paths(encoder: ElectraModel) -> None:
+    """Attention that hands on what it attends to: value and output matrices multiply to half the
+    identity. Source: after Trockman and Kolter 2023.
+    """
+    if hasattr(encoder, "embeddings_project"):
+        torch.nn.init.orthogonal_(encoder.embeddings_project.weight)
+    for layer in encoder.encoder.layer:
+        width = layer.attention.self.value.weight.shape[0]
+        basis = torch.linalg.qr(torch.randn(width, width))[0] * 0.5**0.5
+        layer.attention.self.value.weight.copy_(basis)
+        layer.attention.output.dense.weight.copy_(basis.T)
+
+
+@torch.no_grad()
+def look_at_neighbours(encoder: ElectraModel, gain: float = 8.0) -> None:
+    """First-layer heads that attend to a neighbour each, fitted to the position table.
+
+    ``gain`` is the neighbour's logit before what the words themselves add. For masked language
+    models: a discriminator that starts so sharp soon looks at nothing but itself from [CLS].
+    """
+    positions = _normalized_positions(encoder)
+    attention = encoder.encoder.layer[0].attention.self
+    size = attention.attention_head_size
+    margin = min(8, len(positions) // 4)
+    inside = torch.arange(margin, len(positions) - margin)
+    here = positions[inside]
+    subspace = torch.linalg.svd(here, full_matrices=False).Vh[:size]
+    square = here.T @ here
+    ridge = 1e-2 * square.diagonal().mean() * torch.eye(len(square))
+    for head in range(attention.num_attention_heads):
+        there = positions[inside + _NEIGHBOURS[head % len(_NEIGHBOURS)]]
+        shift = torch.linalg.solve(
+            square + ridge, here.T @ there
+        ).T  # of a position to its neighbour
+        logit = (subspace @ here.T).pow(2).sum(0).mean() / size**0.5
+        scale = (gain / logit) ** 0.5
+        rows = slice(head * size, head * size + len(subspace))
+        attention.query.weight[rows] = subspace @ shift * scale
+        attention.key.weight[rows] = subspace * scale
+
+
+def _normalized_positions(encoder: ElectraModel) -> Tensor:
+    """The position table as layer 1 sees it, centred: ``[positions, D]``."""
+    embeddings = encoder.embeddings
+    table = embeddings.position_embeddings.weight[:_POSITIONS]
+    parts = (table, embeddings.word_embeddings.weight, embeddings.token_type_embeddings.weight)
+    deviation = torch.stack([part.pow(2).mean() for part in parts]).sum().sqrt()
+    seen = table / deviation  # LayerNorm divides by the deviation of the sum
+    if hasattr(encoder, "embeddings_project"):
+        seen = encoder.embeddings_project(seen)
+    centred: Tensor = seen - seen.mean(0)
+    return centred

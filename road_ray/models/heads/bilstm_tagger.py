@@ -1,0 +1,57 @@
+"""BERT as it is, without fine-tuning: a recurrent network over the features of its last layers.
+
+Plain ``transformers`` has no class for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from transformers import PreTrainedConfig
+
+from road_ray.models.encoder import initialize_output
+from road_ray.models.heads.base import Head
+
+FEATURE_LAYERS = 4  # the last ones, side by side: the best of the paper's six choices
+_HIDDEN, _DROPPED = 768, 0.1  # of both directions together
+
+
+class FeatureTagger(Head):
+    """Logits of every token from frozen features: ``[B, L, FEATURE_LAYERS * D] -> [B, L, width]``.
+
+    A two-layer BiLSTM before the classifier; zeros at the padding. Source: Devlin et al. 2019,
+    section 5.3 and table 7.
+    """
+
+    reads_batch = True
+    feature_layers = FEATURE_LAYERS
+
+    def __init__(self, config: PreTrainedConfig, width: int) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(
+            min(FEATURE_LAYERS, config.num_hidden_layers) * config.hidden_size,
+            _HIDDEN // 2,
+            num_layers=2,
+            batch_first=True,
+            bidirectional=True,
+            dropout=_DROPPED,
+        )
+        self.dropout = nn.Dropout(_DROPPED)
+        self.classifier = nn.Linear(_HIDDEN, width)
+        initialize_output(self.classifier)
+
+    def forward(self, features: Tensor, batch: Mapping[str, Any]) -> Tensor:
+        real = batch["attention_mask"]
+        # PyTorch's recurrence has no bf16 on every device, and is a small part of the work.
+        with torch.autocast(features.device.type, enabled=False):
+            packed = pack_padded_sequence(
+                features.float(), real.sum(1).cpu(), batch_first=True, enforce_sorted=False
+            )
+            read, _ = self.lstm(packed)
+            hidden, _ = pad_packed_sequence(read, batch_first=True, total_length=real.shape[1])
+            logits: Tensor = self.classifier(self.dropout(hidden))
+        return logits

@@ -1,0 +1,165 @@
+"""Heads: what a task adds to the encoder.
+
+One head a task, shared by its data sets (ROaD part 1, section 3.4). They are Hugging Face's own
+heads, so that a trained one loads with plain ``transformers``.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+from torch import Tensor, nn
+from transformers import PreTrainedConfig
+from transformers.models.electra.modeling_electra import (
+    ElectraClassificationHead,
+    ElectraSequenceSummary,
+)
+
+from road_ray.data.schema import (
+    Choose,
+    Classify,
+    FeatureTag,
+    JointSpan,
+    Kind,
+    Reason,
+    Regress,
+    Span,
+    Tag,
+)
+from road_ray.models.heads.san import AnswerNetwork
+from road_ray.models.encoder import initialize, initialize_output
+from road_ray.models.architectures import FAMILIES, head_dropout
+from road_ray.models.heads.bilstm_tagger import FeatureTagger
+from road_ray.models.heads.base import Head
+from road_ray.models.heads.joint_span import JointSpanHead
+
+
+class SentenceHead(Head):
+    """One vector of ``width`` logits from the first token: ``[B, L, D] -> [B, width]``."""
+
+    def __init__(self, config: PreTrainedConfig, width: int) -> None:
+        super().__init__()
+        sized = deepcopy(config)
+        sized.num_labels = width
+        self.classifier = ElectraClassificationHead(sized)
+        initialize(self.classifier, config.initializer_range)
+        initialize_output(self.classifier.out_proj)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        logits: Tensor = self.classifier(hidden)
+        return logits
+
+
+class PooledHead(Head):
+    """The same as BERT and ALBERT have it, whose last layer but one is a tanh: ``[B, L, D] ->
+    [B, width]``.
+    """
+
+    def __init__(self, config: PreTrainedConfig, width: int) -> None:
+        super().__init__()
+        self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dropout = nn.Dropout(head_dropout(config))
+        self.classifier = nn.Linear(config.hidden_size, width)
+        initialize(self.pooler, config.initializer_range)
+        initialize_output(self.classifier)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        logits: Tensor = self.classifier(self.dropout(self.pooler(hidden[:, 0]).tanh()))
+        return logits
+
+
+class SpanHead(Head):
+    """Start and end logits, independent of each other: ``[B, L, D] -> [B, 2, L]``.
+
+    Position 0 means no answer.
+    Source: ROaD part 1, section 2.
+    """
+
+    def __init__(self, config: PreTrainedConfig) -> None:
+        super().__init__()
+        self.qa_outputs = nn.Linear(config.hidden_size, 2)
+        initialize_output(self.qa_outputs)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        logits: Tensor = self.qa_outputs(hidden)
+        return logits.transpose(1, 2)
+
+
+class TagHead(Head):
+    """Logits of every token: ``[B, L, D] -> [B, L, width]``. Source: Devlin et al. 2019, s. 5.3."""
+
+    def __init__(self, config: PreTrainedConfig, width: int) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(head_dropout(config))
+        self.classifier = nn.Linear(config.hidden_size, width)
+        initialize_output(self.classifier)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        logits: Tensor = self.classifier(self.dropout(hidden))
+        return logits
+
+
+class ChoiceHead(Head):
+    """One logit a choice from its first token: ``[B * N, L, D] -> [B, N]``."""
+
+    def __init__(self, config: PreTrainedConfig, choices: int) -> None:
+        super().__init__()
+        self.choices = choices
+        self.sequence_summary = ElectraSequenceSummary(config)
+        self.classifier = nn.Linear(config.hidden_size, 1)
+        initialize(self.sequence_summary, config.initializer_range)
+        initialize_output(self.classifier)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        logits: Tensor = self.classifier(self.sequence_summary(hidden))
+        return logits.view(-1, self.choices)
+
+
+class PooledChoiceHead(PooledHead):
+    """The same as BERT and ALBERT have it: ``[B * N, L, D] -> [B, N]``."""
+
+    def __init__(self, config: PreTrainedConfig, choices: int) -> None:
+        super().__init__(config, 1)
+        self.choices = choices
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        return super().forward(hidden).view(-1, self.choices)
+
+
+def build_head(kind: Kind, config: PreTrainedConfig) -> Head:
+    """A new head of that kind for an encoder of that family and size."""
+    pooled = FAMILIES[config.model_type].pooler is not None
+    match kind:
+        case JointSpan():
+            return JointSpanHead(config)
+        case Span():
+            return SpanHead(config)
+        case FeatureTag():
+            return FeatureTagger(config, kind.width)
+        case Tag():
+            return TagHead(config, kind.width)
+        case Choose():
+            return (PooledChoiceHead if pooled else ChoiceHead)(config, kind.choices)
+        case Reason():
+            return AnswerNetwork(config, kind.width)
+        case Classify() | Regress():
+            return (PooledHead if pooled else SentenceHead)(config, kind.width)
+
+
+class Heads(nn.ModuleDict):
+    """Heads by the names of tasks, also such as ``v1.2`` and ``train``, which PyTorch refuses."""
+
+    def __getitem__(self, key: str) -> nn.Module:
+        return super().__getitem__(_module_name(key))
+
+    def __setitem__(self, key: str, module: nn.Module) -> None:
+        super().__setitem__(_module_name(key), module)
+
+
+_EMPTY = nn.ModuleDict()
+
+
+def _module_name(task: str) -> str:
+    """The name itself where PyTorch takes it; no name of a task has a space."""
+    taken = "." in task or hasattr(_EMPTY, task)
+    return f"task {task.replace('.', ' ')}" if taken else task

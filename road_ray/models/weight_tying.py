@@ -1,0 +1,74 @@
+"""Which weights two networks have in common, and a decoding matrix with the embeddings."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from transformers import PreTrainedModel
+
+from road_ray.errors import ConfigError
+from road_ray.models.language_model import decoder
+
+Tying = Literal["none", "embeddings", "all"]
+
+
+# What the embeddings of every family consist of, besides dropout.
+_EMBEDDINGS = ("word_embeddings", "position_embeddings", "token_type_embeddings", "LayerNorm")
+
+
+def tie(model: PreTrainedModel) -> None:
+    """Make the decoding matrix the token embedding."""
+    decoder(model).weight = model.get_input_embeddings().weight
+
+
+def share(generator: PreTrainedModel, main: PreTrainedModel, tying: Tying) -> None:
+    """Give the language model ``generator`` the weights of ``main`` that ``tying`` names.
+
+    ``embeddings``: token, position and type embeddings with their LayerNorm, as ELECTRA does;
+    ``all``: the whole encoder, each network keeping its head. Source: Clark et al. 2020, section
+    3.2. Raises ``ConfigError`` when the shapes do not allow it.
+    """
+    if tying == "all":
+        ours, theirs = (_shapes(part.base_model) for part in (generator, main))
+        if ours != theirs:
+            raise ConfigError(
+                "generator.tying = all: generator and main encoder differ in size\n"
+                "  allowed: one size and one family for both\n"
+                "  fix: generator.scale=1.0 generator.depth=1.0, or generator.tying=embeddings"
+            )
+        setattr(generator, generator.base_model_prefix, main.base_model)
+    if tying == "embeddings":
+        widths = [part.get_input_embeddings().weight.shape for part in (generator, main)]
+        if widths[0] != widths[1]:
+            raise ConfigError(
+                f"generator.tying = embeddings: tables of {tuple(widths[0])} and "
+                f"{tuple(widths[1])}\n  fix: generator.tying=none, or one embedding size for both"
+            )
+        for name in _EMBEDDINGS:
+            shared = getattr(main.base_model.embeddings, name)
+            setattr(generator.base_model.embeddings, name, shared)
+    tie(generator)
+
+
+def share_layers(generator: PreTrainedModel, main: PreTrainedModel, count: int) -> None:
+    """Make the lowest ``count`` layers of ``main`` those of ``generator`` too. Source: TEAMS.
+
+    Raises ``ConfigError`` when one has fewer, or the widths differ.
+    """
+    if not count:
+        return
+    depths = [len(part.base_model.encoder.layer) for part in (generator, main)]
+    widths = [int(part.config.hidden_size) for part in (generator, main)]
+    if min(depths) < count or widths[0] != widths[1]:
+        raise ConfigError(
+            f"objective.shared_layers = {count}: the generator has {depths[0]} layers of width "
+            f"{widths[0]}, the main encoder {depths[1]} of {widths[1]}\n"
+            "  allowed: at most the layers of the smaller, and one width\n"
+            "  fix: generator.scale=1.0, with generator.depth for a smaller generator"
+        )
+    for index in range(count):
+        generator.base_model.encoder.layer[index] = main.base_model.encoder.layer[index]
+
+
+def _shapes(encoder: PreTrainedModel) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(value.shape) for name, value in encoder.state_dict().items()}

@@ -1,0 +1,288 @@
+"""Stored weights: compared with their configuration by their headers, then read and checked.
+
+``transformers`` gets the tensors in memory and never the directory, so that nothing in it but the
+safetensors files that were checked here has a say in what a model computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from road_ray.data.model_files import read_config
+from road_ray.errors import CheckpointError
+from road_ray.config.json_file import read_json
+from road_ray.models.architectures import FAMILIES
+from road_ray.models.hf_logging import hushed
+
+_FLOATS = ("F64", "F32", "F16", "BF16")
+_BUFFERS = ("position_ids", "token_type_ids")  # older versions stored them; they hold 0, 1, 2 ...
+_FREE_NUMBERS = 1_000_000  # that a head may have beside what the files hold
+_NAMED = 3  # in a message
+
+
+class Header(NamedTuple):
+    """What a safetensors file says of one of its tensors."""
+
+    file: Path
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class Stored(NamedTuple):
+    """A model filled from a directory, and what it has that the files have not."""
+
+    model: Any
+    missing: list[str]
+
+
+def load_stored(kind: Any, directory: str | Path, **options: Any) -> Stored:
+    """A model of class ``kind`` (an Auto class, or one of an architecture) with the weights of a
+    local directory, in fp32; weights that the files lack are random and named in ``missing``.
+
+    Raises ``CheckpointError`` before anything is allocated when names, shapes or dtypes of the
+    encoder's weights are not those that ``config.json`` asks for, and when a weight is not finite.
+    """
+    place = Path(directory)
+    with hushed():
+        config = read_config(place)
+        model_class = _class_for(kind, config, place)
+        blueprint = _blueprint(model_class, config, place, options)
+        headers = read_headers(place)
+        _check_floats(headers)
+        if config.model_type in FAMILIES:
+            _check_encoder(place, blueprint, headers)
+        _check_head(place, blueprint, headers)
+        _check_size(place, blueprint, headers)
+        try:
+            model, report = model_class.from_pretrained(
+                None,
+                config=config,
+                state_dict=read_tensors(headers),
+                output_loading_info=True,
+                dtype=torch.float32,
+                trust_remote_code=False,
+                local_files_only=True,
+                **options,
+            )
+        except CheckpointError:
+            raise
+        except Exception as error:  # transformers raises many types and rarely names the file
+            said = " ".join(str(error).split())[:300]
+            raise CheckpointError(f"{place}: cannot be loaded: {said}") from error
+    model.config.name_or_path = model.name_or_path = str(place)
+    prefix = f"{model.base_model_prefix}."
+    within = [name for name in report["unexpected_keys"] if name.startswith(prefix)]
+    if surplus := [name for name in within if not _idle(name.removeprefix(prefix))]:
+        raise _surplus(place, surplus)
+    return Stored(model, sorted(report["missing_keys"]))
+
+
+def read_headers(directory: Path) -> dict[str, Header]:
+    """What ``model.safetensors``, or the shards of ``model.safetensors.index.json``, hold by name.
+
+    Raises ``CheckpointError`` for files that are absent, damaged or unlike their index.
+    """
+    single, index = directory / "model.safetensors", directory / "model.safetensors.index.json"
+    if single.is_file():
+        return headers_of(single)
+    if not index.is_file():
+        raise CheckpointError(
+            f"{directory}: cannot be loaded: no model.safetensors there\n"
+            "  allowed: weights as safetensors, whole or in shards with their index\n"
+            "  fix: save them with save_pretrained; convert pickles in a place you trust"
+        )
+    placed = read_json(index).get("weight_map")
+    if not isinstance(placed, dict) or not all(map(_is_shard, placed.values())):
+        raise CheckpointError(f"{index}: no weight_map of names to safetensors files beside it")
+    found: dict[str, Header] = {}
+    for name in sorted(set(placed.values())):
+        found |= headers_of(directory / name)
+    actual = {name: header.file.name for name, header in found.items()}
+    strayed = {name for name in placed if actual.get(name) != placed[name]}
+    if strayed or len(found) != len(placed):
+        odd = sorted(strayed | (found.keys() - placed.keys()))
+        raise CheckpointError(
+            f"{index}: its shards hold other weights than it says, the first: {odd[0]}\n"
+            "  fix: restore the files"
+        )
+    return found
+
+
+def read_tensors(headers: Mapping[str, Header]) -> dict[str, Tensor]:
+    """The tensors behind the headers. Raises ``CheckpointError`` when one is not finite."""
+    tensors: dict[str, Tensor] = {}
+    for path in dict.fromkeys(header.file for header in headers.values()):
+        try:
+            with safe_open(path, framework="pt") as file:
+                tensors |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except (OSError, SafetensorError) as error:
+            raise CheckpointError(f"{path}: cannot be read: {error}") from error
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise CheckpointError(
+                f"{headers[name].file}: weight {name} is not finite (NaN or infinite numbers)\n"
+                "  fix: restore the file, or name an earlier checkpoint; nothing was computed"
+            )
+    return tensors
+
+
+def headers_of(path: Path) -> dict[str, Header]:
+    """What one safetensors file holds, by name."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            return {
+                name: Header(path, str(part.get_dtype()), tuple(part.get_shape()))
+                for name, part in parts.items()
+            }
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(
+            f"{path}: cannot be loaded: no readable safetensors file ({error})\n"
+            "  fix: restore the file"
+        ) from error
+
+
+def _is_shard(name: Any) -> bool:
+    return isinstance(name, str) and name.endswith(".safetensors") and Path(name).name == name
+
+
+def _class_for(kind: Any, config: PreTrainedConfig, place: Path) -> Any:
+    """The architecture's own class where ``kind`` is an Auto class."""
+    mapping = getattr(kind, "_model_mapping", None)
+    if mapping is None:
+        wanted = kind.config_class
+        if not isinstance(config, wanted):
+            raise CheckpointError(
+                f"{place / 'config.json'}: its config.json says {config.model_type!r}\n"
+                f"  allowed: {wanted.model_type}\n  fix: name a model of that family"
+            )
+        return kind
+    try:
+        found = mapping[type(config)]
+    except KeyError as error:
+        raise CheckpointError(
+            f"{place}: transformers has no {kind.__name__} for {config.model_type!r}"
+        ) from error
+    return found[0] if isinstance(found, tuple) else found
+
+
+def _blueprint(
+    kind: Any, config: PreTrainedConfig, place: Path, options: Mapping[str, Any]
+) -> PreTrainedModel:
+    """The model without memory for its weights, to compare with."""
+    try:
+        with torch.device("meta"):
+            model: PreTrainedModel = kind(config, **options)
+    except Exception as error:  # whatever a wrong value leads to: ZeroDivisionError, KeyError ...
+        said = " ".join(str(error).split())[:200]
+        raise CheckpointError(
+            f"{place / 'config.json'}: no model can be built of it: "
+            f"{type(error).__name__}: {said}\n  fix: restore the file"
+        ) from error
+    return model
+
+
+def _check_floats(headers: Mapping[str, Header]) -> None:
+    for name, header in headers.items():
+        if name.endswith((".weight", ".bias", ".gamma", ".beta")) and header.dtype not in _FLOATS:
+            raise CheckpointError(
+                f"{header.file}: weight {name} is of dtype {header.dtype}\n"
+                f"  allowed: {', '.join(_FLOATS)}\n  fix: name a model that is not quantized"
+            )
+
+
+def _check_encoder(place: Path, model: PreTrainedModel, headers: Mapping[str, Header]) -> None:
+    """Raises ``CheckpointError`` unless the files hold the very encoder of ``model``; heads may be
+    missing or surplus.
+    """
+    prefix = f"{model.base_model_prefix}."
+    base: Any = model.base_model
+    wanted = {
+        name: tuple(tensor.shape)
+        for name, tensor in base.state_dict().items()
+        if not name.startswith("pooler.")
+    }
+    tops = tuple(f"{name}." for name, _ in base.named_children())
+    prefixed = any(name.startswith(prefix) for name in headers)
+    there: dict[str, tuple[int, ...]] = {}
+    twice: list[str] = []
+    for name, header in headers.items():
+        if name.startswith((prefix, *tops)):
+            plain = _modern(name.removeprefix(prefix) if prefixed else name)
+            if plain in there:
+                twice.append(name)
+            there[plain] = header.shape
+    there = {name: shape for name, shape in there.items() if not _idle(name)}
+    if lacking := sorted(wanted.keys() - there.keys()):
+        raise CheckpointError(
+            f"{place}: cannot be loaded: {len(lacking)} encoder weights are missing, "
+            f"the first: {', '.join(lacking[:_NAMED])}\n  allowed: only heads may be missing\n"
+            "  fix: name a directory whose config.json and weights are of one model"
+        )
+    if surplus := [*sorted(there.keys() - wanted.keys()), *twice]:
+        raise _surplus(place, surplus)
+    for name, shape in wanted.items():
+        _check_shape(place, name, there[name], shape)
+
+
+def _check_head(place: Path, model: PreTrainedModel, headers: Mapping[str, Header]) -> None:
+    for name, tensor in model.state_dict().items():
+        if name in headers:
+            _check_shape(place, name, headers[name].shape, tuple(tensor.shape))
+
+
+def _check_shape(place: Path, name: str, there: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+    if there != wanted:
+        raise CheckpointError(
+            f"{place}: cannot be loaded: weight {name} has the shape {list(there)} in the files "
+            f"and {list(wanted)} by config.json\n"
+            "  fix: name a directory whose config.json and weights are of one model"
+        )
+
+
+def _check_size(place: Path, model: PreTrainedModel, headers: Mapping[str, Header]) -> None:
+    """Raises ``CheckpointError`` when ``model`` is far larger than what the files hold."""
+    asked = sum(parameter.numel() for parameter in model.parameters())
+    held = sum(_count(header.shape) for header in headers.values())
+    if asked > 2 * held + _FREE_NUMBERS:
+        raise CheckpointError(
+            f"{place / 'config.json'}: asks for {asked} weights, the files hold {held}\n"
+            "  fix: name a directory whose config.json and weights are of one model"
+        )
+
+
+def _count(shape: Iterable[int]) -> int:
+    product = 1
+    for size in shape:
+        product *= size
+    return product
+
+
+def _modern(name: str) -> str:
+    """The name that a weight of TensorFlow's first BERT has today."""
+    for old, new in ((".gamma", ".weight"), (".beta", ".bias")):
+        if name.endswith(f"LayerNorm{old}"):
+            return name.removesuffix(old) + new
+    return name
+
+
+def _idle(name: str) -> bool:
+    """Whether a name below the encoder may be surplus: a pooler, which is a head, or numbers that
+    are the same in every model.
+    """
+    return name.startswith("pooler.") or name.endswith(_BUFFERS)
+
+
+def _surplus(place: Path, names: list[str]) -> CheckpointError:
+    return CheckpointError(
+        f"{place}: cannot be loaded: {len(names)} encoder weights of the files are not in the "
+        f"model that config.json describes, the first: {', '.join(sorted(names)[:_NAMED])}\n"
+        "  fix: name a directory whose config.json and weights are of one model"
+    )

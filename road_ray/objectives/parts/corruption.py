@@ -1,0 +1,123 @@
+"""What objectives have in common whose input a generator corrupts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from road_ray.data.batching import Batch
+from road_ray.errors import ConfigError
+from road_ray.models.language_model import states
+from road_ray.models.cpu_kernels import quicken
+from road_ray.models.hf_logging import hushed
+from road_ray.objectives.term import Term
+from road_ray.models.weight_tying import Tying, share
+from road_ray.objectives.parts.generator import Frequencies, Generator, draw, is_frozen
+from road_ray.objectives.parts.masked_input import Masked
+from road_ray.objectives.masking import corrupt
+
+
+class Corruption(NamedTuple):
+    """The input of the main encoder, and what the generator made of it."""
+
+    chosen: Tensor  # [B, L] bool
+    tokens: Tensor  # [B, L] with samples at chosen positions
+    replaced: Tensor  # [B, L] bool: where the sample is not the original
+    gold: Tensor  # [N] originals at chosen positions
+    terms: dict[str, Term]  # of the generator; none when it does not learn
+
+
+class Corrupting(Masked):
+    """A generator and a main encoder ``main``, trained together.
+
+    The generator learns by masked language modelling, the subclass says what the main encoder
+    learns. A generator whose parameters are all frozen has no loss and no dropout: the second of
+    two stages. No gradient passes through the sampling. Source: Clark et al. 2020, section 2.
+    """
+
+    def __init__(
+        self,
+        generator: Generator,
+        main: PreTrainedModel,
+        *,
+        tying: Tying = "embeddings",
+        temperature: float = 1.0,
+        disallow_correct: bool = False,
+        **masking: Any,
+    ) -> None:
+        super().__init__(**masking)
+        if isinstance(generator, PreTrainedModel):
+            _check_tying(generator, tying)
+            share(generator, main, tying)
+            quicken(generator)
+        quicken(main)
+        self.generator = generator
+        self.encoder = main.base_model
+        self.temperature = temperature
+        self.disallow_correct = disallow_correct
+        self.frozen = is_frozen(generator)
+
+    def train(self, mode: bool = True) -> Self:
+        super().train(mode)
+        if self.frozen:
+            self.generator.eval()
+        return self
+
+    def corrupted(self, batch: Batch) -> Corruption:
+        """The corrupted batch; sets the gauges of the generator."""
+        tokens = batch["input_ids"]
+        chosen, masked = self.hide(batch)
+        gold = tokens[chosen]
+        hidden = None
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
+            if isinstance(self.generator, PreTrainedModel):
+                hidden = states(self.generator.base_model, masked, batch)[chosen]
+            drawn = draw(
+                self.generator,
+                hidden,
+                gold,
+                batch["noise"][2][chosen],
+                temperature=self.temperature,
+                disallow_correct=self.disallow_correct,
+            )
+        sampled = tokens.masked_scatter(chosen, drawn.sampled)
+        changed, replaced = corrupt(tokens, chosen, sampled)
+        count = torch.tensor(len(gold), device=tokens.device)
+        self.gauges = {
+            "generator_accuracy": (drawn.right, count),
+            "generator_entropy": (drawn.entropy, count),
+            "replaced_fraction": (replaced.sum(), batch["attention_mask"].sum()),
+        }
+        terms = {} if self.frozen else {"generator": Term(drawn.loss, count)}
+        return Corruption(chosen, changed, replaced, gold, terms)
+
+    def export_pair(self, directory: Path, main: PreTrainedModel) -> None:
+        """The main encoder in ``directory``, the generator in ``directory/generator``."""
+        with hushed():
+            main.save_pretrained(directory)
+            if isinstance(self.generator, PreTrainedModel):
+                self.generator.save_pretrained(directory / "generator")
+
+
+def _check_tying(generator: PreTrainedModel, tying: Tying) -> None:
+    if tying != "none" and is_frozen(generator):
+        raise ConfigError(
+            f"generator.frozen = true with generator.tying = {tying}: what is shared would learn\n"
+            "  fix: generator.tying=none"
+        )
+
+
+def language_model(generator: Generator, name: str) -> PreTrainedModel:
+    """``generator`` itself. Raises ``ConfigError`` when it is no masked language model that
+    learns, which the objective ``name`` needs.
+    """
+    if isinstance(generator, Frequencies) or is_frozen(generator):
+        raise ConfigError(
+            f"objective.name = {name} needs a generator that learns\n"
+            "  fix: generator.kind=model generator.frozen=false"
+        )
+    return generator

@@ -1,0 +1,80 @@
+"""Born-again students: each generation learns from the one before it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from road_ray.config import override
+from road_ray.distributed.train.launch import connected
+from road_ray.recipes.resume_identity import mirrored_below
+from road_ray.recipes.distillation.distill_config import DistillConfig
+from road_ray.recipes.model_record import written_whole
+from road_ray.recipes.run import Run, opened
+from road_ray.recipes.distillation.ensemble_eval import judge_together
+from road_ray.training.monitoring.journal import write_json_atomic
+
+Distill = Callable[..., Run]
+
+
+def born_again(config: DistillConfig, distill: Distill, ensemble: Any = None) -> Run:
+    """``distillation.generations`` students below the run directory, the first of the named
+    teachers, the others of their predecessor; those that are finished are kept.
+
+    ``hf/`` is the last one. ``teachers.json`` lists all of them, so that a further student can
+    learn from the ensemble, whose own figures are ``eval/<data set>/ensemble_<metric>``. Source:
+    Furlanello et al. 2018 (BAN, and BANE for the ensemble).
+    """
+    count = config.distillation.generations
+    actors = config.distillation.host == "actors"
+    with opened(config) as directory:
+        runs: list[Run] = []
+        with connected(config.address) if actors else nullcontext():
+            for number in range(count):
+                single = generation(config, number, runs[-1] if runs else None)
+                runs.append(distill(single, None if runs else ensemble))
+        listing = [
+            {
+                "directory": os.path.relpath(run.hf_dir, directory),
+                "seed": config.seed + n,
+                "metrics": dict(run.metrics),
+            }
+            for n, run in enumerate(runs)
+        ]
+        write_json_atomic(directory / "teachers.json", {"teachers": listing})
+        with written_whole(directory / "hf") as whole:
+            shutil.copytree(runs[-1].hf_dir, whole, dirs_exist_ok=True)
+        figures = dict(runs[-1].metrics)
+        for number, run in enumerate(runs, 1):
+            found = {name: value for name, value in run.metrics.items() if name.startswith("eval/")}
+            figures |= {f"generation-{number}/{name}": value for name, value in found.items()}
+        figures |= judge_together(
+            [run.hf_dir for run in runs],
+            config.data,
+            config.data.evaluate_on or (config.data.dataset,),
+            predictions=directory / "predictions" / "ensemble",
+        )
+        write_json_atomic(directory / "metrics.json", figures)
+    return Run(directory, figures)
+
+
+def generation(config: DistillConfig, number: int, before: Run | None) -> DistillConfig:
+    """One student of the chain, ``number`` counted from 0, with a seed of its own."""
+    place = Path(f"generation-{number + 1}")
+    changes: dict[str, Any] = {
+        "run_dir": config.run_dir / place,
+        "training.mirror": mirrored_below(config.training, place).mirror,
+        "seed": config.seed + number,
+        "distillation.generations": 1,
+    }
+    if before is not None:
+        changes |= {
+            "distillation.teachers": [str(before.hf_dir)],
+            "distillation.num_teachers": 1,
+            "distillation.matching.teacher": 0,
+        }
+    return override(config, changes)

@@ -1,0 +1,211 @@
+"""Distil: a student learns from gold and from an ensemble's weighted logits, drawn on the fly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from road_ray.config import override, to_dict
+from road_ray.data.batching import Batch
+from road_ray.data.mixing import accumulated, timed
+from road_ray.data.model_files import locate
+from road_ray.data.loading import Split, entry_of, load_split
+from road_ray.data.tokenizer import load_tokenizer
+from road_ray.distillation.ensemble.base import annotate
+from road_ray.distillation.teacher_identity import LABEL_MAP, check_teacher
+from road_ray.distillation.teacher_manifest import teacher_manifest
+from road_ray.distillation.schedule import schedule
+from road_ray.distillation.hidden_states import StatesTeacher
+from road_ray.distributed.train.launch import connected, launch
+from road_ray.errors import ConfigError
+from road_ray.models.encoder import model_directory
+from road_ray.models.multitask import MultitaskModel
+from road_ray.objectives.distilled import Distilled
+from road_ray.objectives.intermediate import Matched
+from road_ray.recipes.distillation.teacher_source import Asking, kept_with_checkpoints
+from road_ray.recipes.validation import require_init, require_plain_head
+from road_ray.recipes.distillation.distill_config import DistillConfig
+from road_ray.recipes.finetuning.finetune import fit, prepare
+from road_ray.recipes.distillation.out_of_fold import answering, needs_pool
+from road_ray.recipes.distillation.born_again import born_again
+from road_ray.recipes.distillation.teacher_list import num_folds
+from road_ray.recipes.run import Run, finished, opened
+from road_ray.recipes.distillation.config import (
+    DistillationConfig,
+    pool,
+    record_teachers,
+    recorded_teachers,
+    rule,
+    teacher_directories,
+)
+from road_ray.training.monitoring.journal import Journal
+from road_ray.training.loop import identity_of
+from road_ray.training.worker import Worker
+
+if TYPE_CHECKING:
+    from road_ray.distributed.teachers.client import ActorEnsemble
+
+
+# What the model's card tells of the distillation.
+_TOLD = ("kd_weight", "schedule", "temperature", "average_loss", "matching")
+
+
+def distill(config: DistillConfig, ensemble: ActorEnsemble | None = None) -> Run:
+    """Train and evaluate a student. The teachers live as long as the run, unless ``ensemble``
+    brings them: then they are its owner's, and ``distillation.teachers`` need not be given, but
+    for teachers of folds: only their ``teachers.json`` tells who has not seen what.
+    """
+    if ensemble is not None:
+        config = _of_pool(config, list(ensemble.handles.directories))
+    if done := finished(config):
+        return done
+    if config.distillation.generations > 1:
+        return born_again(config, distill, ensemble)
+    return _run(config, ensemble)
+
+
+def _of_pool(config: DistillConfig, named: list[str]) -> DistillConfig:
+    """The configuration with the teachers of a pool. Raises ``ConfigError`` when those that it
+    names itself are of folds, and others.
+    """
+    if num_folds(config.distillation.teachers) == 1:
+        return override(
+            config, {"distillation.teachers": named, "distillation.num_teachers": len(named)}
+        )
+    own = teacher_directories(config.distillation)
+    if [Path(place).resolve() for place in own] != [Path(locate(n)).resolve() for n in named]:
+        raise ConfigError(
+            f"distillation.teachers = {config.distillation.teachers[0]}: names {len(own)} teachers "
+            f"of folds, and the ensemble has {len(named)} others or in another order\n"
+            "  fix: start the ensemble with the directories of that list, fold after fold"
+        )
+    return config
+
+
+def _run(config: DistillConfig, ensemble: ActorEnsemble | None) -> Run:
+    require_plain_head(config.data)
+    directories = teacher_directories(config.distillation)
+    check(config, directories)
+    with opened(config) as run_dir, ExitStack() as stack:
+        asking = _asking(config, directories)
+        record_teachers(run_dir, asking.manifest, asking.settings)
+        if ensemble is None and _needs_pool(config, asking):
+            stack.enter_context(connected(config.address))
+            ensemble = stack.enter_context(
+                pool(config.distillation, asking.task, directories, beside=config.workers)
+            )
+        metrics = launch(
+            main,
+            config,
+            asking,
+            ensemble,
+            workers=config.workers,
+            least_workers=config.least_workers,
+            gpus_per_worker=config.gpus_per_worker,
+            address=config.address,
+            scratch=run_dir,
+        )
+    return Run(run_dir, metrics)
+
+
+def _asking(config: DistillConfig, directories: list[str]) -> Asking:
+    _, task = entry_of(config.data.dataset, config.data)
+    settings = config.distillation
+    manifest = teacher_manifest(directories, task, settings.label_map, settings.precision)
+    return Asking(settings, task, directories, manifest, config.address, config.workers)
+
+
+def _needs_pool(config: DistillConfig, asking: Asking) -> bool:
+    def split() -> Split:
+        tokenizer = load_tokenizer(model_directory(config.init))
+        return load_split(config.data.dataset, "train", config.data, tokenizer, seed=0)
+
+    return needs_pool(asking, num_folds(config.distillation.teachers), split)
+
+
+def main(
+    config: DistillConfig, worker: Worker, asking: Asking, actors: ActorEnsemble | None
+) -> dict[str, float]:
+    """What every worker does; without a pool each hosts the teachers itself."""
+    prepared = prepare(config, worker)
+    settings = config.distillation
+    objective = objective_of(settings, prepared.model, asking.directories)
+    weigh = rule(config.weighting, settings.temperature)
+    told = to_dict(settings)
+    manifest, began_with = recorded_teachers(config.run_dir)
+    prepared.identity.update(identity_of(teachers=began_with))
+    if (folds := num_folds(settings.teachers)) > 1:
+        prepared.identity.update(identity_of(folds=folds))
+    prepared.lineage.update(
+        distillation={name: told[name] for name in _TOLD},
+        weighting=to_dict(config.weighting),
+        teachers=manifest["teachers"],
+    )
+
+    with (
+        Journal(config.run_dir, console="quiet", enabled=worker.leads) as log,
+        answering(
+            asking,
+            folds,
+            prepared.split,
+            actors,
+            pad_id=int(prepared.tokenizer.pad_token_id),
+            device=worker.device,
+            tell=log.event,
+            leads=worker.leads,
+        ) as ensemble,
+    ):
+
+        def steps(start: int) -> Iterator[list[Batch]]:
+            passes = config.training.passes
+            batches = annotate(
+                prepared.stream.since(start * passes),
+                ensemble,
+                weigh,
+                settings.lookahead,
+                each=settings.average_loss,
+            )
+            made = accumulated((dict(batch) for batch in batches), passes)
+            timely = timed(made, start=start, total=prepared.total_steps)
+            every = config.training.save_every_steps
+            return kept_with_checkpoints(timely, ensemble, start=start, every=every)
+
+        return fit(config, worker, prepared, objective, steps)
+
+
+def objective_of(
+    settings: DistillationConfig, model: MultitaskModel, directories: list[str]
+) -> Distilled:
+    """What the student learns by: the teachers' logits, and one's states too when asked."""
+    shared: dict[str, Any] = {
+        "kd_weight": schedule(settings.schedule, settings.kd_weight),
+        "temperature": settings.temperature,
+    }
+    matching = settings.matching
+    if not matching.wanted:
+        return Distilled(model, **shared)
+    if matching.teacher >= len(directories):
+        raise ConfigError(
+            f"distillation.matching.teacher = {matching.teacher}\n"
+            f"  allowed: 0 to {len(directories) - 1}, the number of one of distillation.teachers"
+        )
+    return Matched(
+        model,
+        StatesTeacher(directories[matching.teacher], attentions=matching.attention_weight > 0),
+        layers=matching.layers,
+        hidden_weight=matching.hidden_weight,
+        attention_weight=matching.attention_weight,
+        **shared,
+    )
+
+
+def check(config: DistillConfig, directories: list[str]) -> None:
+    """Raises ``CheckpointError`` for a teacher whose tokenizer, labels or head do not fit the
+    student.
+    """
+    _, task = entry_of(config.data.dataset, config.data)
+    tokenizer = load_tokenizer(model_directory(require_init(config.init)))
+    for directory in directories:
+        check_teacher(directory, task, tokenizer, config.distillation.label_map, LABEL_MAP)

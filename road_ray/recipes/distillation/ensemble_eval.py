@@ -1,0 +1,74 @@
+"""What several models are worth together: the mean of their logits, judged like a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from road_ray.data.batching import Batch
+from road_ray.data.loading import SourceConfig, Split, entry_of, load_split
+from road_ray.data.schema import Task
+from road_ray.data.tokenizer import load_tokenizer
+from road_ray.distillation.ensemble.base import Teacher, inputs_of
+from road_ray.evaluation.predict import answers, evaluate_logits
+from road_ray.models.encoder import model_directory
+from road_ray.training.worker import Worker
+
+
+def judge_together(
+    directories: Sequence[str | Path],
+    source: SourceConfig,
+    names: Sequence[str],
+    *,
+    split: str = "dev",
+    predictions: Path | None = None,
+    label_map: Mapping[str, str] | None = None,
+) -> dict[str, float]:
+    """``eval/<data set>/ensemble_<metric>`` of the models on a split of the named data sets.
+
+    The no-answer threshold of the mean is tuned on the first span set, and reused on the others.
+    """
+    named = [model_directory(str(directory)) for directory in directories]
+    tokenizer = load_tokenizer(named[0])
+    splits = {name: load_split(name, split, source, tokenizer, judged=True) for name in names}
+    _, task = entry_of(names[0], source)
+    means = mean_logits(named, task, splits, int(tokenizer.pad_token_id), label_map)
+    figures: dict[str, float] = {}
+    threshold: float | None = None
+    for name, judged in splits.items():
+        result = evaluate_logits(judged, means[name], threshold)
+        threshold = result.threshold if threshold is None else threshold
+        if predictions is not None:
+            result.write(predictions / name)
+        figures |= {f"eval/{name}/ensemble_{key}": value for key, value in result.figures.items()}
+    return figures
+
+
+def mean_logits(
+    directories: Sequence[str],
+    task: Task,
+    splits: Mapping[str, Split],
+    pad_id: int,
+    label_map: Mapping[str, str] | None = None,
+) -> dict[str, list[NDArray[np.float32]]]:
+    """The mean over models of the logits of every row, by split; one model in memory at a time."""
+    sums: dict[str, list[NDArray[np.float32]]] = {}
+    for directory in directories:
+        device = Worker.alone().device
+        ask = partial(_said, Teacher(directory, task, label_map=label_map, device=device))
+        for name, split in splits.items():
+            said = answers(ask, split.features, task.kind, pad_id)
+            before = sums.get(name)
+            sums[name] = said if before is None else list(map(np.add, before, said))
+    return {
+        name: [row / np.float32(len(directories)) for row in rows] for name, rows in sums.items()
+    }
+
+
+def _said(teacher: Teacher, batch: Batch) -> Tensor:
+    return teacher.logits(**inputs_of(batch))

@@ -1,0 +1,77 @@
+"""Teachers as they are named: by their directories, or in a ``teachers.json`` with its folds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from road_ray.errors import ConfigError, RoadError
+from road_ray.config.json_file import read_json
+from road_ray.recipes.inputs import model_files
+
+_NO_LIST = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+
+
+def listed(path: Path, key: str = "distillation.teachers") -> tuple[list[str], int]:
+    """The directories in a ``teachers.json``, fold after fold, and the number of folds (1: none).
+    Relative ones are below the file's own, or else below the working directory.
+
+    Raises ``ConfigError`` for a file that is no such list.
+    """
+    if not path.is_file():
+        raise ConfigError(
+            f"{key} = {path}: no such file\n"
+            "  allowed: a teachers.json, which `road teachers` writes when all of its teachers are "
+            "trained, or the directories themselves\n"
+            "  fix: check the path, or let `road teachers` end: the same command goes on"
+        )
+    try:
+        listing = read_json(path)
+        teachers = [
+            (int(one.get("fold", 0)), _beside(path, str(one["directory"])))
+            for one in listing["teachers"]
+        ]
+        num_folds = int(listing.get("num_folds", 1))
+    except (RoadError, *_NO_LIST) as error:
+        raise ConfigError(
+            f"{key} = {path}: no list of teachers: {error!r}\n"
+            "  allowed: a teachers.json as `road teachers` writes it, or the directories themselves"
+        ) from error
+    if repeated := [one for number, one in enumerate(teachers) if one in teachers[:number]]:
+        raise ConfigError(
+            f"{key} = {path}: names {repeated[0][1]} twice\n"
+            "  allowed: each teacher once, or once of each fold\n"
+            "  fix: restore the file, or run the `road teachers` that wrote it again"
+        )
+    teachers.sort(key=lambda one: one[0])  # stable: the order within a fold is kept
+    counts = [sum(fold == number for fold, _ in teachers) for number in range(num_folds)]
+    if len(set(counts)) > 1 or sum(counts) != len(teachers):
+        raise ConfigError(
+            f"{key} = {path}: {counts} teachers of {num_folds} folds, "
+            f"{len(teachers)} in all\n  allowed: equally many of each fold"
+        )
+    return [directory for _, directory in teachers], num_folds
+
+
+def _beside(path: Path, named: str) -> str:
+    near = path.parent / named
+    return str(near) if near.is_dir() else named
+
+
+def named_in(teachers: Sequence[str], key: str = "distillation.teachers") -> tuple[list[str], int]:
+    """The teachers that are named, by themselves or in a ``teachers.json``, and the number of their
+    folds: 1 where they have seen all of the data.
+    """
+    if len(teachers) == 1 and teachers[0].endswith(".json"):
+        return listed(Path(teachers[0]).expanduser(), key)
+    return list(teachers), 1
+
+
+def num_folds(teachers: Sequence[str]) -> int:
+    """Of how many folds the named teachers are."""
+    return named_in(teachers)[1]
+
+
+def teacher_files(teachers: Sequence[str]) -> list[Path]:
+    """Return the local files that decide what the named teachers answer."""
+    return [path for name in named_in(teachers)[0] for path in model_files(name)]

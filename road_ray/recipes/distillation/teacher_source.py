@@ -1,0 +1,169 @@
+"""What a worker asks: the teachers themselves or the store before them, proven before step one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from road_ray.data.batching import Batch, pad
+from road_ray.data.features.types import Features
+from road_ray.data.schema import Task
+from road_ray.distillation.ensemble.base import Ensemble, LocalEnsemble
+from road_ray.distillation.parity import Answers, all_of, check_parity
+from road_ray.distillation.ensemble.stored import Borrowed, Members, StoredEnsemble
+from road_ray.distillation.store.rows import keys_of
+from road_ray.distributed.train.launch import connected
+from road_ray.recipes.distillation.config import TeachingConfig, pool
+
+if TYPE_CHECKING:
+    from road_ray.distributed.teachers.client import ActorEnsemble
+
+_PROBED = 4  # rows that the store has, and as many that it has not
+
+Tell = Callable[..., None]
+"""An event of the journal: ``tell(kind, **fields)``."""
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Everything that decides who answers, the same on every worker."""
+
+    settings: TeachingConfig
+    task: Task
+    directories: list[str]
+    manifest: Mapping[str, Any]  # of these teachers
+    address: str | None = None
+    workers: int = 0
+    others: int = 0  # teachers of other data sets, which need room beside these
+
+    @contextmanager
+    def ensemble(
+        self,
+        features: Features,
+        *,
+        pad_id: int,
+        actors: ActorEnsemble | None,
+        device: torch.device,
+        tell: Tell,
+        leads: bool = True,
+        rows: NDArray[np.bool_] | None = None,
+    ) -> Iterator[Ensemble]:
+        """The ensemble of one worker, for the rows of ``features`` (or some of them). ``actors``
+        are the driver's, when it started them.
+        """
+        if self.settings.store is None:
+            ensemble: Ensemble = actors or self._local(self.directories, device)
+            if actors is not None:
+                actors.on_event = tell
+            if leads and self.settings.probe and actors is not None:
+                batch = _probe(features, np.zeros(len(features), np.bool_), pad_id)
+                answers = ensemble.gather(ensemble.submit(batch))
+                self._prove(batch, {"its actor": all_of(answers)}, device, tell)
+            yield ensemble
+            return
+
+        def live(members: Members) -> tuple[Members, Ensemble]:
+            if actors is not None:
+                return tuple(range(len(self.directories))), Borrowed(actors)
+            chosen = [self.directories[member] for member in members]
+            tell("teachers_started", teachers=list(members))
+            if self.settings.host == "actors" and self.workers == 0:
+                stack.enter_context(connected(self.address))
+                started = pool(self.settings, self.task, chosen, beside=0, others=self.others)
+                started.on_event = tell
+                return members, started
+            return members, self._local(chosen, device)
+
+        with ExitStack() as stack, self._opened(live, features, tell, rows) as stored:
+            if leads and self.settings.probe:
+                batch = _probe(features, stored.holds(keys_of(features)), pad_id)
+                self._prove(batch, stored.paths(batch), device, tell)
+            yield stored
+
+    def of_fold(self, fold: int, count: int) -> Asking:
+        """Who answers for the rows of one of ``count`` folds: its share of the teachers."""
+        each = len(self.directories) // count
+        some = slice(fold * each, (fold + 1) * each)
+        manifest = {**self.manifest, "teachers": self.manifest["teachers"][some]}
+        return replace(self, directories=self.directories[some], manifest=manifest)
+
+    def complete(self, features: Features, rows: NDArray[np.bool_] | None = None) -> bool:
+        """Whether the store has every row of every teacher, so that none need be started."""
+        if self.settings.store is None:
+            return False
+
+        def live(members: Members) -> tuple[Members, Ensemble]:
+            raise AssertionError("looking does not ask")
+
+        with self._opened(live, features, lambda *_, **__: None, rows) as stored:
+            return stored.complete
+
+    def _local(self, directories: Sequence[str], device: torch.device) -> LocalEnsemble:
+        return LocalEnsemble.load(
+            directories,
+            self.task,
+            label_map=self.settings.label_map,
+            device=device,
+            precision=self.settings.precision,
+        )
+
+    def _opened(
+        self, live: Any, features: Features, tell: Tell, rows: NDArray[np.bool_] | None
+    ) -> StoredEnsemble:
+        assert self.settings.store is not None
+        return StoredEnsemble.open(
+            self.settings.store,
+            self.manifest,
+            self.task,
+            live,
+            needed=keys_of(features)[slice(None) if rows is None else rows],
+            on_event=lambda event: tell(**event),
+        )
+
+    def _prove(
+        self, batch: Batch, paths: Mapping[str, Answers], device: torch.device, tell: Tell
+    ) -> None:
+        drifts = check_parity(
+            batch,
+            self.directories,
+            self.task,
+            paths,
+            label_map=self.settings.label_map,
+            device=device,
+            precision=self.settings.precision,
+        )
+        worst = {drift.path: 0.0 for drift in drifts}
+        for drift in drifts:
+            worst[drift.path] = max(worst[drift.path], drift.difference)
+        tell("teachers_proven", rows=len(batch["input_ids"]), difference=worst)
+
+
+def kept_with_checkpoints(
+    steps: Iterator[list[Batch]], *ensembles: Ensemble, start: int, every: int | None
+) -> Iterator[list[Batch]]:
+    """The same steps; before one that a checkpoint follows, the answers so far reach the disk.
+
+    So a run that goes on from it reads what the killed one read, instead of asking for the same
+    rows in other batches, whose sums may round otherwise.
+    """
+    for step, passes in enumerate(steps, start + 1):
+        if every is not None and step % every == 0:
+            for ensemble in ensembles:
+                getattr(ensemble, "flush", lambda: None)()  # that of a store
+        yield passes
+
+
+def _probe(features: Features, held: Any, pad_id: int) -> Batch:
+    """A few rows spread over the data set: of those that the store has and of the others."""
+    chosen = []
+    for numbers in (np.flatnonzero(held), np.flatnonzero(~held)):
+        if len(numbers):
+            places = np.linspace(0, len(numbers) - 1, min(_PROBED, len(numbers)))
+            chosen.append(numbers[places.astype(np.int64)])
+    return pad(features, np.concatenate(chosen), pad_id=pad_id)

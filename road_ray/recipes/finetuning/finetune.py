@@ -1,0 +1,295 @@
+"""Fine-tune: one data set, one head, from any stage's checkpoint."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import Field
+
+from road_ray.data.batching import Batch, Batching, BatchStream, Share
+from road_ray.data.features.encode import overlap
+from road_ray.data.features.types import Example
+from road_ray.data.folds import fold_of
+from road_ray.data.mixing import accumulated
+from road_ray.data.loading import SourceConfig, Split, entry_of, load_split, tasks_of
+from road_ray.data.schema import Task
+from road_ray.data.tokenizer import load_tokenizer
+from road_ray.distributed.train.launch import launch
+from road_ray.errors import CheckpointError, ConfigError
+from road_ray.evaluation.predict import evaluate_split
+from road_ray.models.encoder import (
+    build_encoder,
+    check_vocabulary,
+    load_encoder,
+    model_directory,
+)
+from road_ray.models.multitask import MultitaskModel, load_trained
+from road_ray.objectives.base import Objective
+from road_ray.objectives.supervised import Supervised
+from road_ray.recipes.validation import check_length, require_init, warn_of_overlap
+from road_ray.recipes.resume_identity import deciding
+from road_ray.recipes.inputs import Inputs, model_files, split_files
+from road_ray.recipes.model_record import head_for, other_task, sign, written_whole
+from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
+from road_ray.training.loop import identity_of, train
+from road_ray.training.optimizer import OptimizerConfig
+from road_ray.training.config import Training, TrainingConfig
+from road_ray.training.worker import Worker
+
+_log = logging.getLogger(__name__)
+
+
+class FinetuneDataConfig(SourceConfig):
+    """The data set to learn, those to be judged on, and how it is served."""
+
+    dataset: str = "sst2"
+    # Judged at the end, in this order; None: the data set itself. Span sets reuse the first one's
+    # threshold.
+    evaluate_on: tuple[str, ...] | None = None
+    batch_size: int = Field(32, ge=1)  # global, in examples
+    # Of a batch with its padding: rows of like length, as many as fit, at most batch_size. None:
+    # every batch has batch_size rows.
+    max_batch_tokens: int | None = Field(None, ge=8)
+    epochs: float = Field(3.0, gt=0)  # unused when training.steps is given
+    # Train without one of so many folds of the data; `teachers` sets both (see num_folds there).
+    num_folds: int = Field(1, ge=1)
+    held_out_fold: int | None = Field(None, ge=0)
+
+    def learns_from(self, example: Example) -> bool:
+        """Whether an example is trained on: all of them, but for those of the fold held out."""
+        held_out = self.held_out_fold
+        return held_out is None or fold_of(example, self.num_folds) != held_out
+
+
+class FinetuneConfig(RunConfig):
+    """Source of the defaults: Clark et al. 2020, table 7 (ELECTRA-Small)."""
+
+    run_dir: Path = Path("runs/finetune")
+    init: str = ""  # a run directory, an hf/ directory or a hub name
+    from_scratch: bool = (
+        False  # shape and tokenizer of ``init`` with new weights: what pre-training is worth
+    )
+    # A model that was trained on the same task (by `multitask`, say) brings its head along.
+    keep_head: bool = True
+    data: FinetuneDataConfig = FinetuneDataConfig()
+    optimizer: OptimizerConfig = OptimizerConfig(peak_lr=3e-4, layer_decay=0.8, weight_decay=0.0)
+    training: TrainingConfig = TrainingConfig()
+
+    def inputs(self) -> Inputs:
+        train = split_files(self.data, [self.data.dataset], "train")
+        return {
+            "init": model_files(self.init),
+            "data": [*train, *split_files(self.data, judged_names(self), "dev")],
+        }
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What fine-tuning and distillation share: model, tokenizer, the rows to learn and to be
+    judged on.
+    """
+
+    task: Task
+    tokenizer: Any
+    model: MultitaskModel
+    split: Split
+    judged: Mapping[str, Split]  # on the leading worker
+    stream: BatchStream
+    total_steps: int
+    identity: dict[str, str]
+    lineage: dict[str, Any] = field(default_factory=dict)  # told of the model besides
+
+
+def finetune(config: FinetuneConfig) -> Run:
+    """Train and evaluate; the model is in ``run.hf_dir``, the figures are ``eval/<data
+    set>/<metric>``.
+    """
+    return finished(config) or _run(config)
+
+
+def _run(config: FinetuneConfig) -> Run:
+    with opened(config) as directory:
+        metrics = launch(
+            main,
+            config,
+            workers=config.workers,
+            least_workers=config.least_workers,
+            gpus_per_worker=config.gpus_per_worker,
+            address=config.address,
+            scratch=directory,
+        )
+    return Run(directory, metrics)
+
+
+def main(config: FinetuneConfig, worker: Worker) -> dict[str, float]:
+    """What every worker does."""
+    prepared = prepare(config, worker)
+    objective = Supervised(prepared.model)
+
+    def steps(start: int) -> Iterator[list[Batch]]:
+        passes = config.training.passes
+        return accumulated(prepared.stream.since(start * passes), passes)
+
+    return fit(config, worker, prepared, objective, steps)
+
+
+def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
+    """Tokenizer, model and training rows. Raises before anything is trained."""
+    directory = model_directory(require_init(config.init))
+    tokenizer = load_tokenizer(directory)
+    entry, task = entry_of(config.data.dataset, config.data)
+    check_judged(config.data)
+    split = load_split(
+        config.data.dataset, "train", config.data, tokenizer, seed=0, keep=config.data.learns_from
+    )
+    torch.manual_seed(config.seed)  # the new head, and the encoder when from_scratch
+    model = _model(config, directory, tasks_of(entry.name, config.data))
+    check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), directory)
+    if worker.leads and (other := other_task(Path(directory), task, entry.name)) is not None:
+        _log.info("%s has a head for %s; %s gets a new one", directory, other, task.name)
+    # Read now, not after hours of training, so that what is missing is told at once.
+    judged = _judged(config, tokenizer) if worker.leads else {}
+    for one in judged.values():
+        warn_of_overlap(split, one)
+    for one in (split, *judged.values()):
+        check_length(one, model.encoder.config.max_position_embeddings)
+    stream = BatchStream(
+        split.features,
+        Batching(config.data.batch_size, config.seed, config.data.max_batch_tokens),
+        Share(worker.rank, worker.size),
+        pad_id=int(tokenizer.pad_token_id),
+    )
+    updates = stream.batches_per_epoch * config.data.epochs / config.training.passes
+    total = config.training.steps or max(1, math.ceil(updates))
+    identity = identity_of(rows=split.features.fingerprint(), batch=config.data.batch_size)
+    return Prepared(task, tokenizer, model, split, judged, stream, total, identity)
+
+
+def _model(config: FinetuneConfig, directory: str, tasks: Sequence[Task]) -> MultitaskModel:
+    """The model to train: of ``init``, with the head that it has for this task or a new one."""
+    trained = head_for(Path(directory), tasks[0], config.data.dataset)
+    if config.keep_head and trained is not None and not config.from_scratch and len(tasks) == 1:
+        try:
+            return load_trained(str(trained), tasks[0])
+        except CheckpointError as error:
+            raise CheckpointError(f"{error}, or keep_head=false for a new head") from error
+    encoder = load_encoder(directory)
+    if config.from_scratch:
+        encoder = build_encoder(encoder.config)
+    return MultitaskModel(encoder, tasks)
+
+
+def check_judged(data: FinetuneDataConfig) -> None:
+    """Raises ``ConfigError`` when ``evaluate_on`` names a data set of another task."""
+    wanted = entry_of(data.dataset, data)[0].task
+    for name in data.evaluate_on or ():
+        if (found := entry_of(name, data)[0].task) != wanted:
+            raise ConfigError(
+                f"data.evaluate_on: {name} is of task {found}, {data.dataset} of task {wanted}\n"
+                "  allowed: data sets of one task, for a model has one head\n"
+                "  fix: leave it out; nothing was started"
+            )
+
+
+def _judged(config: FinetuneConfig, tokenizer: Any) -> dict[str, Split]:
+    names = judged_names(config)
+    return {name: load_split(name, "dev", config.data, tokenizer) for name in names}
+
+
+def judged_names(config: FinetuneConfig) -> list[str]:
+    """Return the data sets whose dev splits a fine-tuning reads, each once."""
+    names = list(config.data.evaluate_on or (config.data.dataset,))
+    if config.training.evaluate_every_steps is not None:
+        names.append(config.data.dataset)
+    return list(dict.fromkeys(names))
+
+
+def fit(
+    config: FinetuneConfig, worker: Worker, prepared: Prepared, objective: Objective, steps: Any
+) -> dict[str, float]:
+    """Train ``objective``, then judge and export it on the leading worker; all workers return the
+    figures.
+    """
+    figures: dict[str, float] = {}
+    with journal(config, leads=worker.leads, total_steps=prepared.total_steps) as log:
+        training = Training(
+            config=config.training,
+            optimizer=config.optimizer,
+            total_steps=prepared.total_steps,
+            seed=config.seed,
+            configuration=deciding(config),
+            checkpoints=checkpoints(config, log, keep=config.training.keep_checkpoints),
+            journal=log,
+            tokenizer=prepared.tokenizer,
+            identity=prepared.identity,
+            record=prepared.lineage,
+            evaluate=lambda: _quick(config, worker, prepared),
+        )
+        train(objective, steps, training, worker)
+        if worker.leads:
+            figures = judge(config, worker, prepared)
+            log.write(prepared.total_steps, figures)
+            log.finish(figures)
+    worker.barrier()
+    return figures
+
+
+def _quick(config: FinetuneConfig, worker: Worker, prepared: Prepared) -> dict[str, float]:
+    """Figures during training: the data set's own dev split."""
+    split, pad_id = prepared.judged[config.data.dataset], int(prepared.tokenizer.pad_token_id)
+    result = evaluate_split(prepared.model, split, pad_id=pad_id, device=worker.device)
+    return {f"eval/{config.data.dataset}/{name}": value for name, value in result.figures.items()}
+
+
+def judge(config: FinetuneConfig, worker: Worker, prepared: Prepared) -> dict[str, float]:
+    """Figures on every data set of ``evaluate_on``; predictions and ``hf/`` are written.
+
+    The no-answer threshold is tuned on the first span set and reused, as it is, on the others.
+    """
+    figures: dict[str, float] = {}
+    threshold: float | None = None
+    for name in config.data.evaluate_on or (config.data.dataset,):
+        split = prepared.judged[name]
+        # Also where it is 0: runs that are put together have the same figures then.
+        shared = overlap(prepared.split.examples, split.examples)
+        figures[f"data/{name}/overlap_with_train"] = float(shared)
+        result = evaluate_split(
+            prepared.model,
+            split,
+            pad_id=int(prepared.tokenizer.pad_token_id),
+            device=worker.device,
+            threshold=threshold,
+        )
+        threshold = result.threshold if threshold is None else threshold
+        result.write(config.run_dir / "predictions" / name)
+        figures |= {f"eval/{name}/{metric}": value for metric, value in result.figures.items()}
+    export(config, prepared, figures, threshold)
+    return figures
+
+
+def export(
+    config: FinetuneConfig, prepared: Prepared, figures: dict[str, float], threshold: float | None
+) -> None:
+    """The final model as plain ``transformers`` loads it, with tokenizer, threshold, card and where
+    it comes from.
+    """
+    with written_whole(config.run_dir / "hf") as directory:
+        prepared.model.export(directory, prepared.task.name)
+        prepared.tokenizer.save_pretrained(directory)
+        sign(
+            directory,
+            task=prepared.task.name,
+            datasets=[config.data.dataset],
+            init=config.init,
+            seed=config.seed,
+            max_length_tokens=config.data.max_length_tokens,
+            no_answer_threshold=threshold,
+            metrics=figures,
+            **prepared.lineage,
+        )

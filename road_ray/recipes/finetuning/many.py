@@ -1,0 +1,200 @@
+"""Many fine-tunings as one run: N seeds of a data set, or of each of a pool such as GLUE."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from road_ray.config import override
+from road_ray.data.readers.registry import is_there
+from road_ray.data.loading import entry_of, resolve_root
+from road_ray.distributed.train.launch import connected, side_by_side
+from road_ray.errors import ConfigError
+from road_ray.evaluation.glue import average
+from road_ray.evaluation.metrics import summary
+from road_ray.recipes.finetuning import finetune as single
+from road_ray.recipes.resume_identity import mirrored_below
+from road_ray.recipes.finetuning.finetune import FinetuneConfig
+from road_ray.recipes.inputs import Inputs
+from road_ray.recipes.run import Run, finished, opened
+from road_ray.reporting.tables import is_principal
+from road_ray.training import profile as measure
+from road_ray.training.monitoring.journal import write_json_atomic
+
+_log = logging.getLogger(__name__)
+
+Figures = Mapping[str, float]
+
+
+class FinetuningsConfig(FinetuneConfig):
+    """Fine-tuning with seeds ``seed``, ``seed + 1``, ..., of one data set or of each of a pool."""
+
+    num_seeds: int = Field(1, ge=1)  # ELECTRA's tables are medians of ten
+    # Data sets, each with the keys in which it differs from the rest of this configuration:
+    # {rte: {data.epochs: 10}}. Empty: data.dataset alone.
+    pool: dict[str, dict[str, int | float | str | tuple[str, ...]]] = Field({})
+    # Which of the pool goes on from the run of another, of the same seed: {rte: mnli}.
+    start_from: dict[str, str] = Field({})
+    # Leave out, with a warning, what the data root does not have; else it is an error.
+    only_at_hand: bool = False
+    # Ray tasks of one core and `gpus_per_worker` each; 0: one after the other in this process.
+    at_once: int = Field(0, ge=0)
+    timeout_seconds: float = Field(7 * 86400.0, gt=0)  # for all of them
+
+    def inputs(self) -> Inputs:
+        return {}  # each fine-tuning records its own
+
+
+def finetune(config: FinetuneConfig) -> Run:
+    """One fine-tuning, or all that are asked for; each is gone on with where it was left.
+
+    Of many, ``tasks.json`` is the table; figures are means over seeds, with ``_deviation``,
+    ``_median`` and ``_best`` beside them, and of GLUE ``glue/electra`` and ``glue/leaderboard``.
+    """
+    if not isinstance(config, FinetuningsConfig):
+        return single.finetune(config)
+    if not config.pool and config.num_seeds == 1:
+        return single.finetune(FinetuneConfig(**_shared(config)))
+    return finished(config) or _run(config)
+
+
+def _run(config: FinetuningsConfig) -> Run:
+    waves = planned(config)
+    if measure.asked() and len(waves[0]) > 1:
+        raise ConfigError(
+            f"{sum(map(len, waves))} fine-tunings are not planned together\n"
+            "  fix: plan one of them: pool={} num_seeds=1 data.dataset=..."
+        )
+    runs: list[Run] = []
+    with opened(config) as directory:
+        for wave in waves:
+            runs += _all_of(config, wave)
+        by_seed = _by_seed(config, [one for wave in waves for one in wave], runs)
+        figures = spread(by_seed)
+        write_json_atomic(directory / "tasks.json", table(figures, config.num_seeds))
+        write_json_atomic(directory / "metrics.json", figures)
+    return Run(directory, figures)
+
+
+def planned(config: FinetuningsConfig) -> list[list[FinetuneConfig]]:
+    """All of them, in waves: a later one starts from what an earlier one trained."""
+    pool = _at_hand(config) if config.only_at_hand else list(config.pool or [config.data.dataset])
+    for name, before in config.start_from.items():
+        if name in pool and (before not in pool or before in config.start_from):
+            raise ConfigError(
+                f"start_from: {name} is to go on from {before}\n"
+                f"  allowed: a data set of the pool that starts from init: "
+                f"{', '.join(sorted(set(pool) - set(config.start_from)))}\n  nothing was started"
+            )
+    later = [name for name in pool if name in config.start_from]
+    waves = [[name for name in pool if name not in later], later]
+    seeds = range(config.num_seeds)
+    return [[_one(config, name, n) for name in wave for n in seeds] for wave in waves if wave]
+
+
+def _one(config: FinetuningsConfig, name: str, number: int) -> FinetuneConfig:
+    before = config.start_from.get(name)
+    place = _place(config, name, number)
+    shared = _shared(config) | {
+        "run_dir": place,
+        "training": mirrored_below(config.training, place.relative_to(config.run_dir)),
+        "seed": config.seed + number,
+        "init": str(_place(config, before, number)) if before else config.init,
+        "workers": 0,
+    }
+    changes: dict[str, Any] = {"data.dataset": name, **config.pool.get(name, {})}
+    if "data.evaluate_on" in changes and config.only_at_hand:
+        changes["data.evaluate_on"] = [
+            judged for judged in changes["data.evaluate_on"] if _is_there(config, judged, "dev")
+        ]
+    return override(FinetuneConfig(**shared), changes)
+
+
+def _place(config: FinetuningsConfig, name: str, number: int) -> Path:
+    return config.run_dir / name / f"seed-{config.seed + number}"
+
+
+def _shared(config: FinetuneConfig) -> dict[str, Any]:
+    return {name: getattr(config, name) for name in FinetuneConfig.model_fields}
+
+
+def _at_hand(config: FinetuningsConfig) -> list[str]:
+    """The data sets of the pool that have files to train on and to be judged by."""
+    found = [
+        name
+        for name in config.pool
+        if _is_there(config, name, "train") and _is_there(config, name, "dev")
+    ]
+    missing = [name for name in config.pool if name not in found]
+    if missing:
+        _log.warning("no files of %s below the data root: left out", ", ".join(missing))
+    if not found:
+        raise ConfigError(f"pool: no data set of it is at hand: {', '.join(config.pool)}")
+    return found
+
+
+def _is_there(config: FinetuningsConfig, name: str, split: str) -> bool:
+    root = resolve_root(config.data.root)
+    return root is None or is_there(entry_of(name, config.data)[0], root, split)
+
+
+def _all_of(config: FinetuningsConfig, wave: Sequence[FinetuneConfig]) -> list[Run]:
+    if not config.at_once:
+        return [single.finetune(one) for one in wave]
+    with connected(config.address, num_cpus=config.at_once if config.address is None else None):
+        runs: list[Run] = side_by_side(
+            single.finetune,
+            wave,
+            num_gpus=config.gpus_per_worker,
+            timeout_seconds=config.timeout_seconds,
+        )
+    return runs
+
+
+def _by_seed(
+    config: FinetuningsConfig, configs: Sequence[FinetuneConfig], runs: Sequence[Run]
+) -> list[dict[str, float]]:
+    """The figures of all data sets, seed by seed."""
+    found: list[dict[str, float]] = [{} for _ in range(config.num_seeds)]
+    for one, run in zip(configs, runs, strict=True):
+        found[one.seed - config.seed] |= run.metrics
+    return found
+
+
+def spread(by_seed: Sequence[Figures]) -> dict[str, float]:
+    """The mean of every figure over seeds, ``_deviation``, ``_median`` and ``_best`` of those of
+    ``eval/``, and GLUE's averages of each: ``glue/electra_median`` is the average of medians.
+    """
+    found = {name: summary([row[name] for row in by_seed]) for name in by_seed[0]}
+    figures = {name: value.mean for name, value in found.items()} | average(
+        {name: value.mean for name, value in found.items()}
+    )
+    if len(by_seed) == 1:
+        return figures
+    judged = {name: value for name, value in found.items() if name.startswith("eval/")}
+    for which in ("median", "best"):
+        values: dict[str, float] = {name: getattr(one, which) for name, one in judged.items()}
+        values |= average(values)
+        figures |= {f"{name}_{which}": value for name, value in values.items()}
+    averages = [average(row) for row in by_seed]
+    told = {name: one.deviation for name, one in judged.items()} | {
+        name: summary([row[name] for row in averages]).deviation for name in averages[0]
+    }
+    return figures | {f"{k}_deviation": v for k, v in told.items() if v is not None}
+
+
+def table(figures: Figures, num_seeds: int) -> list[dict[str, Any]]:
+    """One row a metric that papers print, and GLUE's averages last."""
+    names = [name for name in figures if is_principal(name)]
+    names += [name for name in figures if name in ("glue/electra", "glue/leaderboard")]
+    rows = []
+    for name in names:
+        place, metric = name.removeprefix("eval/").split("/", 1)
+        row: dict[str, Any] = {"data set": place, "metric": metric, "mean": figures[name]}
+        more = {which: figures.get(f"{name}_{which}") for which in ("deviation", "median", "best")}
+        rows.append(row | (more if num_seeds > 1 else {}))
+    return rows

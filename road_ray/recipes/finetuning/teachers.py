@@ -1,0 +1,124 @@
+"""Teachers: N seeds of one fine-tuning, side by side, listed in ``teachers.json``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from road_ray.distributed.train.launch import connected, side_by_side
+from road_ray.evaluation.metrics import summary
+from road_ray.recipes.validation import require_plain_head
+from road_ray.recipes.resume_identity import mirrored_below
+from road_ray.recipes.finetuning.finetune import FinetuneConfig, finetune
+from road_ray.recipes.run import Run, finished, opened
+from road_ray.recipes.distillation.ensemble_eval import judge_together
+from road_ray.training.monitoring.journal import write_json_atomic
+
+
+class TeachersConfig(FinetuneConfig):
+    """Fine-tuning, repeated with seeds ``seed``, ``seed + 1``, ..."""
+
+    run_dir: Path = Path("runs/teachers")
+    num_teachers: int = Field(3, ge=1)  # ROaD distils from three
+    # 2 or more: so many teachers for each fold of the data, trained without it. A student then
+    # learns each row from those that have not seen it.
+    num_folds: int = Field(1, ge=1)
+    # Ray tasks of one core and `gpus_per_worker` each; 0: one after the other in this process.
+    at_once: int = Field(0, ge=0)
+    timeout_seconds: float = Field(7 * 86400.0, gt=0)  # for all of them
+    # The mean of their logits on the judged sets: what one student would have to reach.
+    judge_ensemble: bool = True
+
+
+def teachers(config: TeachersConfig) -> Run:
+    """Train all of them; ``teachers.json`` lists directory, seed and figures of each.
+
+    Figures are means over the teachers, their ``_deviation``, and those of the ensemble itself:
+    ``eval/<data set>/ensemble_<metric>``.
+    """
+    return finished(config) or _run(config)
+
+
+def _run(config: TeachersConfig) -> Run:
+    require_plain_head(config.data)
+    single = [
+        _single(config, number, fold)
+        for fold in range(config.num_folds)
+        for number in range(config.num_teachers)
+    ]
+    with opened(config) as directory:
+        if config.at_once:
+            with connected(
+                config.address, num_cpus=config.at_once if config.address is None else None
+            ):
+                runs = side_by_side(
+                    finetune,
+                    single,
+                    num_gpus=config.gpus_per_worker,
+                    timeout_seconds=config.timeout_seconds,
+                )
+        else:
+            runs = [finetune(one) for one in single]
+        write_json_atomic(directory / "teachers.json", listing(directory, single, runs))
+        figures: dict[str, float] = {}
+        for name in _of_all(runs):
+            spread = summary([run.metrics[name] for run in runs])
+            figures[name] = spread.mean
+            if spread.deviation is not None:
+                figures[f"{name}_deviation"] = spread.deviation
+        if config.judge_ensemble:
+            found = [run.hf_dir for run in runs]
+            figures |= judge_together(
+                found,
+                config.data,
+                config.data.evaluate_on or (config.data.dataset,),
+                predictions=directory / "predictions" / "ensemble",
+            )
+        write_json_atomic(directory / "metrics.json", figures)
+    return Run(directory, figures)
+
+
+def _of_all(runs: Sequence[Run]) -> list[str]:
+    """The figures that every run has: one that earlier versions finished may lack some."""
+    return [name for name in runs[0].metrics if all(name in run.metrics for run in runs)]
+
+
+def listing(place: Path, single: Sequence[FinetuneConfig], runs: Sequence[Run]) -> dict[str, Any]:
+    """What ``distill`` reads in ``place``: of each teacher the directory (relative to the list's
+    own, so that all may move), seed and figures, and the fold it did not see.
+    """
+    listed: list[dict[str, Any]] = [
+        {
+            "directory": os.path.relpath(run.hf_dir, place),
+            "seed": one.seed,
+            "metrics": dict(run.metrics),
+        }
+        for run, one in zip(runs, single, strict=True)
+    ]
+    num_folds = single[0].data.num_folds
+    if num_folds == 1:
+        return {"teachers": listed}
+    for told, one in zip(listed, single, strict=True):
+        told["fold"] = one.data.held_out_fold
+    return {"num_folds": num_folds, "teachers": listed}
+
+
+def _single(config: TeachersConfig, number: int, fold: int) -> FinetuneConfig:
+    shared = {name: getattr(config, name) for name in FinetuneConfig.model_fields}
+    place = config.run_dir
+    if config.num_folds > 1:
+        place = place / f"fold-{fold}"
+        folds = {"num_folds": config.num_folds, "held_out_fold": fold}
+        shared["data"] = config.data.model_copy(update=folds)
+    place = place / f"teacher-{number}"
+    shared |= {
+        "run_dir": place,
+        "training": mirrored_below(config.training, place.relative_to(config.run_dir)),
+        "seed": config.seed + number,
+        "workers": 0,
+    }
+    return FinetuneConfig(**shared)

@@ -1,0 +1,92 @@
+"""What a mixture is made of: its data sets read, their streams, and the steps drawn from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from road_ray.data.batching import Batch, Batching, BatchStream, Share
+from road_ray.data.mixing import Stream, mixed, probabilities, tallied
+from road_ray.data.loading import Split, entry_of, load_split
+from road_ray.errors import ConfigError
+from road_ray.recipes.validation import check_length, warn_of_overlap
+from road_ray.recipes.multitask.config import MultitaskConfig
+from road_ray.training.worker import Worker
+
+
+def check_mixing(config: MultitaskConfig) -> None:
+    mixing, names = config.mixing, config.data.datasets
+    if not mixing.replacement and mixing.passes > len(names):
+        raise ConfigError(
+            f"mixing.passes = {mixing.passes} without replacement, of {len(names)} data sets\n"
+            f"  allowed: at most {len(names)}\n  fix: lower it, or mixing.replacement=true"
+        )
+    known = {part for name in names for part in (name, entry_of(name, config.data)[0].task)}
+    for name, weight in mixing.weights.items():
+        if name not in known:
+            raise ConfigError(
+                f"mixing.weights.{name}: no data set or task of the mix\n"
+                f"  known: {', '.join(sorted(known))}"
+            )
+        if not 0 <= weight < float("inf"):
+            raise ConfigError(f"mixing.weights.{name} = {weight}\n  allowed: 0 or more")
+
+
+def read(
+    config: MultitaskConfig, worker: Worker, tokenizer: Any, positions: int
+) -> tuple[dict[str, Split], dict[str, Split]]:
+    """What is trained on and, on the leading worker, judged on."""
+    splits = {name: _split(config, name, "train", tokenizer) for name in config.data.datasets}
+    # Read now, not after hours of training, so that what is missing is told at once.
+    judged = {
+        name: _split(config, name, "dev", tokenizer)
+        for name in (config.data.datasets if worker.leads else ())
+    }
+    for name, split in judged.items():
+        warn_of_overlap(splits[name], split)
+    for split in (*splits.values(), *judged.values()):
+        check_length(split, positions)
+    return splits, judged
+
+
+def _split(config: MultitaskConfig, name: str, part: str, tokenizer: Any) -> Split:
+    """The split, its task named after the data set where every data set has its own head."""
+    split = load_split(name, part, config.data, tokenizer)
+    if config.mixing.heads == "task":
+        return split
+    features = replace(split.features, task=name)
+    return replace(split, features=features, task=replace(split.task, name=name))
+
+
+def stream(split: Split, config: MultitaskConfig, worker: Worker, tokenizer: Any) -> BatchStream:
+    return BatchStream(
+        split.features,
+        Batching(config.data.batch_size, config.seed, config.data.max_batch_tokens),
+        Share(worker.rank, worker.size),
+        pad_id=int(tokenizer.pad_token_id),
+    )
+
+
+def drawn(
+    config: MultitaskConfig,
+    splits: Mapping[str, Split],
+    streams: Mapping[str, Stream],
+    start: int,
+) -> Iterator[list[Batch]]:
+    mixing = config.mixing
+    chances = probabilities(
+        mixing.sampler,
+        {name: len(split.features) for name, split in splits.items()},
+        {name: split.task.name for name, split in splits.items()},
+        power=mixing.power,
+    )
+    drawn = mixed(
+        streams,
+        mixing.passes,
+        seed=config.seed,
+        start=start,
+        probabilities=chances,
+        replacement=mixing.replacement,
+    )
+    return tallied(drawn)

@@ -1,0 +1,192 @@
+"""Multi-task pre-training: the gradient averaged over randomly drawn data sets, one head a task
+(ROaD).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from road_ray.data.batching import Batch
+from road_ray.data.loading import Split, tasks_of
+from road_ray.data.tokenizer import load_tokenizer
+from road_ray.distillation.schedule import schedule
+from road_ray.distributed.train.launch import launch
+from road_ray.errors import ConfigError
+from road_ray.evaluation.predict import evaluate_split
+from road_ray.models.encoder import check_vocabulary, load_encoder, model_directory
+from road_ray.models.multitask import MultitaskModel
+from road_ray.objectives.distilled import Distilled
+from road_ray.objectives.supervised import Supervised
+from road_ray.recipes.distillation.teacher_source import Asking
+from road_ray.recipes.validation import require_init
+from road_ray.recipes.resume_identity import deciding
+from road_ray.recipes.model_record import sign, written_whole
+from road_ray.recipes.multitask.teachers import askings, lessons, lineage, pools
+from road_ray.recipes.multitask.mixture import check_mixing, drawn, read, stream
+from road_ray.recipes.multitask.config import MultitaskConfig
+from road_ray.recipes.run import Run, checkpoints, finished, journal, opened
+from road_ray.recipes.distillation.config import record_teachers
+from road_ray.training.loop import identity_of, train
+from road_ray.training.config import Training
+from road_ray.training.worker import Worker
+
+if TYPE_CHECKING:
+    from road_ray.distributed.teachers.client import ActorEnsemble
+
+
+def multitask(config: MultitaskConfig) -> Run:
+    """Train on the mix, data sets with teachers from these too; ``hf/`` holds the encoder with the
+    head of the first data set, ``hf/heads/<task>`` each.
+    """
+    return finished(config) or _run(config)
+
+
+def _run(config: MultitaskConfig) -> Run:
+    if config.training.steps is None:
+        raise ConfigError("training.steps is not given\n  allowed: a number of updates, at least 1")
+    if config.training.passes != 1:
+        raise ConfigError(
+            f"training.passes = {config.training.passes}: a step of `multitask` has mixing.passes\n"
+            f"  fix: mixing.passes={config.training.passes}, or a larger data.batch_size"
+        )
+    if len(set(config.data.datasets)) < len(config.data.datasets):
+        raise ConfigError(
+            f"data.datasets = {', '.join(config.data.datasets)}: one is named twice\n"
+            "  allowed: each once; mixing.sampler says how often they are drawn"
+        )
+    check_mixing(config)
+    asked = askings(config)
+    with opened(config) as directory:
+        if asked:
+            manifest = {"datasets": {name: dict(one.manifest) for name, one in asked.items()}}
+            record_teachers(directory, manifest, config.distillation)
+        with pools(config, asked) as actors:
+            metrics = launch(
+                main,
+                config,
+                asked,
+                actors,
+                workers=config.workers,
+                least_workers=config.least_workers,
+                gpus_per_worker=config.gpus_per_worker,
+                address=config.address,
+                scratch=directory,
+            )
+    return Run(directory, metrics)
+
+
+def main(
+    config: MultitaskConfig,
+    worker: Worker,
+    asked: Mapping[str, Asking],
+    actors: Mapping[str, ActorEnsemble],
+) -> dict[str, float]:
+    """What every worker does; data sets without a pool have their teachers here, or none."""
+    directory = model_directory(require_init(config.init))
+    tokenizer: Any = load_tokenizer(directory)
+    encoder = load_encoder(directory)
+    check_vocabulary(encoder.config.vocab_size, len(tokenizer), directory)
+    splits, judged = read(config, worker, tokenizer, encoder.config.max_position_embeddings)
+    further = [task for name in splits for task in tasks_of(name, config.data)[1:]]
+    tasks = {task.name: task for task in [*(s.task for s in splits.values()), *further]}
+    torch.manual_seed(config.seed)
+    model = MultitaskModel(encoder, list(tasks.values()))
+    streams = {name: stream(split, config, worker, tokenizer) for name, split in splits.items()}
+    total = config.training.steps or 1
+    rows = {name: split.features.fingerprint() for name, split in splits.items()}
+    identity = identity_of(batch=config.data.batch_size, **rows)
+    record, teachers = lineage(config) if asked else ({}, {})
+    identity |= identity_of(teachers=teachers) if asked else {}
+
+    figures: dict[str, float] = {}
+    with (
+        journal(config, leads=worker.leads, total_steps=total) as log,
+        lessons(config, asked, actors, splits, streams, worker=worker, tell=log.event) as taught,
+    ):
+
+        def steps(start: int) -> Iterator[list[Batch]]:
+            mix = drawn(config, splits, taught.streams, start)
+            every = config.training.save_every_steps
+            return taught.attended(mix, start=start, total=total, every=every)
+
+        training = Training(
+            config=config.training,
+            optimizer=config.optimizer,
+            total_steps=total,
+            seed=config.seed,
+            configuration=deciding(config),
+            checkpoints=checkpoints(config, log, keep=config.training.keep_checkpoints),
+            journal=log,
+            tokenizer=tokenizer,
+            evaluate=lambda: _judge(judged, model, tokenizer, worker)[0],
+            identity=identity,
+            record=record,
+        )
+        train(_objective(config, model, taught=bool(asked)), steps, training, worker)
+        if worker.leads:
+            figures, thresholds = _judge(judged, model, tokenizer, worker)
+            _export(config, model, tokenizer, figures, thresholds, record)
+            log.write(total, figures)
+            log.finish(figures)
+    worker.barrier()
+    return figures
+
+
+def _objective(config: MultitaskConfig, model: MultitaskModel, *, taught: bool) -> Supervised:
+    if not taught:
+        return Supervised(model, weights=config.mixing.weights)
+    settings = config.distillation
+    return Distilled(
+        model,
+        kd_weight=schedule(settings.schedule, settings.kd_weight),
+        temperature=settings.temperature,
+        weights=config.mixing.weights,
+    )
+
+
+def _judge(
+    judged: Mapping[str, Split], model: MultitaskModel, tokenizer: Any, worker: Worker
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Figures on every data set, and by task the no-answer threshold of its first span set."""
+    figures: dict[str, float] = {}
+    thresholds: dict[str, float] = {}
+    for name, split in judged.items():
+        result = evaluate_split(
+            model, split, pad_id=int(tokenizer.pad_token_id), device=worker.device
+        )
+        figures |= {f"eval/{name}/{metric}": value for metric, value in result.figures.items()}
+        if result.threshold is not None:
+            thresholds.setdefault(split.features.task, result.threshold)
+    return figures, thresholds
+
+
+def _export(
+    config: MultitaskConfig,
+    model: MultitaskModel,
+    tokenizer: Any,
+    figures: dict[str, float],
+    thresholds: dict[str, float],
+    record: Mapping[str, Any],
+) -> None:
+    first = next(iter(model.tasks))
+    with written_whole(config.run_dir / "hf") as top:
+        for directory, task in [
+            (top, first),
+            *((top / "heads" / task, task) for task in model.tasks),
+        ]:
+            model.export(directory, task)
+            tokenizer.save_pretrained(directory)
+            sign(
+                directory,
+                task=task,
+                datasets=list(config.data.datasets),
+                init=config.init,
+                seed=config.seed,
+                max_length_tokens=config.data.max_length_tokens,
+                no_answer_threshold=thresholds.get(task),
+                metrics=figures,
+                **record,
+            )

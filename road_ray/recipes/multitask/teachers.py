@@ -1,0 +1,227 @@
+"""Teachers in a mixture: a data set has its own, or none and learns from gold alone."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from road_ray.config import to_dict
+from road_ray.data.batching import Batch, BatchStream
+from road_ray.data.mixing import Stream, timed
+from road_ray.data.loading import Split, entry_of, load_split
+from road_ray.data.tokenizer import load_tokenizer
+from road_ray.distillation.ensemble.base import Ensemble, annotate
+from road_ray.distillation.teacher_identity import LABEL_MAP, check_teacher
+from road_ray.distillation.teacher_manifest import teacher_manifest
+from road_ray.distillation.weighting import Rule
+from road_ray.distributed.train.launch import connected
+from road_ray.errors import CheckpointError, ConfigError
+from road_ray.models.encoder import model_directory
+from road_ray.recipes.distillation.teacher_source import Asking, Tell, kept_with_checkpoints
+from road_ray.recipes.validation import require_init
+from road_ray.recipes.distillation.out_of_fold import answering, needs_pool
+from road_ray.recipes.distillation.teacher_list import num_folds
+from road_ray.recipes.multitask.config import MultitaskConfig
+from road_ray.recipes.distillation.config import TeachingConfig, located, pool, recorded_teachers, rule
+from road_ray.training.worker import Worker
+
+if TYPE_CHECKING:
+    from road_ray.distributed.teachers.client import ActorEnsemble
+
+_log = logging.getLogger(__name__)
+_KEY = "distillation.teachers"
+_TOLD = ("kd_weight", "schedule", "temperature", "average_loss")  # in the model's card
+
+
+def askings(config: MultitaskConfig) -> dict[str, Asking]:
+    """Who is asked for each data set that has teachers. Raises ``ConfigError`` or
+    ``CheckpointError`` for one that is named in vain, forgotten, or does not fit.
+    """
+    settings, places = config.distillation, teachers_by_dataset(config)
+    if not places:
+        return {}
+    alone = [name for name in config.data.datasets if name not in places]
+    counts = ", ".join(f"{name} {len(named)}" for name, named in places.items())
+    _log.info("teachers: %s; by gold alone: %s", counts, ", ".join(alone) or "none")
+    tokenizer = load_tokenizer(model_directory(require_init(config.init)))
+    total = sum(map(len, places.values()))
+    found = {}
+    for name, named in places.items():
+        _, task = entry_of(name, config.data)
+        try:
+            for directory in named:
+                check_teacher(directory, task, tokenizer, settings.label_map, LABEL_MAP)
+        except CheckpointError as error:
+            raise CheckpointError(f"{_KEY}.{name}: {error}") from error
+        found[name] = Asking(
+            settings,
+            task,
+            named,
+            teacher_manifest(named, task, settings.label_map, settings.precision),
+            config.address,
+            config.workers,
+            others=settings.replicas * (total - len(named)),
+        )
+    return found
+
+
+def teachers_by_dataset(config: MultitaskConfig) -> dict[str, list[str]]:
+    """The directories of every data set that has teachers."""
+    settings, names = config.distillation, config.data.datasets
+    for name in settings.teachers:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            raise ConfigError(
+                f"{_KEY}.{name}: no data set of the mix"
+                f"{f'; did you mean {near[0]!r}?' if near else ''}\n"
+                f"  allowed: {', '.join(names)}\n  nothing was started"
+            )
+    forgotten = [name for name in names if name not in settings.teachers]
+    if settings.num_teachers is not None and forgotten:
+        raise ConfigError(
+            f"{_KEY} names none for {', '.join(forgotten)}\n"
+            f"  allowed: distillation.num_teachers = {settings.num_teachers} for every data set\n"
+            f"  fix: {_KEY}.{forgotten[0]}=DIRECTORY (`road finetune data.dataset={forgotten[0]}` "
+            f"makes one), or {_KEY}.{forgotten[0]}=[] to learn it from gold alone\n"
+            "  nothing was started"
+        )
+    return {
+        name: located(settings.of(name), settings.num_teachers, f"{_KEY}.{name}")
+        for name in names
+        if settings.of(name)
+    }
+
+
+@contextmanager
+def pools(
+    config: MultitaskConfig, asked: Mapping[str, Asking]
+) -> Iterator[dict[str, ActorEnsemble]]:
+    """A pool for each data set whose teachers the driver must start, as long as the run."""
+
+    def split(name: str) -> Split:
+        tokenizer = load_tokenizer(model_directory(config.init))
+        return load_split(name, "train", config.data, tokenizer)
+
+    settings = config.distillation
+    wanted = {
+        name: asking
+        for name, asking in asked.items()
+        if needs_pool(asking, num_folds(settings.of(name)), partial(split, name))
+    }
+    total = sum(len(asking.directories) for asking in wanted.values())
+    with ExitStack() as stack:
+        if wanted:
+            stack.enter_context(connected(config.address))
+        started = {}
+        for name, asking in wanted.items():
+            others = settings.replicas * (total - len(asking.directories))
+            one = pool(
+                settings, asking.task, asking.directories, beside=config.workers, others=others
+            )
+            started[name] = stack.enter_context(one)
+        yield started
+
+
+@dataclass(frozen=True)
+class Taught:
+    """A stream whose batches bring what the teachers of their data set say."""
+
+    stream: BatchStream
+    ensemble: Ensemble
+    weigh: Rule
+    settings: TeachingConfig
+
+    def since(self, number: int) -> Iterator[Batch]:
+        """Batches ``number``, ``number + 1``, ...; the journal reads
+        ``teachers/<data set>/right_0`` to ``right_M``.
+        """
+        own = f"teachers/{self.stream.name}/"
+        batches = annotate(
+            self.stream.since(number),
+            self.ensemble,
+            self.weigh,
+            self.settings.lookahead,
+            each=self.settings.average_loss,
+        )
+        for batch in batches:
+            stats = {key.replace("teachers/", own, 1): x for key, x in batch["stats"].items()}
+            yield {**batch, "stats": stats}
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """The streams of a mixture, those of data sets with teachers annotated."""
+
+    streams: Mapping[str, Stream]
+    ensembles: tuple[Ensemble, ...] = ()
+
+    def attended(
+        self, steps: Iterator[list[Batch]], *, start: int, total: int, every: int
+    ) -> Iterator[list[Batch]]:
+        """The steps as a student needs them: batches know how much of the training is done, and
+        what the teachers said is on the disk before a checkpoint.
+        """
+        if not self.ensembles:
+            return steps
+        timely = timed(steps, start=start, total=total)
+        return kept_with_checkpoints(timely, *self.ensembles, start=start, every=every)
+
+
+@contextmanager
+def lessons(
+    config: MultitaskConfig,
+    asked: Mapping[str, Asking],
+    actors: Mapping[str, ActorEnsemble],
+    splits: Mapping[str, Split],
+    streams: Mapping[str, BatchStream],
+    *,
+    worker: Worker,
+    tell: Tell,
+) -> Iterator[Lessons]:
+    """What one worker learns from: every ensemble is ready, and proven, before the first step."""
+    settings = config.distillation
+    weigh = rule(config.weighting, settings.temperature)
+    with ExitStack() as stack:
+        taught = {
+            name: Taught(
+                streams[name],
+                stack.enter_context(
+                    answering(
+                        asking,
+                        num_folds(settings.of(name)),
+                        splits[name],
+                        actors.get(name),
+                        pad_id=streams[name].pad_id,
+                        device=worker.device,
+                        tell=partial(tell, dataset=name),
+                        leads=worker.leads,
+                    )
+                ),
+                weigh,
+                settings,
+            )
+            for name, asking in asked.items()
+        }
+        yield Lessons({**streams, **taught}, tuple(one.ensemble for one in taught.values()))
+
+
+def lineage(config: MultitaskConfig) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the model tells of its teachers, and the identity of those that it began with."""
+    manifest, began_with = recorded_teachers(config.run_dir)
+    told = to_dict(config.distillation)
+    teachers = [
+        one | {"dataset": name}
+        for name, of_one in manifest["datasets"].items()
+        for one in of_one["teachers"]
+    ]
+    facts = {
+        "distillation": {name: told[name] for name in _TOLD},
+        "weighting": to_dict(config.weighting),
+        "teachers": teachers,
+    }
+    return facts, began_with

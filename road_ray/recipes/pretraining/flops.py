@@ -1,0 +1,120 @@
+"""What a pre-training costs in floating-point operations, before a step is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from road_ray.models.encoder import EncoderConfig, scaled
+from road_ray.models.flops import (
+    choice_head_flops,
+    detection_head_flops,
+    encoder_flops,
+    infer_flops,
+    layer_flops,
+    layer_parameters,
+    word_head_flops,
+)
+from road_ray.objectives.registry import OBJECTIVES, models_of, options_of
+from road_ray.recipes.pretraining.pretrain import PretrainConfig, phases
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Floating-point operations of a pre-training."""
+
+    train_paper: float  # the whole run, by the rules of the ELECTRA paper
+    train_6nd: float  # the whole run: 6 a weight of the layers and a token, both networks
+    step_paper: float  # the mean of all steps
+    infer_paper: float  # one row of the last phase through the encoder that is kept
+    tokens: float  # rows taken as full
+
+
+@dataclass(frozen=True)
+class _Row:
+    """What the heads of one row are told."""
+
+    size: EncoderConfig
+    small: EncoderConfig
+    vocab_size: int
+    length: int
+    candidates: int
+
+
+def _words(row: _Row) -> float:
+    return word_head_flops(row.size, row.vocab_size, row.length)
+
+
+def _words_everywhere(row: _Row) -> float:
+    return word_head_flops(row.size, row.vocab_size, row.length, 1.0)
+
+
+def _detection(row: _Row) -> float:
+    return detection_head_flops(row.size, row.length)
+
+
+def _mc_bert(row: _Row) -> float:
+    # Its generator draws at every position, not only where it learns.
+    more = 1.0 - word_head_flops(row.small, row.vocab_size, row.length) / word_head_flops(
+        row.small, row.vocab_size, row.length, 1.0
+    )
+    generator = word_head_flops(row.small, row.vocab_size, row.length, more)
+    return generator + choice_head_flops(row.size, row.candidates, row.length, 1.0)
+
+
+def _teams(row: _Row) -> float:
+    choice = choice_head_flops(row.size, row.candidates, row.length, 0.15625)
+    return layer_flops(row.size, row.length) + _detection(row) + choice
+
+
+# Heads of the main encoder by objective; the generator's head for words is counted apart.
+_HEADS: dict[str, Callable[[_Row], float]] = {
+    "mlm": _words,
+    "replace_mlm": _words,
+    "all_tokens_mlm": _words_everywhere,
+    "mc_bert": _mc_bert,
+    "teams": _teams,
+}
+
+
+def cost(config: PretrainConfig, vocab_size: int | None = None) -> Cost:
+    """The cost of a configuration, all rows taken as full: as long as their phase allows.
+
+    Raises ``ConfigError`` when ``training.steps`` is missing.
+    """
+    vocab_size = vocab_size or (config.data.vocab_size if not config.data.tokenizer else 30_522)
+    small = scaled(config.encoder, config.generator.scale, config.generator.depth)
+    generates = "generator" in models_of(OBJECTIVES[config.objective.name])
+    generates = generates and config.generator.kind == "model"
+    weights = config.encoder.layers * layer_parameters(config.encoder)
+    weights += small.layers * layer_parameters(small) if generates else 0
+    train = tokens = 0.0
+    for phase in phases(config):
+        once = _forward_flops(config, small, vocab_size, phase.max_length_tokens, generates)
+        rows = phase.batch_size * config.training.passes
+        train += 2 * rows * once * phase.steps
+        tokens += rows * phase.max_length_tokens * phase.steps
+    return Cost(
+        train_paper=train,
+        train_6nd=6 * weights * tokens,
+        step_paper=train / phase.end,
+        infer_paper=infer_flops(config.encoder, vocab_size, config.data.max_length_tokens),
+        tokens=tokens,
+    )
+
+
+def _forward_flops(
+    config: PretrainConfig, small: EncoderConfig, vocab_size: int, length: int, generates: bool
+) -> float:
+    """Of one row through both networks, in those of a forward pass that has a backward pass."""
+    kind = OBJECTIVES[config.objective.name]
+    candidates = config.objective.candidates or int(options_of(kind).get("candidates", 1))
+    head = _HEADS.get(config.objective.name, _detection)
+    once = encoder_flops(config.encoder, vocab_size, length)
+    once += head(_Row(config.encoder, small, vocab_size, length, candidates))
+    if generates:
+        generator = encoder_flops(small, vocab_size, length)
+        generator += word_head_flops(small, vocab_size, length)
+        # Without a backward pass it costs half.
+        once += generator / 2 if config.generator.frozen else generator
+    return once

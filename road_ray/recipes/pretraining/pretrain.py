@@ -1,0 +1,238 @@
+"""Pre-train: a corpus to shards, shards to batches, and an encoder out of a generator and a
+discriminator.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import torch
+from pydantic import model_validator
+
+from road_ray.data.batching import Batch, BatchStream, Share
+from road_ray.data.corpus.dataset import Corpus
+from road_ray.data.corpus.source import CorpusConfig, prepare_corpus
+from road_ray.data.corpus.length_schedule import Phase, PhasedSteps, phases_of, tokens_before
+from road_ray.distributed.jobs.corpus_build import encoding_at
+from road_ray.distributed.train.launch import launch
+from road_ray.errors import ConfigError
+from road_ray.models.encoder import EncoderConfig, model_directory
+from road_ray.objectives.base import Objective
+from road_ray.recipes.validation import require_init
+from road_ray.recipes.resume_identity import deciding
+from road_ray.recipes.pretraining.probe import ProbeConfig, early_probe
+from road_ray.recipes.inputs import Inputs, corpus_files, model_files
+from road_ray.recipes.model_record import sign, written_whole
+from road_ray.recipes.pretraining.build import GeneratorConfig, ObjectiveConfig, build_objective
+from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
+from road_ray.training import profile as measure
+from road_ray.training.monitoring.journal import Journal
+from road_ray.training.loop import identity_of, train
+from road_ray.training.optimizer import OptimizerConfig
+from road_ray.training.config import Training, TrainingConfig
+from road_ray.training.worker import Worker
+
+_log = logging.getLogger(__name__)
+
+
+class PretrainConfig(RunConfig):
+    """Source of the defaults: ELECTRA-Small, Clark et al. 2020, table 6."""
+
+    run_dir: Path = Path("runs/pretrain")
+    init: str = ""  # go on from this encoder; empty: new weights
+    # Of new weights. "corpus": words, positions and first heads start from what the corpus says
+    # (models/corpus_init.py); for models and budgets so small that they would not leave the frequencies.
+    start: Literal["random", "corpus"] = "random"
+    data: CorpusConfig = CorpusConfig()
+    encoder: EncoderConfig = EncoderConfig()
+    generator: GeneratorConfig = GeneratorConfig()
+    objective: ObjectiveConfig = ObjectiveConfig()
+    optimizer: OptimizerConfig = OptimizerConfig(peak_lr=5e-4, warmup_steps=10_000)
+    training: TrainingConfig = TrainingConfig(steps=1_000_000)
+    probe: ProbeConfig = ProbeConfig()
+
+    @model_validator(mode="after")
+    def _something_to_evaluate(self) -> Self:
+        if self.training.evaluate_every_steps is not None and not self.probe.datasets:
+            raise ValueError(
+                "training.evaluate_every_steps needs something to evaluate: probe.datasets=[sst2]"
+            )
+        return self
+
+    def inputs(self) -> Inputs:
+        return {
+            "init": [*model_files(self.init), *model_files(self.generator.init)],
+            "data": corpus_files(self.data),
+        }
+
+
+def pretrain(config: PretrainConfig) -> Run:
+    """Train to ``training.steps``; the encoder is in ``run.hf_dir``, a generator in
+    ``hf/generator``.
+    """
+    return finished(config) or _run(config)
+
+
+def _run(config: PretrainConfig) -> Run:
+    _check(config)
+    with opened(config) as directory:
+        for phase in phases(config):  # once, before there are several workers
+            encoding = encoding_at(config.address)
+            prepare_corpus(phase.corpus(_data(config)), encoding=encoding)
+        metrics = launch(
+            main,
+            config,
+            workers=config.workers,
+            least_workers=config.least_workers,
+            gpus_per_worker=config.gpus_per_worker,
+            address=config.address,
+            scratch=directory,
+        )
+    return Run(directory, metrics)
+
+
+def _check(config: PretrainConfig) -> None:
+    """What can be told before a corpus is built, which takes minutes or hours."""
+    phases(config)
+    for key, init in (("init", config.init), ("generator.init", config.generator.init)):
+        if init:
+            model_directory(require_init(init, key), key)
+    if config.data.max_length_tokens > config.encoder.max_length_tokens:
+        raise ConfigError(
+            f"data.max_length_tokens = {config.data.max_length_tokens} exceeds the position table, "
+            f"encoder.max_length_tokens = {config.encoder.max_length_tokens}\n"
+            f"  fix: data.max_length_tokens={config.encoder.max_length_tokens}"
+        )
+
+
+def phases(config: PretrainConfig) -> tuple[Phase, ...]:
+    """The phases of a training: one, unless it has shorter rows first.
+
+    Raises ``ConfigError`` when ``training.steps`` is missing, or a phase is left without a step.
+    """
+    if config.training.steps is None:
+        raise ConfigError("training.steps is not given\n  allowed: a number of updates, at least 1")
+    return phases_of(config.data, config.training.steps, seed=config.seed)
+
+
+def _data(config: PretrainConfig) -> CorpusConfig:
+    """The corpus, cut with the tokenizer of the model to go on from unless another is named."""
+    if not config.init or config.data.tokenizer is not None:
+        return config.data
+    return config.data.model_copy(update={"tokenizer": model_directory(config.init)})
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What is trained, on what: the same for a training and for a look at it."""
+
+    corpora: tuple[Corpus, ...]  # one a phase
+    tokenizer: Any
+    objective: Objective
+    steps: PhasedSteps
+
+    def identity(self) -> dict[str, str]:
+        """What a resumed run must share. Earlier phases count only where there are any."""
+        *earlier, last = zip(self.steps.phases, self.corpora, strict=True)
+        named = {"corpus": last[1].manifest, "batch": last[0].batch_size}
+        if earlier:
+            named["phases"] = [(vars(phase), corpus.manifest) for phase, corpus in earlier]
+        return identity_of(**named)
+
+
+def prepare(config: PretrainConfig, worker: Worker) -> Prepared:
+    """Corpora, new networks, and the batches of this worker."""
+    _check(config)
+    parts = phases(config)
+    cut = [prepare_corpus(phase.corpus(_data(config))) for phase in parts]
+    corpora, tokenizer = tuple(corpus for corpus, _ in cut), cut[0][1]
+    torch.manual_seed(config.seed)
+    objective = build_objective(
+        corpora[0],
+        tokenizer,
+        size=config.encoder,
+        generator=config.generator,
+        objective=config.objective,
+        init=config.init,
+        start=config.start,
+    )
+    streams = (
+        BatchStream(
+            corpus,
+            phase.batching(),
+            Share(worker.rank, worker.size),
+            pad_id=int(tokenizer.pad_token_id),
+            noise_channels=objective.noise_channels,
+        )
+        for phase, corpus in zip(parts, corpora, strict=True)
+    )
+    steps = PhasedSteps(parts, tuple(streams), config.training.passes)
+    return Prepared(corpora, tokenizer, objective, steps)
+
+
+def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
+    """What every worker does."""
+    made = prepare(config, worker)
+    objective, tokenizer = made.objective, made.tokenizer
+    total = config.training.steps or 1
+    probe = config.probe.model_copy(update={"root": config.probe.root or config.data.root})
+
+    def judged() -> dict[str, float]:
+        return early_probe(probe, objective, tokenizer, config.run_dir, config.seed)
+
+    work = partial(tokens_before, made.steps.phases)
+    with journal(config, leads=worker.leads, total_steps=total, work=work) as log:
+        training = Training(
+            config=config.training,
+            optimizer=config.optimizer,
+            total_steps=total,
+            seed=config.seed,
+            configuration=deciding(config),
+            checkpoints=checkpoints(config, log, keep=config.training.keep_checkpoints),
+            journal=log,
+            tokenizer=tokenizer,
+            identity=made.identity(),
+            phase_starts=tuple(phase.start for phase in made.steps.phases),
+            evaluate=judged if probe.datasets else None,
+        )
+
+        def steps(start: int) -> Iterator[list[Batch]]:
+            return announced(made.steps, start, log)
+
+        last = train(objective, steps, training, worker)
+        if worker.leads:
+            if probe.datasets:
+                log.write(total, figures := judged())
+                last = last | figures
+            _export(config, made, last)
+            log.finish(last)
+    worker.barrier()
+    return last
+
+
+def announced(steps: PhasedSteps, start: int, log: Journal) -> Iterator[list[Batch]]:
+    """The steps from ``start`` on; where there are several phases, an event as each begins."""
+    beginnings = {phase.start: phase for phase in steps.phases if len(steps.phases) > 1}
+    for step, batches in enumerate(steps.since(start), start):
+        phase = beginnings.get(step)
+        if phase is not None and log.enabled and not measure.asked():
+            tokens, rows = phase.max_length_tokens, phase.batch_size
+            log.event("phase", step=step, max_length_tokens=tokens, batch_size=rows)
+            _log.info("step %d: rows of %d tokens from here on, %d a batch", step, tokens, rows)
+        yield batches
+
+
+def _export(config: PretrainConfig, made: Prepared, figures: dict[str, float]) -> None:
+    """The networks as plain ``transformers`` loads them, with the tokenizer and where they come
+    from.
+    """
+    told = {"objective": config.objective.name, "corpus": made.corpora[-1].manifest}
+    with written_whole(config.run_dir / "hf") as directory:
+        made.objective.export(directory)
+        made.tokenizer.save_pretrained(directory)
+        sign(directory, **told, init=config.init, seed=config.seed, metrics=figures)

@@ -1,0 +1,79 @@
+"""Rows of a pre-training as its networks see them: what is hidden, and what the generator says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from road_ray.config import load
+from road_ray.data.batching import Batch
+from road_ray.errors import ConfigError
+from road_ray.objectives.base import Objective
+from road_ray.objectives.parts.corruption import Corrupting
+from road_ray.objectives.parts.masked_input import Masked
+from road_ray.recipes.pretraining.pretrain import PretrainConfig, prepare
+from road_ray.recipes.recorded_config import RECORD
+from road_ray.training.checkpoint.checkpoint import Checkpoints
+from road_ray.training.loop import load_weights
+from road_ray.training.worker import Worker
+
+
+def is_pretraining(place: str) -> bool:
+    """Whether this is the directory of a run of ``road pretrain``."""
+    record = Path(place) / RECORD
+    return record.is_file() and "\ngenerator:" in record.read_text(encoding="utf-8")
+
+
+def peek(place: str, rows: int) -> str:
+    """The first ``rows`` of the next batch of a run, corrupted by the networks of its newest
+    checkpoint, or by new ones.
+
+    ``[MASK: word]`` is to be predicted; ``[word -> other]`` was replaced by the generator, which
+    left ``[word]`` as it is.
+    """
+    config = load(PretrainConfig, path=Path(place) / RECORD)
+    made = prepare(config, Worker())
+    newest = Checkpoints(Path(place) / "checkpoints").newest()
+    step = 0
+    if newest is not None:
+        load_weights(made.objective, newest / "model.safetensors")
+        step = int(newest.name.removeprefix("step-"))
+    batch = next(made.steps.since(step))[0]
+    told = f"{config.objective.name}, the batch after step {step}"
+    marked = _marked(made.objective, batch, made.tokenizer)
+    lines = [f"{told}: {len(marked[:rows])} of {len(marked)} rows"]
+    for tokens in marked[:rows]:
+        lines += ["", " ".join(tokens)]
+    return "\n".join(lines)
+
+
+@torch.no_grad()
+def _marked(objective: Objective, batch: Batch, tokenizer: Any) -> list[list[str]]:
+    """The tokens of each row, without padding, marked where something was hidden."""
+    objective.eval()
+    tokens: Tensor = batch["input_ids"]
+    if isinstance(objective, Corrupting):
+        made, mark = objective.corrupted(batch), _replaced
+        chosen, seen = made.chosen, made.tokens
+    elif isinstance(objective, Masked):
+        (chosen, seen), mark = objective.hide(batch), _masked
+    else:
+        raise ConfigError(f"{type(objective).__name__} hides nothing: there is nothing to show")
+    shown = []
+    for row, length in enumerate(batch["attention_mask"].sum(1).tolist()):
+        words = tokenizer.convert_ids_to_tokens(tokens[row, :length].tolist())
+        others = tokenizer.convert_ids_to_tokens(seen[row, :length].tolist())
+        at = zip(words, others, chosen[row, :length].tolist(), strict=True)
+        shown.append([mark(word, other) if hidden else word for word, other, hidden in at])
+    return shown
+
+
+def _replaced(word: str, other: str) -> str:
+    return f"[{word}]" if word == other else f"[{word} -> {other}]"
+
+
+def _masked(word: str, other: str) -> str:
+    return f"[{word}]" if word == other else f"[MASK: {word}]"

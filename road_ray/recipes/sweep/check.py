@@ -1,0 +1,172 @@
+"""A sweep read from its file, with every mistake told before the first trial."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from road_ray.config import yaml as yaml_lines
+from road_ray.config import InvalidConfig, load, override
+from road_ray.config.fields import field_at
+from road_ray.config.messages import unknown
+from road_ray.errors import Problem
+from road_ray.recipes.sweep.config import SweepConfig, locate
+from road_ray.recipes.sweep.metric_names import COSTS, at_the_end, during
+from road_ray.recipes.sweep.stages import OWN, SECOND, base, split
+from road_ray.verbs import VERBS
+
+_OF_THE_DONOR = ("data", "encoder", "generator", "init", "mixing", "objective", "tokenizer")
+
+
+def load_sweep(named: str | Path, overrides: Sequence[str] | Mapping[str, Any] = ()) -> SweepConfig:
+    """The sweep of a file or a shipped name. Overrides are keys of the sweep (``trials=8``) or of
+    its verb (``data.root=...``, short for ``overrides.data.root=...``).
+
+    Raises ``InvalidConfig`` with the line of every mistake; nothing has started then.
+    """
+    path = locate(named)
+    written = yaml_lines.read(path)
+    verb = written.values.get("verb")
+    overrides = _as_text(addressed(overrides, verb), written.values)
+    config = load(SweepConfig, path=path, overrides=overrides)
+    if not config.name:
+        config = config.model_copy(update={"name": path.stem})
+    lines: dict[tuple[Any, ...], str] = {
+        key: f"{path}:{line}" for key, line in written.lines.items()
+    }
+    for text in overrides:  # of a mapping: its keys
+        section, _, rest = text.partition("=")[0].partition(".")
+        lines[(section, rest) if rest else (section,)] = f"override {text!r}"
+    if found := list(_problems(config, lines, str(path))):
+        raise InvalidConfig(found)
+    return config
+
+
+def addressed(
+    overrides: Sequence[str] | Mapping[str, Any], verb: Any
+) -> list[str] | dict[str, Any]:
+    """The overrides with those of the verb's own keys put under ``overrides``."""
+    kind = VERBS[verb].config if verb in VERBS else None
+
+    def full(key: str) -> str:
+        head = key.partition(".")[0].strip()
+        mine = head in SweepConfig.model_fields
+        return f"overrides.{key}" if kind and not mine and head in kind.model_fields else key
+
+    if isinstance(overrides, Mapping):
+        return {full(str(key)): value for key, value in overrides.items()}
+    texts = [overrides] if isinstance(overrides, str) else overrides
+    return [full(key) + equals + value for key, equals, value in (t.partition("=") for t in texts)]
+
+
+def _as_text(
+    overrides: list[str] | dict[str, Any], written: Mapping[str, Any]
+) -> list[str] | dict[str, Any]:
+    """Values of the verbs' own keys quoted where text is wanted: ``init=1e5`` names a directory."""
+    if isinstance(overrides, dict):
+        return overrides
+    second = written.get("then")
+    stages = {"overrides.": written, "then.overrides.": second if second else {}}
+
+    def quoted(text: str) -> str:
+        key, equals, value = text.partition("=")
+        for prefix, stage in stages.items():
+            if key.startswith(prefix) and stage.get("verb") in VERBS:
+                kind = VERBS[stage["verb"]].config
+                field = field_at(kind, tuple(key.removeprefix(prefix).strip().split(".")))
+                if field and field.members in ((str,), (Path,)) and value[:1] not in ("'", '"'):
+                    return key + equals + json.dumps(value)
+        return text
+
+    return [quoted(text) for text in overrides]
+
+
+def _problems(
+    config: SweepConfig, lines: Mapping[tuple[Any, ...], str], name: str
+) -> Iterator[Problem]:
+    bases = [base(stage) for stage in config.stages]  # raises with its own mistakes
+
+    def where(section: str, key: str) -> str:
+        return lines.get((section, key), lines.get((section,), f"{name}: {section}.{key}"))
+
+    refused: set[str] = set()
+    for key, scope in config.space.items():
+        number = int(key.startswith(SECOND))
+        own = key.removeprefix(SECOND)
+        problem: Problem | None = None
+        if number >= len(bases):
+            problem = Problem(where("space", key), f"{key}: there is no `then`", "add one")
+        elif own in OWN:
+            what = f"{key}: the sweep itself says where and from which seed a trial runs"
+            problem = Problem(where("space", key), what, "leave it out; `seeds` repeats trials")
+        elif field_at(type(bases[number]), tuple(own.split("."))) is None:
+            seen = scope.model_dump(exclude_none=True)
+            problem = unknown(type(bases[number]), tuple(own.split(".")), seen, where("space", key))
+        if problem:
+            refused.add(key)
+            yield problem
+            continue
+        yield from _refused_values(bases[number], own, scope.edges, where("space", key))
+    for point in config.points if not refused else ():
+        for stage, values in zip(bases, split(point), strict=False):
+            yield from _unfit(stage, values, where("points", ""))
+    yield from _unknown_metrics(config, bases, lambda key: where(key, ""))
+    if config.scheduler == "pbt":
+        yield from _unfit_for_a_population(config, where)
+
+
+def _unfit_for_a_population(config: SweepConfig, where: Any) -> Iterator[Problem]:
+    """A child goes on from the checkpoint of another trial's one run, which must be there."""
+    for key, wrong, allowed in (
+        ("then", config.then is not None, "no second run"),
+        ("seeds", config.seeds > 1, "seeds: 1"),
+        ("keep", config.keep != "all", "keep: all"),
+    ):
+        if wrong:
+            what = f"scheduler = pbt goes on from checkpoints of other trials; allowed: {allowed}"
+            yield Problem(where(key, ""), f"{key}: {what}", "or scheduler: asha")
+    for key in config.space:
+        if key.partition(".")[0] in _OF_THE_DONOR:
+            what = f"{key}: with scheduler = pbt a child goes on with its donor's model and data"
+            yield Problem(where("space", key), what, "leave it out, or scheduler: asha")
+
+
+def _refused_values(stage: Any, key: str, values: Sequence[Any], where: str) -> Iterator[Problem]:
+    for value in values:
+        found = list(_unfit(stage, {key: value}, where))
+        yield from found
+        if found:
+            return
+
+
+def _unfit(stage: Any, changes: Mapping[str, Any], where: str) -> Iterator[Problem]:
+    try:
+        override(stage, changes)
+    except InvalidConfig as error:
+        for problem in error.problems:
+            yield Problem(where, problem.what, problem.remedy)
+
+
+def _unknown_metrics(config: SweepConfig, bases: Sequence[Any], where: Any) -> Iterator[Problem]:
+    verb, last = config.stages[-1].verb, bases[-1]
+    final = at_the_end(verb, last)
+    allowed = [*final, *COSTS]
+    for metric in config.metric:
+        if metric in allowed:
+            continue
+        near = difflib.get_close_matches(metric, allowed, n=1, cutoff=0.4)
+        what = f"metric = {metric}: `road {verb}` never reports it\n    allowed: "
+        remedy = f"did you mean {near[0]!r}?" if near else "use one of these"
+        yield Problem(where("metric"), what + ", ".join(allowed), remedy)
+        return
+    if config.scheduler != "none" and config.metric[0] not in during(verb, last):
+        told = ", ".join(during(verb, last)) or "nothing: training.evaluate_every_steps is not set"
+        yield Problem(
+            where("metric"),
+            f"metric = {config.metric[0]} is known at the end of a run only, and scheduler = "
+            f"{config.scheduler} looks during it\n    told during it: {told}",
+            "scheduler=none, or set training.evaluate_every_steps and judge by its figures",
+        )

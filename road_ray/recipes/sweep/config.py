@@ -1,0 +1,93 @@
+"""A file of `search_spaces/` as a configuration: what a trial runs, over which keys, judged how."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, field_validator
+
+from road_ray.config import Config
+from road_ray.distributed.tune.space import SearchConfig, flat
+from road_ray.errors import ConfigError
+from road_ray.training.checkpoint.remote_copy import check_address
+
+SHIPPED = Path(__file__).parents[2] / "search_spaces"
+Runnable = Literal["pretrain", "multitask", "finetune", "teachers", "distill"]
+
+
+class StageConfig(Config):
+    """One run of a verb."""
+
+    verb: Runnable
+    preset: str | None = None
+    overrides: dict[str, Any] = Field(default_factory=dict)  # by dotted key
+
+    @field_validator("overrides", mode="before")
+    @classmethod
+    def _dotted_overrides(cls, value: Any) -> Any:
+        return flat(value) if isinstance(value, Mapping) else value
+
+
+class SweepTrackingConfig(Config):
+    """Where the figures of all trials go besides their run directories."""
+
+    wandb_project: str | None = None  # one group of that project; needs road-ray[wandb]
+    wandb_mode: Literal["online", "offline"] = "offline"
+    mlflow_uri: Annotated[str, AfterValidator(check_address)] | None = (
+        None  # one experiment there, named after the sweep
+    )
+    tensorboard: bool = False  # in every run directory; to look at: road-ray[tensorboard]
+
+
+class SweepConfig(SearchConfig, StageConfig):
+    """A sweep: the verb with `overrides` and drawn values, judged by `metric` of its figures."""
+
+    # A second run from the first one's model, by which the trial is judged: pre-training is worth
+    # what fine-tuning makes of it.
+    then: StageConfig | None = None
+    # Runs of a trial that differ in their seed, one after the other. The mean is judged, the
+    # deviation kept; schedulers look at the first seed only, and only what survives has others.
+    seeds: int = Field(1, ge=1)
+    # Whose models and checkpoints stay: of all trials, or of the best only. Figures stay of all.
+    keep: Literal["all", "best"] = "all"
+    name: str = ""  # of study and W&B group; empty: the file's
+    run_dir: Path | None = None  # None: runs/sweeps/NAME
+    address: str | None = None  # of a running Ray cluster; None: one of our own on this machine
+    console: Literal["rich", "plain", "quiet"] | None = None
+    tracking: SweepTrackingConfig = SweepTrackingConfig()
+
+    @property
+    def directory(self) -> Path:
+        """Where the sweep lies: study, trials, results."""
+        return self.run_dir or Path("runs/sweeps") / self.name
+
+    @property
+    def stages(self) -> tuple[StageConfig, ...]:
+        """The runs of one seed of a trial, in order."""
+        return (self,) if self.then is None else (self, self.then)
+
+
+def shipped() -> dict[str, Path]:
+    """The search spaces that come with road_ray, by name."""
+    return {path.stem: path for path in sorted(SHIPPED.glob("*.yaml"))}
+
+
+def locate(named: str | Path) -> Path:
+    """The file of a search space: a path, or the name of a shipped one (`weighted_kd`,
+    `search_spaces/weighted_kd.yaml`). Raises ``ConfigError`` naming the nearest.
+    """
+    path, known = Path(named).expanduser(), shipped()
+    if path.is_file():
+        return path
+    away = path.parent not in (Path("."), Path("search_spaces"))
+    if not away and path.stem in known:
+        return known[path.stem]
+    near = difflib.get_close_matches(path.stem, known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else "name a YAML file or one of these"
+    raise ConfigError(
+        f"search space {str(named)!r}: no such file\n  allowed: a path, or {', '.join(known)}\n"
+        f"  fix: {hint}"
+    )

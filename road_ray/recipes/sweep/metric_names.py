@@ -1,0 +1,54 @@
+"""Which figures a run will report, known before it starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from road_ray.data import catalog
+from road_ray.data.schema import Span
+
+# Of every trial besides what its runs report: wall time, and parameters of the model it ends with.
+COSTS = ("cost/seconds", "cost/parameters")
+_SPAN = (
+    *("exact", "f1", "at_threshold_exact", "at_threshold_f1", "best_exact", "best_f1"),
+    *("no_answer_f1", "answerability_accuracy"),
+)
+_PRETRAIN = {
+    "electra": (
+        *("generator", "discriminator", "generator_accuracy", "replaced_fraction"),
+        *(f"detection_{name}" for name in ("auc", "accuracy", "recall", "precision")),
+    ),
+    "mlm": ("mlm", "mlm_accuracy"),
+}
+
+
+def at_the_end(verb: str, config: Any) -> list[str]:
+    """The final figures of a run that a sweep may judge by."""
+    if verb == "pretrain":
+        return _trained(config) + _of(config.probe.datasets)
+    if verb == "multitask":
+        return _of(config.data.datasets)
+    return _of(config.data.evaluate_on or (config.data.dataset,))
+
+
+def during(verb: str, config: Any) -> list[str]:
+    """The figures that a run tells of while it trains."""
+    trained = _trained(config) if verb == "pretrain" else []
+    if config.training.evaluate_every_steps is None:
+        return trained
+    if verb == "pretrain":
+        return at_the_end(verb, config)
+    return _of(config.data.datasets if verb == "multitask" else (config.data.dataset,))
+
+
+def _trained(config: Any) -> list[str]:
+    return [f"train/{name}" for name in _PRETRAIN[config.objective.name]]
+
+
+def _of(datasets: Any) -> list[str]:
+    return [f"eval/{name}/{metric}" for name in datasets for metric in _metrics(name)]
+
+
+def _metrics(name: str) -> tuple[str, ...]:
+    kind = catalog.TASKS[catalog.dataset(name).task].kind
+    return _SPAN if isinstance(kind, Span) else catalog.dataset(name).metrics

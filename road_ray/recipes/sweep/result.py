@@ -1,0 +1,83 @@
+"""What came out of a sweep: its trials, the best of them, and the files that say so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from road_ray.distributed.tune.trial_record import Record
+from road_ray.recipes.sweep.config import SweepConfig
+from road_ray.training.monitoring.journal import write_json_atomic
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep whose budget is spent."""
+
+    directory: Path
+    config: SweepConfig
+    trials: Sequence[Record]
+
+    @property
+    def best(self) -> Sequence[Record]:
+        """The best finished trial; of several metrics all that no other beats in each."""
+        return best_of(self.trials, self.config.mode)
+
+
+def best_of(trials: Sequence[Record], modes: Sequence[str]) -> list[Record]:
+    """The Pareto front of complete trials, the earliest of equals; one trial for one metric."""
+    signs = [1.0 if mode == "max" else -1.0 for mode in modes]
+    done = [
+        trial
+        for trial in trials
+        if trial.state == "complete" and all(math.isfinite(value) for value in trial.values)
+    ]
+
+    def score(trial: Record) -> list[float]:
+        return [sign * value for sign, value in zip(signs, trial.values, strict=True)]
+
+    if len(signs) == 1:
+        return sorted(done, key=score, reverse=True)[:1]
+    return [
+        trial
+        for trial in done
+        if not any(
+            score(other) != score(trial)
+            and all(a >= b for a, b in zip(score(other), score(trial), strict=True))
+            for other in done
+        )
+    ]
+
+
+def row_of(trial: Record, config: SweepConfig) -> dict[str, Any]:
+    """A trial as a row of a table."""
+    row: dict[str, Any] = {"trial": trial.number, "state": trial.state}
+    for place, metric in enumerate(config.metric):
+        row[metric] = trial.values[place] if place < len(trial.values) else None
+        if config.seeds > 1:
+            deviations = trial.deviation
+            row[f"{metric} +-"] = deviations[place] if place < len(deviations) else None
+    row |= {key: trial.params.get(key) for key in config.space}
+    row["seconds"] = round(trial.seconds, 1)
+    row["reason"] = trial.reason.splitlines()[0][:60] if trial.reason else ""
+    return row
+
+
+def write_result(sweep: Sweep) -> None:
+    """``sweep.json`` with every trial, ``metrics.json`` with the best one's figures."""
+    best = [trial.number for trial in sweep.best]
+    write_json_atomic(
+        sweep.directory / "sweep.json",
+        {
+            "name": sweep.config.name,
+            "metric": sweep.config.metric,
+            "mode": sweep.config.mode,
+            "best": best,
+            "trials": [asdict(trial) for trial in sweep.trials],
+        },
+    )
+    if sweep.best:
+        write_json_atomic(sweep.directory / "metrics.json", dict(sweep.best[0].figures))

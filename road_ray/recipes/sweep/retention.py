@@ -1,0 +1,34 @@
+"""What stays of the trials of a sweep: figures, curves, predictions of all; models of the best."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from road_ray.distributed.tune.trial_record import Record, place_of
+from road_ray.recipes.sweep.config import SweepConfig
+from road_ray.recipes.sweep.result import best_of
+
+_LARGE = ("checkpoints", "hf")  # of a run directory
+
+
+def tidy(directory: Path, trials: Iterable[Record], config: SweepConfig) -> None:
+    """Removes models and checkpoints of ended trials that are not the best, unless ``keep: all``.
+    One that another trial beats later is removed then.
+    """
+    known = list(trials)
+    if config.keep == "all":
+        return
+    best = {trial.number for trial in best_of(known, config.mode)}
+    for trial in known:
+        if trial.ended and trial.number not in best:
+            place = place_of(directory, trial.number)
+            for found in [path for name in _LARGE for path in place.glob(f"seed-*/**/{name}")]:
+                shutil.rmtree(found, ignore_errors=True)
+
+
+def model_of(directory: Path, trial: Record, config: SweepConfig) -> Path:
+    """The run directory of a trial's last run, first seed."""
+    first = place_of(directory, trial.number) / "seed-0"
+    return first if config.then is None else first / config.stages[-1].verb

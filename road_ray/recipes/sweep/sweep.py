@@ -1,0 +1,140 @@
+"""`road sweep`: the same command begins a sweep, goes on with it, and tells of a finished one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from road_ray.config import load, to_dict, to_yaml
+from road_ray.distributed.train.launch import connected, prepared
+from road_ray.distributed.tune.driver import Watch, search
+from road_ray.distributed.tune.lock import locked
+from road_ray.distributed.tune.trial_record import Record
+from road_ray.errors import ConfigError, DivergedError, ResourceError
+from road_ray.recipes.validation import require_init
+from road_ray.recipes.distillation.distill_config import DistillConfig
+from road_ray.recipes.multitask.teachers import teachers_by_dataset
+from road_ray.recipes.multitask.config import MultitaskConfig
+from road_ray.recipes.distillation.config import teacher_directories
+from road_ray.reporting.report import leave_report
+from road_ray.recipes.sweep.check import load_sweep
+from road_ray.recipes.sweep.config import SweepConfig
+from road_ray.recipes.sweep.retention import tidy
+from road_ray.recipes.sweep.result import Sweep, write_result
+from road_ray.recipes.sweep.stages import base
+from road_ray.recipes.sweep.trial import Trial
+from road_ray.recipes.sweep.progress import shown
+
+_RECORD = "sweep.resolved.yaml"
+# What decides a trial's figure; trials of another make no one sweep.
+_DECIDING = ("verb", "preset", "overrides", "then", "seeds", "metric", "mode", "space")
+
+
+def sweep(
+    named: str | Path, overrides: Sequence[str] | Mapping[str, Any] = (), **keys: Any
+) -> Sweep:
+    """Run the search space of a file or of a shipped name; its keys by name: ``trials=32``.
+
+    What an earlier start finished is kept, what it was running goes on from its checkpoints.
+    """
+    texts: Any = overrides
+    if keys:
+        texts = (
+            {**overrides, **keys}
+            if isinstance(overrides, Mapping)
+            else [*overrides, *(f"{key}={value}" for key, value in keys.items())]
+        )
+    return run(load_sweep(named, texts))
+
+
+def run(config: SweepConfig) -> Sweep:
+    """The sweep of a configuration. Raises before the first trial what can be known by then, and
+    ``DivergedError`` when no trial came to its end.
+    """
+    nested = look_ahead(config)
+    prepared(config.address)
+    directory = config.directory
+    with locked(directory):
+        _record(config, directory)
+        with shown(config) as watch:
+            trials = search(
+                config,
+                config.name,
+                directory,
+                Trial(config),
+                connected=partial(connected, config.address, dashboard=nested),
+                watch=_tidying(watch, config),
+                nested=nested,
+            )
+        tidy(directory, trials, config)
+        done = Sweep(directory, config, trials)
+        write_result(done)
+        leave_report(directory)
+    failed = [trial for trial in trials if trial.state == "failed"]
+    if failed and not done.best:
+        raise DivergedError(
+            f"no trial of {config.name} came to its end; {len(failed)} failed, the first:\n"
+            f"  {failed[0].reason}\n  kept: {directory}, with each trial's error.txt"
+        )
+    return done
+
+
+def _tidying(watch: Watch, config: SweepConfig) -> Watch:
+    """The watch, and after each end of a trial what is left of those before goes."""
+    known: dict[int, Record] = {}
+
+    def changed(record: Record) -> None:
+        watch.changed(record)
+        if record.ended:  # its own process may still be at work
+            tidy(config.directory, known.values(), config)
+        known[record.number] = record
+
+    return replace(watch, changed=changed)
+
+
+def look_ahead(config: SweepConfig) -> bool:
+    """Whether trials start processes of their own. Raises ``ConfigError`` for a model or teacher
+    that every trial would miss.
+    """
+    nested = False
+    for place, stage in enumerate(config.stages):
+        found: Any = base(stage)
+        drawn = any(key.removeprefix("then.") == "init" for key in config.space)
+        if place == 0 and stage.verb != "pretrain" and not drawn:
+            require_init(found.init)
+        if isinstance(found, DistillConfig):
+            teacher_directories(found.distillation)
+            nested = nested or found.distillation.host == "actors"
+        if isinstance(found, MultitaskConfig) and teachers_by_dataset(found):
+            nested = nested or found.distillation.host == "actors"
+        nested = nested or found.workers > 0 or bool(getattr(found, "at_once", 0))
+    return nested
+
+
+def _record(config: SweepConfig, directory: Path) -> None:
+    """Refuses to go on with trials of another making, and writes down what is run."""
+    path = directory / _RECORD
+    if path.is_file() and (directory / "trials").is_dir():
+        before, now = to_dict(load(SweepConfig, path=path)), to_dict(config)
+        changed = [key for key in _DECIDING if before[key] != now[key]]
+        if changed:
+            lines = "".join(
+                f"\n    {key}: there {before[key]!r}, asked {now[key]!r}" for key in changed
+            )
+            raise ConfigError(
+                f"run_dir = {directory} holds a sweep of another making, by its {_RECORD}:{lines}\n"
+                "  fix: name=ANOTHER, or repeat the command that began this one\n"
+                "  kept: that sweep, as it is"
+            )
+    staged = path.with_suffix(".partial")
+    try:
+        staged.write_text(to_yaml(config), encoding="utf-8")
+        staged.replace(path)
+    except OSError as error:
+        raise ResourceError(
+            f"{path}: cannot be written: {error.strerror}\n"
+            "  fix: free space there, or make it a file that can be written; nothing was started"
+        ) from error

@@ -1,0 +1,72 @@
+"""What recipes look at before they start: where they start from, and what they read."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+
+from road_ray.data.features.encode import shared
+from road_ray.data.special_heads import OWN_HEADS
+from road_ray.data.paths import named
+from road_ray.data.loading import SourceConfig, Split
+from road_ray.errors import ConfigError
+from road_ray.recipes.outputs import require_whole_weights
+
+_log = logging.getLogger(__name__)
+
+
+def warn_of_overlap(train: Split, dev: Split) -> None:
+    """Warns when examples that are judged on were trained on."""
+    found = shared(train.examples, dev.examples)
+    if found:
+        one, other = found[0]
+        _log.warning(
+            "%s: %d of %d dev examples are in the train split of %s too; their scores flatter\n"
+            "  the first: %s, which is %s",
+            dev.dataset.name, len(found), len(dev.examples), train.dataset.name,
+            one.where, other.where,
+        )  # fmt: skip
+
+
+def require_init(init: str, key: str = "init") -> str:
+    """``init`` itself, of that key. Raises ``ConfigError`` when none was given, or a local one that
+    is not there: what looks like a name of the hub is left to the loader. Raises
+    ``CheckpointError`` for a run of ours whose weights are damaged.
+    """
+    if not init:
+        raise ConfigError(
+            f"{key} is not given\n"
+            "  allowed: a run directory (say runs/pretrain), an hf/ directory or a hub name\n"
+            f"  fix: add {key}=..."
+        )
+    place = named(init, key)
+    if len(place.parts) > 1 and place.parent.is_dir() and not place.exists():
+        beside = [path.name for path in place.parent.iterdir() if path.is_dir()]
+        near = difflib.get_close_matches(place.name, beside, n=1)
+        raise ConfigError(
+            f"{key} = {init}: no such directory\n  fix: "
+            + (f"did you mean {place.parent / near[0]}?" if near else f"look into {place.parent}")
+        )
+    require_whole_weights(init)
+    return init
+
+
+def require_plain_head(source: SourceConfig) -> None:
+    """Raises ``ConfigError`` where models must be readable by plain transformers, as teachers."""
+    for head in OWN_HEADS:
+        if getattr(source, head.key) == head.value:
+            raise ConfigError(
+                f"data.{head.key} = {head.value}: teachers are asked through transformers, which "
+                "has no class for that head\n"
+                f"  allowed: {SourceConfig.model_fields[head.key].default}\n  fix: leave it out"
+            )
+
+
+def check_length(split: Split, positions: int) -> None:
+    """Raises ``ConfigError`` when a row is longer than the model's position table."""
+    longest = int(split.features.lengths.max())
+    if longest > positions:
+        raise ConfigError(
+            f"data.max_length_tokens: {split.dataset.name} has rows of {longest} tokens, "
+            f"the model knows {positions} positions\n  fix: data.max_length_tokens={positions}"
+        )

@@ -1,0 +1,240 @@
+"""The page that holds runs side by side: seeds of one thing together, with mean, deviation, a
+paired test, and what papers print.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from road_ray.evaluation.metrics import PairedTest, paired_test, summary
+from road_ray.reporting.plots.chart import Axis, Chart, Line, thinned
+from road_ray.reporting.health import loss_names
+from road_ray.reporting.pages.page import NOTHING, Block, Cell, Figures, Page, Prose, Section, Table
+from road_ray.reporting.published_results import published
+from road_ray.reporting.pages.run_page import clock, headline
+from road_ray.reporting.run_record import RunRecord, counts
+from road_ray.reporting.tables import metric_title
+
+_MOST_GROUPS = 40
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that differ in their seed alone."""
+
+    name: str
+    runs: Sequence[RunRecord]
+
+    def scores(self, metric: str) -> dict[Any, float]:
+        """The figure of every run that has it, by seed."""
+        return {
+            run.settings.get("seed", number): float(run.metrics[metric])
+            for number, run in enumerate(self.runs)
+            if isinstance(run.metrics.get(metric), int | float)
+        }
+
+
+def grouped(runs: Sequence[RunRecord]) -> list[Group]:
+    """Runs with the same settings but for seed and place, together; in the order of the first."""
+    found: dict[str, list[RunRecord]] = {}
+    for run in runs:
+        key = repr([run.verb, *sorted((k, str(v)) for k, v in run.settings.items() if counts(k))])
+        found.setdefault(key, []).append(run)
+    names = [_common_name(members) for members in found.values()]
+    twice = {name for name in names if names.count(name) > 1}
+    return [
+        Group(str(members[0].directory) if name in twice else name, members)
+        for name, members in zip(names, found.values(), strict=True)
+    ]
+
+
+def _common_name(runs: Sequence[RunRecord]) -> str:
+    """``mean`` for ``mean-10`` and ``mean-11``; one run keeps its name."""
+    if len(runs) == 1:
+        return runs[0].name
+    stems = {re.sub(r"[-_]?(seed)?[-_]?\d+$", "", run.name) for run in runs}
+    return stems.pop() if len(stems) == 1 else f"{runs[0].name} and {len(runs) - 1} more"
+
+
+def compare_page(runs: Sequence[RunRecord], title: str, baseline: str | None = None) -> Page:
+    """Groups against the first of them, or the one that is named ``baseline``."""
+    groups = grouped(runs)
+    base = next((group for group in groups if group.name == baseline), _plainest(groups))
+    metrics = list(dict.fromkeys(name for run in runs for name in headline(run.metrics)))
+    datasets = dict.fromkeys(name.split("/")[1] for name in metrics)
+    sections = [
+        Section(f"Results on {dataset}", _results(groups, base, dataset, metrics))
+        for dataset in datasets
+    ]
+    sections += [
+        Section("Differences", [_settings(groups)], "Settings in which the groups differ."),
+        Section("Curves", [Figures(_curves(groups))], "Mean over the seeds of each group."),
+        Section("Runs", [_runs(runs)], "Click a heading to sort."),
+    ]
+    return Page(
+        title=title,
+        about=f"{len(runs)} runs in {len(groups)} groups; runs that differ in their seed alone "
+        "are one group.",
+        kicker="road report",
+        sections=[section for section in sections if _filled(section)],
+    )
+
+
+def _filled(section: Section) -> bool:
+    return any(
+        not (isinstance(block, Table) and not block.rows)
+        and not (isinstance(block, Figures) and not block.figures)
+        for block in section.blocks
+    )
+
+
+def _plainest(groups: Sequence[Group]) -> Group:
+    """What others are held against: trained without teachers on what the others start from."""
+    plain = [group for group in groups if group.name in ("none", "no-kd", "baseline", "plain")]
+    return (plain or list(groups))[0]
+
+
+def _results(
+    groups: Sequence[Group], base: Group, dataset: str, metrics: Sequence[str]
+) -> list[Block]:
+    wanted = [name for name in metrics if name.split("/")[1] == dataset]
+    names = ["", "seeds"]
+    for metric in wanted:
+        title = metric_title(metric.rsplit("/", 1)[-1])
+        names += [title, f"{title}: against {base.name}"]
+    rows = [_row(group, base, wanted) for group in groups]
+    rows = [row for row in rows if any(cell.value is not None for cell in row[2:])]
+    printed = _printed(dataset, wanted)
+    note = (
+        "Mean ± standard deviation over seeds. Against: mean difference and p of a paired t-test "
+        "over the seeds that both have, not corrected for the number of comparisons; bold where "
+        "p < 0.05. With two or three seeds only large differences can show."
+    )
+    return [Table(names, [*rows, *printed], note=note)]
+
+
+def _row(group: Group, base: Group, metrics: Sequence[str]) -> list[Cell]:
+    row = [Cell(group.name), Cell(f"{len({run.settings.get('seed') for run in group.runs})}")]
+    for metric in metrics:
+        scores = group.scores(metric)
+        if not scores:
+            row += [NOTHING, NOTHING]
+            continue
+        spread = summary(list(scores.values()))
+        text = f"{spread.mean:.2f}"
+        text += f" ± {spread.deviation:.2f}" if spread.deviation is not None else ""
+        row += [Cell(text, spread.mean), _against(group, base, metric)]
+    return row
+
+
+def _against(group: Group, base: Group, metric: str) -> Cell:
+    if group is base:
+        return NOTHING
+    test = against(group, base, metric)
+    if test is None:
+        ours, theirs = group.scores(metric), base.scores(metric)
+        if not ours or not theirs:
+            return NOTHING
+        gap = summary(list(ours.values())).mean - summary(list(theirs.values())).mean
+        return Cell(f"{gap:+.2f}, no test: no two seeds in common", gap)
+    sure = f"p = {test.p_value:.3f}" if test.p_value >= 0.001 else "p < 0.001"
+    if test.p_value == 0.0:
+        sure = "the same in every seed"
+    said = f"{test.difference:+.2f}, {sure}, n = {test.pairs}"
+    return Cell(said, test.difference, strong=0.0 < test.p_value < 0.05)
+
+
+def against(group: Group, base: Group, metric: str) -> PairedTest | None:
+    """The paired test over the seeds that both groups have; None with fewer than two."""
+    ours, theirs = group.scores(metric), base.scores(metric)
+    shared = [seed for seed in ours if seed in theirs]
+    if len(shared) < 2:
+        return None
+    return paired_test([ours[seed] for seed in shared], [theirs[seed] for seed in shared])
+
+
+def _printed(dataset: str, metrics: Sequence[str]) -> list[list[Cell]]:
+    """Rows of what papers print, one a model, in the columns of the metrics that they print."""
+    columns = [
+        {(p.model, p.source): p.value for p in published(dataset, m.rsplit("/", 1)[-1])}
+        for m in metrics
+    ]
+    models = list(dict.fromkeys(model for column in columns for model in column))
+    rows = []
+    for model in models:
+        row = [Cell(f"{model[0]} ({model[1]})"), Cell("paper")]
+        for column in columns:
+            value = column.get(model)
+            row += [NOTHING if value is None else Cell(f"{value:.2f}", value), Cell("")]
+        rows.append(row)
+    return rows
+
+
+def _settings(groups: Sequence[Group]) -> Table:
+    tables = [group.runs[0].settings for group in groups[:_MOST_GROUPS]]
+    keys = list(dict.fromkeys(key for table in tables for key in table if counts(key)))
+    varied = [key for key in keys if len({str(table.get(key)) for table in tables}) > 1]
+    rows: list[list[Any]] = [
+        [group.name, *(_short(table.get(key)) for key in varied)]
+        for group, table in zip(groups, tables, strict=False)
+    ]
+    return Table(["", *varied], rows if varied else [])
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return f"{len(value)} of them" if len(str(value)) > 40 else ", ".join(map(str, value))
+    if isinstance(value, str) and "/" in value and len(value) > 40:
+        return "…/" + "/".join(Path(value).parts[-2:])
+    return value
+
+
+def _curves(groups: Sequence[Group]) -> list[Chart]:
+    names = dict.fromkeys(n for group in groups for run in group.runs for n in loss_names(run)[:2])
+    charts = []
+    for name in list(names)[:9]:
+        lines = [
+            Line(thinned(points), group.name, number)
+            for number, group in enumerate(groups[:8])
+            if len(points := _mean_curve(group, name)) > 1
+        ]
+        if lines:
+            title = f"Loss: {name.removeprefix('train/')} (nats)"
+            charts.append(Chart(title, Axis("step"), Axis(), lines=lines))
+    return charts
+
+
+def _mean_curve(group: Group, name: str) -> list[tuple[float, float]]:
+    """The mean of the seeds at every step that all of them wrote down."""
+    series: list[Mapping[float, float]] = [dict(run.series(name)) for run in group.runs]
+    series = [one for one in series if one]
+    shared = [step for step in (series[0] if series else ()) if all(step in s for s in series)]
+    return [(step, sum(s[step] for s in series) / len(series)) for step in shared]
+
+
+def _runs(runs: Sequence[RunRecord]) -> Table:
+    metrics = list(dict.fromkeys(name for run in runs for name in headline(run.metrics)))
+    shown = [f"{m.split('/')[1]} {metric_title(m.rsplit('/', 1)[-1])}" for m in metrics]
+    rows: list[list[Any]] = [
+        [
+            run.name,
+            run.verb,
+            run.settings.get("seed"),
+            run.steps,
+            Cell(clock(run.seconds), run.seconds) if run.seconds else None,
+            *(run.metrics.get(metric) for metric in metrics),
+            "" if run.finished else "not finished",
+        ]
+        for run in runs
+    ]
+    return Table(["run", "verb", "seed", "steps", "time", *shown, "state"], rows, live=True)
+
+
+def nothing_to_compare(folder: Path) -> Page:
+    """A page that says so."""
+    said = Prose([f"{folder} holds no run directory."])
+    return Page(folder.name, sections=[Section("Runs", [said])])

@@ -1,0 +1,235 @@
+"""One self-contained HTML page out of blocks: figures, tables, facts, gauges, examples.
+
+It asks nothing of a network, can be read without JavaScript, and shows whatever comes from outside
+as text (Jinja escapes it). The look is in ``assets/``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from road_ray.reporting.plots.chart import Figure
+from road_ray.reporting.plots.scales import short
+from road_ray.reporting.plots.svg import draw
+from road_ray.reporting.tables import printable
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+    from markupsafe import Markup
+
+State = Literal["good", "fair", "bad", "plain"]
+Value = str | float | int | None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a table shows; ``value`` is what it is sorted by where that is not the text."""
+
+    text: str
+    value: Value = None
+    strong: bool = False
+
+
+NOTHING = Cell("\N{EN DASH}")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under names. ``live``: may be sorted and filtered; ``trials``: the number that links
+    each row with its marks in the figures.
+    """
+
+    kind: ClassVar[str] = "table"
+    names: Sequence[str]
+    rows: Sequence[Sequence[Cell | Value]]
+    live: bool = False
+    trials: Sequence[int] = ()
+    note: str = ""
+
+    @cached_property
+    def cells(self) -> list[list[Cell]]:
+        """The rows with every value as it is written."""
+        return [[v if isinstance(v, Cell) else cell(v) for v in row] for row in self.rows]
+
+    @cached_property
+    def numeric(self) -> list[bool]:
+        """Which columns have numbers, so that they stand to the right."""
+        columns = zip(*self.cells, strict=True) if self.rows else [()] * len(self.names)
+        return [any(isinstance(c.value, int | float) for c in column) for column in columns]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A grid of them."""
+
+    kind: ClassVar[str] = "figures"
+    figures: Sequence[Figure]
+
+    @staticmethod
+    def draw(figure: Figure) -> Markup:
+        """The figure as SVG."""
+        return draw(figure)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names with their values."""
+
+    kind: ClassVar[str] = "facts"
+    pairs: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Prose:
+    """Paragraphs or, as ``items``, a list."""
+
+    kind: ClassVar[str] = "prose"
+    lines: Sequence[str]
+    items: bool = False
+
+
+@dataclass(frozen=True)
+class Split:
+    """Shares of a whole as one bar: ``(name, share from 0 to 1, what to write)``."""
+
+    kind: ClassVar[str] = "split"
+    parts: Sequence[tuple[str, float, str]]
+
+
+@dataclass(frozen=True)
+class Gauge:
+    """One reading with a verdict; ``level`` from 0 to 1 fills its bar."""
+
+    name: str
+    reading: str
+    level: float
+    state: State
+    about: str
+
+
+@dataclass(frozen=True)
+class Gauges:
+    """Several of them."""
+
+    kind: ClassVar[str] = "gauges"
+    gauges: Sequence[Gauge]
+
+
+@dataclass(frozen=True)
+class Example:
+    """One case that went wrong. ``context`` is in pieces, of which every second one is gold."""
+
+    ask: str
+    context: Sequence[str]
+    gold: str
+    predicted: str
+    tag: str = ""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Cases of one data set."""
+
+    kind: ClassVar[str] = "examples"
+    title: str
+    examples: Sequence[Example]
+
+
+@dataclass(frozen=True)
+class Folded:
+    """Long text that opens on demand."""
+
+    kind: ClassVar[str] = "folded"
+    title: str
+    text: str
+
+
+Block = Table | Figures | Facts | Prose | Split | Gauges | Examples | Folded
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading with blocks under it."""
+
+    title: str
+    blocks: Sequence[Block]
+    about: str = ""
+
+    @property
+    def name(self) -> str:
+        """What a link to it says."""
+        return "".join(letter if letter.isalnum() else "-" for letter in self.title.lower())
+
+
+@dataclass(frozen=True)
+class Page:
+    """The whole of it. ``tiles`` are the few numbers that matter most: name, value, remark."""
+
+    title: str
+    about: str = ""
+    kicker: str = "road_ray"
+    tiles: Sequence[tuple[str, str, str]] = ()
+    sections: Sequence[Section] = field(default=())
+
+    def figures(self) -> list[Figure]:
+        """All figures, in order."""
+        blocks = [block for section in self.sections for block in section.blocks]
+        grids = [block for block in blocks if isinstance(block, Figures)]
+        return [figure for grid in grids for figure in grid.figures]
+
+
+def render(page: Page) -> str:
+    """The page as HTML."""
+    return _template().render(page=page, css=_asset("page.css"), js=_asset("page.js"))
+
+
+def write(page: Page, path: Path) -> Path:
+    """The page at ``path``: the old file or the new one, never half of either."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    staged = path.with_name(f".{path.name}.partial")
+    try:
+        staged.write_text(render(page), encoding="utf-8")
+        return staged.replace(path)
+    finally:
+        staged.unlink(missing_ok=True)
+
+
+def cell(value: Value) -> Cell:
+    """A value as it is written in a table."""
+    if value is None:
+        return NOTHING
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return Cell(str(value))
+    if isinstance(value, int):
+        return Cell(f"{value:,}", value)
+    return Cell(f"{value:.2f}" if 0.1 <= abs(value) < 1e5 else short(value), value)
+
+
+def _in_order(value: object) -> object:
+    """A value of the template; text without marks that turn its direction."""
+    return type(value)(printable(value, keep="\n\t")) if isinstance(value, str) else value
+
+
+@cache
+def _template() -> Template:
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=_in_order,
+    )
+    return environment.from_string(_asset("page.html"))
+
+
+@cache
+def _asset(name: str) -> str:
+    return files("road_ray.reporting").joinpath("assets", name).read_text(encoding="utf-8")

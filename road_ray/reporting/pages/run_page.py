@@ -1,0 +1,264 @@
+"""The page of one run: result, curves, health, time, teachers, mistakes, faults, lineage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from road_ray.reporting.advice import advice, time_split
+from road_ray.reporting.lineage import ancestry
+from road_ray.reporting.plots.chart import Axis, Bars, Chart, Line, thinned
+from road_ray.reporting.health import gauges, right_counts
+from road_ray.reporting.error_analysis import mistakes
+from road_ray.reporting.pages.page import (
+    NOTHING,
+    Block,
+    Cell,
+    Facts,
+    Figures,
+    Folded,
+    Gauges,
+    Page,
+    Prose,
+    Section,
+    Split,
+    Table,
+    Value,
+)
+from road_ray.reporting.published_results import beside
+from road_ray.reporting.run_record import RunRecord
+from road_ray.reporting.tables import is_principal, metric_title, percent
+
+_ABOUT = {
+    "pretrain": "Pre-training of an encoder on a text corpus",
+    "multitask": "Multi-task pre-training, the gradient averaged over data sets",
+    "finetune": "Fine-tuning on one data set",
+    "distill": "A student taught by gold and by an ensemble of teachers",
+    "evaluate": "A trained model, judged",
+    "teachers": "Several seeds of one fine-tuning, to be an ensemble",
+}
+_STEP = Axis("step")
+_TITLES = {
+    "train/grad_norm": "Gradient norm",
+    "train/lr": "Learning rate",
+    "train/generator": "Generator loss (nats)",
+    "train/discriminator": "Discriminator loss (nats)",
+    "train/detection_auc": "Detection, area under the ROC curve",
+    "train/replaced_fraction": "Share of tokens replaced",
+    "train/generator_accuracy": "Generator accuracy",
+    "time/tokens_per_second": "Tokens a second",
+}
+_MOST_CURVES = 24
+
+
+def run_page(run: RunRecord, *, examples: bool = True) -> Page:
+    """Everything that the directory of a run tells. ``examples``: also read the data for them."""
+    made = [
+        Section("Result", _result(run), _judged_on(run)),
+        Section("Curves", [Figures(curves(run))]),
+        Section("Health", [Gauges(gauges(run))], "Readings that tell whether the run is well."),
+        Section("Time", _time(run)),
+        Section("Teachers", _teachers(run)),
+        Section(
+            "Mistakes",
+            mistakes(run) if examples else (),
+            "Some of the cases that are not exactly right, evenly from the worst to the mildest.",
+        ),
+        Section("Faults", _faults(run)),
+        Section("Lineage", ancestry(run)),
+        Section("Set-up", [*_setup(run)]),
+    ]
+    return Page(
+        title=run.name,
+        about=_about(run),
+        kicker=f"road {run.verb}",
+        tiles=_tiles(run),
+        sections=[section for section in made if _says_something(section)],
+    )
+
+
+def _says_something(section: Section) -> bool:
+    empty = (Figures(()), Gauges(()), Table((), ()), Facts({}), Prose(()))
+    return any(block not in empty for block in section.blocks)
+
+
+def _about(run: RunRecord) -> str:
+    data = run.config.get("data") or {}
+    names = data.get("datasets") or [data.get("dataset") or data.get("corpus")]
+    on = ", ".join(str(name) for name in names if name)
+    said = _ABOUT.get(run.verb, "A run") + (f": {on}" if on else "") + "."
+    if not run.finished:
+        said += f" Not finished: the last row is of step {run.steps:,}."
+    return " ".join([said, *run.problems])
+
+
+def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
+    tiles = []
+    for name, value in list(headline(run.metrics).items())[:4]:
+        dataset, metric = _parts(name)
+        remark = beside(dataset, metric, 1)
+        tiles.append(
+            (f"{dataset} {metric_title(metric)}", percent(value), remark and f"paper: {remark}")
+        )
+    if run.steps:
+        tiles.append(("steps", f"{run.steps:,}", ""))
+    if run.seconds:
+        tiles.append(("time in steps", clock(run.seconds), ""))
+    speed = run.last("time/tokens_per_second")
+    if speed:
+        share = run.last("time/matrix_share")
+        remark = f"{share:.0%} of the device's matrix rate" if share else "of the last stretch"
+        tiles.append(("tokens a second", f"{speed:,.0f}", remark))
+    return tiles[:6]
+
+
+def headline(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """The principal figures; of a span data set the thresholded one where there is one."""
+    shown = {n: v for n, v in metrics.items() if is_principal(n) and isinstance(v, int | float)}
+    tuned = {name for name in shown if "/at_threshold_" in name}
+    plain = {name.replace("/at_threshold_", "/") for name in tuned}
+    return {name: value for name, value in shown.items() if name not in plain}
+
+
+def _parts(name: str) -> tuple[str, str]:
+    """``eval/squad_v2/at_threshold_f1`` -> ``squad_v2``, ``at_threshold_f1``."""
+    pieces = name.split("/")
+    return pieces[1] if len(pieces) > 2 else "", pieces[-1]
+
+
+def _judged_on(run: RunRecord) -> str:
+    most = run.settings.get("data.max_judged_rows")
+    said = "Percentages, larger is better."
+    if most:
+        said += f" Judged on {most:,} rows, not on the whole split: do not compare with papers."
+    return said if any(name.startswith("eval/") for name in run.metrics) else ""
+
+
+def _result(run: RunRecord) -> list[Block]:
+    chosen = {name: v for name, v in run.metrics.items() if is_principal(name)} or {
+        name: v for name, v in run.metrics.items() if not name.startswith("time/")
+    }
+    if not chosen:
+        return [Prose(["There are no final figures."])]
+    rows: list[Sequence[Any]] = []
+    for name, value in chosen.items():
+        dataset, metric = _parts(name)
+        known = isinstance(value, int | float)
+        value_cell = Cell(percent(value), value, strong=True) if known else None
+        rows.append(
+            [dataset or NOTHING, metric_title(metric), value_cell, beside(dataset, metric) or None]
+        )
+    named = ["data set", "figure", "value", "published"]
+    if all(row[3] is None for row in rows):
+        named, rows = named[:3], [row[:3] for row in rows]
+    full = [[name, value] for name, value in run.metrics.items()]
+    all_of_them = "\n".join(f"{name:<44}{value}" for name, value in full)
+    return [Table(named, rows), Folded(f"all {len(full)} figures", all_of_them)]
+
+
+def curves(run: RunRecord) -> list[Chart]:
+    """A figure for every series of the run with at least two points, losses first.
+
+    A loss and its soft counterpart share one.
+    """
+    names = run.names("train/")
+    soft = {name.removesuffix("_soft") for name in names if name.endswith("_soft")}
+    drawn = [name for name in names if not name.endswith("_soft")]
+    drawn += [n for n in run.names("eval/") if is_principal(n)] + ["time/tokens_per_second"]
+    charts = []
+    for name in drawn[:_MOST_CURVES]:
+        lines = [Line(thinned(run.series(name)), "gold" if name in soft else "", 0)]
+        if name in soft:
+            lines.append(Line(thinned(run.series(f"{name}_soft")), "teachers", 1))
+        if len(run.series(name)) > 1:
+            log = name == "train/grad_norm" and all(y > 0 for _, y in lines[0].points)
+            charts.append(Chart(_title(name, soft), _STEP, Axis(log=log), lines=lines))
+    return charts
+
+
+def _title(name: str, soft: set[str]) -> str:
+    plain = name.split("/", 1)[1]
+    if name in _TITLES:
+        return _TITLES[name]
+    if not name.startswith("train/"):
+        return f"{plain.split('/')[0]}, {metric_title(plain.split('/')[-1])}"
+    known = name in soft or not plain.endswith(("accuracy", "recall", "precision"))
+    return f"Loss on {plain} (nats)" if known else plain.replace("_", " ").capitalize()
+
+
+def _time(run: RunRecord) -> list[Block]:
+    split = time_split(run)
+    if split is None:
+        return []
+    parts = [
+        (name, seconds / split.step, f"{1000 * seconds:,.0f} ms, {seconds / split.step:.0%}")
+        for name, seconds in split.parts()
+        if seconds > 0
+    ]
+    return [
+        Prose([f"A mean step takes {1000 * split.step:,.0f} ms."]),
+        Split(parts),
+        Prose(advice(run, split), items=True),
+    ]
+
+
+def _teachers(run: RunRecord) -> list[Block]:
+    counts = right_counts(run)
+    if not sum(counts):
+        return []
+    total, most = sum(counts), len(counts) - 1
+    rows = [
+        (f"{number} of {most} right", 100 * count / total) for number, count in enumerate(counts)
+    ]
+    weighting = dict(run.config.get("weighting") or {})
+    kept = {
+        name: value
+        for name, value in (run.config.get("distillation") or {}).items()
+        if name not in ("teachers", "matching") and value is not None
+    }
+    bars = Bars(
+        "How many teachers were right",
+        rows,
+        "%",
+        note=f"Of {total:,.0f} training rows (for spans: of starts and ends).",
+    )
+    return [Figures([bars]), Facts({**weighting, **kept})]
+
+
+def _faults(run: RunRecord) -> list[Block]:
+    if not run.events:
+        return [Prose(["None was recorded."])] if run.rows else []
+    rows: list[list[Value | Cell]] = [
+        [
+            Cell(str(event.get("time", ""))[:19].replace("T", " ")),
+            str(event.get("kind", "?")),
+            ", ".join(f"{k}: {v}" for k, v in event.items() if k not in ("time", "kind")),
+        ]
+        for event in run.events
+    ]
+    return [Table(["time (UTC)", "what", "about it"], rows)]
+
+
+def _setup(run: RunRecord) -> Iterable[Block]:
+    told = run.environment
+    packages = dict(told.get("packages") or {})
+    facts: dict[str, object] = {
+        "seed": run.config.get("seed", told.get("seed")),
+        "workers": run.config.get("workers"),
+        "devices": ", ".join(told.get("devices") or ()) or f"CPU, {told.get('cpus', '?')} cores",
+        "python": told.get("python"),
+        "revision": told.get("revision"),
+        "platform": told.get("platform"),
+        **packages,
+    }
+    yield Facts({name: value for name, value in facts.items() if value is not None})
+    if run.config:
+        yield Folded("configuration", json.dumps(run.config, indent=2, default=str))
+
+
+def clock(seconds: float) -> str:
+    """``95 s``, ``12 min``, ``3.4 h``."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,151 @@
+"""The page of a sweep: the best trials, figures, a table of all trials that sorts and filters."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from road_ray.reporting.pages.page import (
+    NOTHING,
+    Block,
+    Cell,
+    Figures,
+    Folded,
+    Page,
+    Prose,
+    Section,
+    Table,
+)
+from road_ray.reporting.pages.run_page import clock
+from road_ray.reporting.plots.scales import short
+from road_ray.reporting.sweep_record import Sweep, Trial
+from road_ray.reporting.plots.sweep_plots import SweepFigures
+
+
+def sweep_page(sweep: Sweep) -> Page:
+    """Everything that a sweep tells."""
+    drawn = SweepFigures(sweep)
+    blocks: list[Block] = [Figures(drawn.all())]
+    sections = [
+        Section("Best", _best(sweep)),
+        Section("Figures", blocks, "Point at a trial to see it everywhere; click to find its row."),
+        Section("Trials", [_table(sweep)], _how_to_filter(sweep)),
+        Section("Failures", _failures(sweep)),
+        Section("Set-up", _setup(sweep)),
+    ]
+    return Page(
+        title=sweep.name,
+        about=_about(sweep),
+        kicker="road sweep",
+        tiles=_tiles(sweep),
+        sections=[section for section in sections if section.blocks],
+    )
+
+
+def _about(sweep: Sweep) -> str:
+    aims = " and ".join(
+        f"{'highest' if up else 'lowest'} {metric}"
+        for metric, up in zip(sweep.metrics, sweep.larger, strict=True)
+    )
+    return f"Search for the {aims} over {len(sweep.params)} keys."
+
+
+def _tiles(sweep: Sweep) -> list[tuple[str, str, str]]:
+    states = Counter(trial.state for trial in sweep.trials)
+    rest = ", ".join(f"{count:,} {state}" for state, count in states.items() if state != "complete")
+    tiles = [
+        ("trials", f"{len(sweep.trials):,}", f"{states['complete']:,} complete, {rest}".strip(", "))
+    ]
+    if sweep.best and len(sweep.metrics) == 1:
+        best = sweep.best[0]
+        tiles.append((f"best {sweep.metrics[0]}", _value(best, 0), f"trial {best.number}"))
+    elif sweep.best:
+        tiles.append(("on the Pareto front", str(len(sweep.best)), "none is better in all metrics"))
+    spent = sum(trial.seconds or 0.0 for trial in sweep.trials)
+    if spent:
+        tiles.append(("time in trials", clock(spent), "one after the other"))
+    return tiles
+
+
+def _value(trial: Trial, which: int) -> str:
+    """``61.25 ± 0.40``: the value with its deviation over seeds, where there are several."""
+    said = _number(trial.values[which])
+    deviation = trial.deviations[which] if which < len(trial.deviations) else None
+    return said if deviation is None else f"{said} ± {_number(deviation)}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}" if 0.1 <= abs(value) < 1e4 else short(value)
+
+
+def _best(sweep: Sweep) -> list[Block]:
+    if not sweep.best:
+        return [Prose(["No trial has come to its end yet."])]
+    ranked = sorted(sweep.judged, key=lambda t: t.values[0], reverse=sweep.larger[0])
+    chosen = (
+        ranked[:5] if len(sweep.metrics) == 1 else sorted(sweep.best, key=lambda t: t.values[0])
+    )
+    rows: list[Sequence[Any]] = [
+        [
+            Cell(str(trial.number)),
+            *(Cell(_value(trial, n), v, n == 0) for n, v in enumerate(trial.values)),
+            *(_written(trial.params.get(key)) for key in sweep.params),
+        ]
+        for trial in chosen[:20]
+    ]
+    note = ""
+    if len(sweep.metrics) == 1 and len(sweep.judged) > 3:
+        note = (
+            "The best of many trials flatters: part of it is luck. Run it again with seeds of its "
+            "own before it is compared with anything."
+        )
+    return [Table(["trial", *sweep.metrics, *sweep.params], rows, note=note)]
+
+
+def _table(sweep: Sweep) -> Table:
+    rows = []
+    for trial in sweep.trials:
+        values = [Cell(_value(trial, n), v) for n, v in enumerate(trial.values)]
+        values += [NOTHING] * (len(sweep.metrics) - len(values))
+        seconds = None if trial.seconds is None else Cell(clock(trial.seconds), trial.seconds)
+        params = [_written(trial.params.get(key)) for key in sweep.params]
+        rows.append([trial.number, trial.state, *values, *params, seconds])
+    names = ["trial", "state", *sweep.metrics, *sweep.params, "time"]
+    return Table(names, rows, live=True, trials=[trial.number for trial in sweep.trials])
+
+
+def _said(value: Any) -> str:
+    return short(value) if isinstance(value, float) else str(value)
+
+
+def _written(value: Any) -> Cell | str | None:
+    if isinstance(value, float):
+        return Cell(short(value), value)
+    return value if value is None else Cell(str(value), value if type(value) is int else None)
+
+
+def _setup(sweep: Sweep) -> list[Block]:
+    told = json.dumps(sweep.settings, indent=2, default=str)
+    return [Folded("sweep", told)] if sweep.settings else []
+
+
+def _how_to_filter(sweep: Sweep) -> str:
+    key = next((key for key in sweep.varied), "trial").rsplit(".", 1)[-1]
+    return (
+        "Click a heading to sort. Filter by words, or by column: "
+        f"“complete {key}<0.5” keeps complete trials whose {key} is below 0.5, here and above."
+    )
+
+
+def _failures(sweep: Sweep) -> list[Block]:
+    rows: list[list[Any]] = []
+    for trial in sweep.trials:
+        reason = str(trial.told.get("reason") or "")
+        if trial.state == "failed" or (reason and trial.state != "pruned"):
+            params = ", ".join(f"{k}={_said(v)}" for k, v in trial.params.items())
+            rows.append(
+                [trial.number, trial.state, reason.splitlines()[0] if reason else None, params]
+            )
+    return [Table(["trial", "state", "reason", "drawn"], rows)] if rows else []

@@ -1,0 +1,185 @@
+"""What a run directory holds, read for a report: whatever is missing or damaged is a note, not an
+end.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from road_ray.config import yaml as yaml_lines
+from road_ray.errors import RoadError
+from road_ray.config.json_file import read_json
+from road_ray.reporting import record_schema as shapes
+from road_ray.reporting.plots.chart import Point
+from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.secrets import redact
+
+_log = logging.getLogger(__name__)
+CONFIG = "config.resolved.yaml"
+# Keys in which runs may differ and still be seeds of one and the same thing.
+_OF_NO_ACCOUNT = ("run_dir", "seed", "console", "address", "tracking.", "at_once")
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run as its directory tells it; secrets are masked."""
+
+    directory: Path
+    config: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    told: Mapping[str, Any] = field(default_factory=dict)  # hf/road_ray.json
+    problems: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of its directory."""
+        return self.directory.resolve().name
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """The configuration by dotted keys."""
+        return flat(self.config)
+
+    @property
+    def verb(self) -> str:
+        """What made it, as far as it tells."""
+        command = list(self.environment.get("command") or ())
+        if len(command) > 1 and str(command[1]).isalpha():
+            return str(command[1])
+        marks = {"mixing": "multitask", "distillation": "distill", "generator": "pretrain"}
+        return next((verb for key, verb in marks.items() if key in self.config), "finetune")
+
+    @property
+    def finished(self) -> bool:
+        """Whether it came to its end."""
+        return bool(self.metrics) or (self.directory / "metrics.json").is_file()
+
+    @property
+    def steps(self) -> int:
+        """The last step that it wrote down."""
+        return max((int(row.get("step", 0)) for row in self.rows), default=0)
+
+    @property
+    def seconds(self) -> float:
+        """Time in steps, as far as it was written down."""
+        total, before = 0.0, 0
+        for row in self.rows:
+            if row.get("time/step_seconds") is not None:
+                total += float(row["time/step_seconds"]) * (int(row["step"]) - before)
+                before = int(row["step"])
+        return total
+
+    def series(self, name: str) -> list[Point]:
+        """``(step, value)`` of every row that has it."""
+        return [
+            (float(row["step"]), float(row[name]))
+            for row in self.rows
+            if isinstance(row.get(name), int | float)
+        ]
+
+    def last(self, name: str) -> float | None:
+        """Its last value, None where there is none."""
+        points = self.series(name)
+        return points[-1][1] if points else None
+
+    def names(self, start: str) -> list[str]:
+        """Names of figures that begin so, in the order in which they came up."""
+        return list(dict.fromkeys(key for row in self.rows for key in row if key.startswith(start)))
+
+
+def is_run(directory: Path) -> bool:
+    """Whether a directory is that of a run."""
+    return any((directory / name).is_file() for name in (CONFIG, "metrics.jsonl", "metrics.json"))
+
+
+def runs_below(directory: Path, *, deepest: int = 3) -> list[Path]:
+    """Run directories in a folder, by name; what lies within a run is not looked at."""
+    found: list[Path] = []
+    try:
+        paths = sorted(directory.iterdir())
+    except OSError as error:
+        _log.warning("%s is left out: %s", directory, error.strerror)
+        return []
+    for path in paths:
+        if path.is_dir() and not path.name.startswith((".", "checkpoints", "hf")):
+            if (path / "metrics.jsonl").is_file():
+                found.append(path)
+            elif deepest > 1:
+                found += runs_below(path, deepest=deepest - 1)
+    return found
+
+
+def read_run(directory: Path) -> RunRecord:
+    """The run in ``directory``. A file that cannot be read is told in ``problems``."""
+    problems: list[str] = []
+
+    def of(name: str, read: Callable[[Path], Any], without: Any) -> Any:
+        path = directory / name
+        if not path.is_file():
+            return without
+        try:
+            value = read(path)
+        except (OSError, ValueError, RecursionError, RoadError) as error:
+            problems.append(f"{name} is damaged and left out: {str(error).splitlines()[0]}")
+            return without
+        if isinstance(value, type(without)):
+            return value
+        problems.append(f"{name} holds no {'rows' if without == [] else 'object'} and is left out")
+        return without
+
+    def shaped(name: str, read: Callable[[Path], Any], shape: shapes.Shape) -> dict[str, Any]:
+        value = of(name, read, {})
+        if odd := shapes.misfits(value, shape):
+            problems.append(f"{name}: of another kind than expected and left out: {', '.join(odd)}")
+        return redact(shapes.fitted(value, shape))
+
+    def rows(name: str) -> list[dict[str, Any]]:
+        found = of(name, read_rows, [])
+        kept = [*shapes.rows_of(found)]
+        if len(kept) < len(found):
+            problems.append(f"{name}: {len(found) - len(kept)} rows without a step are left out")
+        return kept
+
+    events = [event for event in of("events.jsonl", read_rows, []) if isinstance(event, dict)]
+    return RunRecord(
+        directory,
+        config=shaped(CONFIG, lambda path: yaml_lines.read(path).values, shapes.CONFIGURATION),
+        environment=shaped("environment.json", read_json, shapes.ENVIRONMENT),
+        rows=rows("metrics.jsonl"),
+        metrics=shapes.numbers(of("metrics.json", _figures, {})),
+        events=[redact(shapes.fitted(event, shapes.EVENT)) for event in events],
+        told=shapes.model_facts(shaped("hf/road_ray.json", read_json, shapes.MODEL)),
+        problems=tuple(problems),
+    )
+
+
+def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings by dotted keys."""
+    found: dict[str, Any] = {}
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{name}.")
+        else:
+            found[f"{prefix}{name}"] = value
+    return found
+
+
+def counts(key: str) -> bool:
+    """Whether runs that differ in this key are different things, not seeds of one."""
+    return not key.startswith(_OF_NO_ACCOUNT)
+
+
+def _figures(path: Path) -> dict[str, Any]:
+    figures = read_json(path)
+    for name, value in figures.items():
+        if type(value) not in (int, float, type(None)):
+            raise ValueError(f"{name} is not a number")
+    return figures

@@ -1,0 +1,163 @@
+"""Checkpoints written beside the training: the loop waits for a copy in memory, not for the disk.
+
+What is written is a twin of the objective on the CPU and a copy of the optimizer's state, both
+taken between two steps; so a checkpoint is that of one step, whatever the loop does meanwhile.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from road_ray.errors import ResourceError
+from road_ray.objectives.base import Objective
+from road_ray.training.checkpoint.remote_copy import Mirror
+from road_ray.training.optimizer import ElectraAdamW
+from road_ray.training.config import Training
+from road_ray.training.fsdp import gather, whole
+from road_ray.training.checkpoint.serialization import optimizer_tensors, tensors_to_file
+from road_ray.training.worker import Worker
+
+_log = logging.getLogger(__name__)
+
+
+class Saver:
+    """Writes checkpoints of one training, one at a time; only on the worker that leads.
+
+    A failure to write is raised by the next call.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        trained: Objective,
+        optimizer: ElectraAdamW,
+        training: Training,
+        worker: Worker,
+    ) -> None:
+        self._objective, self._trained, self._optimizer = objective, trained, optimizer
+        self._training, self._worker = training, worker
+        self._twin: Objective | None = None
+        # Its own: a tokenizer that is at work elsewhere cannot be written.
+        self._tokenizer = copy.deepcopy(training.tokenizer) if worker.leads else None
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+        self.blocked_seconds = 0.0  # what the loop has waited for saving, all together
+
+    def save(self, step: int, memory: Mapping[str, Any] | None = None, *, wait: bool) -> None:
+        """A checkpoint of now, with what the guard remembers. With ``wait`` it is on the disk, for
+        all workers, on return.
+        """
+        began = time.perf_counter()
+        self.finish()
+        copied = self._copied()  # with all workers, each of whom may hold a part
+        if copied is not None:
+            self._start(step, memory or {}, *copied)
+            if wait:
+                self.finish()
+        self.blocked_seconds += time.perf_counter() - began
+        if wait:
+            self._worker.barrier()
+
+    def __enter__(self) -> Saver:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """What is being written is finished; an error of the loop goes before one of the disk."""
+        try:
+            self.finish()
+        except Exception as error:
+            if kind is None:
+                raise
+            _log.warning("the last checkpoint could not be written: %s", error)
+
+    def finish(self) -> None:
+        """Returns when nothing is being written. Raises what went wrong with the last one."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    def _start(
+        self,
+        step: int,
+        memory: Mapping[str, Any],
+        twin: Objective,
+        moments: dict[str, Tensor],
+        layout: dict[str, Any],
+    ) -> None:
+        state = {
+            "step": step,
+            "seed": self._training.seed,
+            **memory,
+            "identity": dict(self._training.identity),
+            "configuration": dict(self._training.configuration),
+            "record": dict(self._training.record),
+            "optimizer": layout,
+        }
+
+        def write(directory: Path) -> None:
+            tensors_to_file(directory / "model.safetensors", named_tensors(twin))
+            tensors_to_file(directory / "optimizer.safetensors", moments)
+            (directory / "state.json").write_text(json.dumps(state) + "\n", encoding="utf-8")
+            twin.export(directory / "hf")
+            if self._tokenizer is not None:
+                self._tokenizer.save_pretrained(directory / "hf")
+
+        def commit() -> None:
+            try:
+                self._copy(self._training.checkpoints.save(step, write))
+            except BaseException as error:
+                self._error = error
+
+        self._thread = threading.Thread(target=commit, name="checkpoint", daemon=True)
+        self._thread.start()
+
+    def _copy(self, directory: Path) -> None:
+        """To the mirror, if there is one; its failure costs an event, not the training."""
+        config = self._training.config
+        if config.mirror is None:
+            return
+        try:
+            Mirror(config.mirror, keep=config.keep_checkpoints).push(directory)
+        except ResourceError as error:
+            _log.warning("%s", error)
+            self._training.journal.event("mirror_failed", checkpoint=directory.name)
+
+    @torch.no_grad()
+    def _copied(self) -> tuple[Objective, dict[str, Tensor], dict[str, Any]] | None:
+        """The twin with the weights of now, the moments and how they are put together; None on
+        workers that do not lead.
+        """
+        if self._twin is None and self._worker.leads:
+            gauges, self._objective.gauges = self._objective.gauges, {}
+            self._twin = copy.deepcopy(self._objective).cpu().eval()
+            self._objective.gauges = gauges
+        gather(self._trained, self._twin)
+        tensors, layout = optimizer_tensors(self._optimizer)
+        moments = {}
+        for name, tensor in tensors.items():
+            value = whole(tensor)
+            if self._worker.leads:
+                moments[name] = value.detach().to("cpu", copy=True)
+        return None if self._twin is None else (self._twin, moments, copy.deepcopy(layout))
+
+
+def named_tensors(objective: Any) -> dict[str, Tensor]:
+    """Every tensor once, under the first of its names; tied ones and shared modules have more."""
+    by_identity: dict[int, str] = {}
+    tensors = objective.state_dict(keep_vars=True)
+    for name, tensor in tensors.items():
+        by_identity.setdefault(id(tensor), name)
+    return {name: tensors[name].detach() for name in by_identity.values()}

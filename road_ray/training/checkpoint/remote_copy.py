@@ -1,0 +1,198 @@
+"""Committed checkpoints kept a second time on another storage (S3, Google Cloud, a path): what is
+left of a run whose machine and disk are gone.
+
+Object stores know no rename, so there ``MANIFEST.json``, written last, is the commit point. What
+comes back is verified by its sha256 like any other checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pyarrow import ArrowException
+from pyarrow import fs as arrow
+
+from road_ray.config.addresses import secret_in
+from road_ray.errors import CheckpointError, ConfigError, ResourceError
+from road_ray.training.checkpoint.checkpoint import MANIFEST, verify
+
+_log = logging.getLogger(__name__)
+_STEP = re.compile(r"step-\d{8,}")
+_FAILURES = (OSError, ArrowException)
+
+
+def check_address(url: str) -> str:
+    """``url`` itself. Raises ``ValueError`` when it holds a key: configurations are recorded."""
+    if "@" in urlsplit(url).netloc or secret_in(url):
+        raise ValueError(
+            "holds a key, and configurations are recorded; use the environment (AWS_*, "
+            "MLFLOW_TRACKING_*)"
+        )
+    return url
+
+
+class Mirror:
+    """The copies of one run's checkpoints below ``url``; the newest ``keep`` are kept."""
+
+    def __init__(self, url: str, *, keep: int = 2) -> None:
+        self.url, self.keep = url, keep
+        try:
+            self._files, base = _opened(url)
+        except (*_FAILURES, ValueError, ImportError) as error:
+            raise ConfigError(
+                f"training.mirror = {_shown(url)}: no storage of that address: {error}\n"
+                "  allowed: s3://bucket/run, gs://bucket/run, file:///path, or a scheme of fsspec"
+            ) from error
+        self._base = base.rstrip("/")
+
+    def push(self, directory: Path) -> None:
+        """Copy a committed checkpoint, its manifest last; older copies beyond ``keep`` go.
+
+        Raises ``ResourceError`` when the storage fails; what is there stays.
+        """
+        target = f"{self._base}/{directory.name}"
+        try:
+            paths = [path for path in directory.rglob("*") if path.is_file()]
+            for path in sorted(paths, key=lambda path: path.name == MANIFEST):
+                place = f"{target}/{path.relative_to(directory).as_posix()}"
+                self._files.create_dir(place.rpartition("/")[0], recursive=True)
+                with path.open("rb") as source, self._files.open_output_stream(place) as sink:
+                    shutil.copyfileobj(source, sink, 1 << 20)
+            for name in self._committed()[self.keep :]:
+                # The manifest first: a copy that is half gone must not look whole.
+                self._files.delete_file(f"{self._base}/{name}/{MANIFEST}")
+                self._files.delete_dir(f"{self._base}/{name}")
+        except _FAILURES as error:
+            raise self._failed(error) from error
+
+    def pull(self, root: Path, run: Mapping[str, Any] | None = None) -> Path | None:
+        """The newest copy that verifies, brought to ``root/step-NNNNNNNN``; None when there is
+        none at all. Raises ``ResourceError`` when all are damaged or the storage fails, and
+        ``CheckpointError`` when it is of another run than ``run``: the configuration that decides
+        it, and the identity of its data, as a checkpoint's ``state.json`` has them.
+        """
+        damage = []
+        try:
+            for name in self._committed():
+                staged = root / f".{name}.tmp-{os.getpid()}"
+                try:
+                    self._fetch(name, staged / name)
+                    problems = verify(staged / name)
+                    if not problems:
+                        if run is not None:
+                            self._check_same(staged / name, root, run)
+                        os.replace(staged / name, root / name)
+                        return root / name
+                finally:
+                    shutil.rmtree(staged, ignore_errors=True)
+                damage.append(f"{name}: {'; '.join(problems)}")
+                _log.warning("a damaged copy is passed over: %s/%s", _shown(self.url), damage[-1])
+        except _FAILURES as error:
+            raise self._failed(error) from error
+        if damage:
+            raise ResourceError(
+                f"{_shown(self.url)}: every copy is damaged, and a run never starts afresh "
+                "silently:" + "".join(f"\n    {line}" for line in damage) + "\n"
+                "  fix: restore one, or leave training.mirror out\n  kept: all copies, untouched"
+            )
+        return None
+
+    def _check_same(self, copy: Path, root: Path, run: Mapping[str, Any]) -> None:
+        then = json.loads((copy / "state.json").read_text(encoding="utf-8"))
+        place = f"{_shown(self.url)}/{copy.name}"
+        if "configuration" not in then:
+            raise CheckpointError(
+                f"{place}: an earlier version made it and did not note of which run it is\n"
+                f"  fix: copy it into {root} if it is of this run, else name another "
+                "training.mirror\n  kept: all copies; nothing was fetched"
+            )
+        if changed := [*_differences(then, run)]:
+            raise CheckpointError(
+                f"{place}: is of another run:{''.join(changed)}\n"
+                "  fix: name another training.mirror, repeat the command that began that run, or "
+                "delete its copies to start afresh\n  kept: all copies; nothing was fetched"
+            )
+
+    def _fetch(self, name: str, target: Path) -> None:
+        """All files of a copy."""
+        place = f"{self._base}/{name}"
+        for entry in self._files.get_file_info(arrow.FileSelector(place, recursive=True)):
+            inside = entry.path[entry.path.index(f"/{name}/") + len(name) + 2 :]
+            path = target / inside
+            if not path.resolve().is_relative_to(target.resolve()):
+                raise OSError(f"{entry.path} leads out of its directory")
+            if entry.type != arrow.FileType.File:
+                continue
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with self._files.open_input_stream(entry.path) as source, path.open("wb") as sink:
+                shutil.copyfileobj(source, sink, 1 << 20)
+
+    def _committed(self) -> list[str]:
+        """Names of the copies that have a manifest, the newest first."""
+        selector = arrow.FileSelector(self._base, allow_not_found=True)
+        found = [entry.base_name for entry in self._files.get_file_info(selector)]
+        names = sorted((name for name in found if _STEP.fullmatch(name)), key=_number, reverse=True)
+        manifests = [f"{self._base}/{name}/{MANIFEST}" for name in names]
+        there = self._files.get_file_info(manifests)
+        return [
+            name for name, one in zip(names, there, strict=True) if one.type == arrow.FileType.File
+        ]
+
+    def _failed(self, error: BaseException) -> ResourceError:
+        return ResourceError(
+            f"{_shown(self.url)}: the storage fails: {str(error).splitlines()[0][:300]}\n"
+            "  fix: check the address, the network and the credentials (AWS_* and the like)\n"
+            "  kept: the checkpoints of the run directory and the copies made before"
+        )
+
+
+def _opened(url: str) -> tuple[arrow.FileSystem, str]:
+    """The file system of an address, pyarrow's own or, for schemes it does not know, fsspec's."""
+    if "://" not in url:
+        return arrow.LocalFileSystem(), str(Path(url).expanduser().resolve())
+    try:
+        opened: tuple[arrow.FileSystem, str] = arrow.FileSystem.from_uri(url)
+        return opened
+    except ArrowException:
+        import fsspec
+
+        found, path = fsspec.core.url_to_fs(url)
+        return arrow.PyFileSystem(arrow.FSSpecHandler(found)), path
+
+
+def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """A line for each key in which two runs differ."""
+    now = json.loads(json.dumps(now))
+    for part in ("configuration", "identity"):
+        keys = {*then[part], *now[part]}
+        if part == "configuration":  # a key that only one of them knows is another version's
+            keys = then[part].keys() & now[part].keys()
+        for key in sorted(keys):
+            there, asked = then[part].get(key), now[part].get(key)
+            if there != asked:
+                yield f"\n    {key}: there {there!r}, asked {asked!r}"
+
+
+def below(url: str, place: Path) -> str:
+    """The address of ``place``, a relative path, below another; what follows a question mark
+    stays.
+    """
+    start, mark, settings = url.partition("?") if "://" in url else (url, "", "")
+    return f"{start.rstrip('/')}/{place.as_posix()}{mark}{settings}"
+
+
+def _number(name: str) -> int:
+    return int(name.removeprefix("step-"))
+
+
+def _shown(url: str) -> str:
+    """The address without what follows a question mark."""
+    return url.partition("?")[0]

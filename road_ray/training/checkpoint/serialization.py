@@ -1,0 +1,181 @@
+"""Tensors, optimizers and random generators as safetensors and JSON, bit for bit and back.
+
+Nothing here unpickles, so that a checkpoint from elsewhere cannot run code.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from torch.optim import Optimizer
+
+from road_ray.errors import CheckpointError
+from road_ray.training.fsdp import part
+
+_log = logging.getLogger(__name__)
+# Of a parameter group: a child of a population goes on from weights that others' values made.
+_CONFIGURED = {"peak_lr", "peak_weight_decay", "peak_eps", "betas"}
+
+
+def tensors_to_file(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """A safetensors file with every tensor whole; tied ones are written once a name.
+
+    Raises: OSError with its errno where the disk refuses.
+    """
+    seen: set[int] = set()
+    plain = {}
+    for name, tensor in tensors.items():
+        value = tensor.detach().cpu().contiguous()
+        if value.untyped_storage().data_ptr() in seen:  # safetensors refuses shared memory
+            value = value.clone()
+        seen.add(value.untyped_storage().data_ptr())
+        plain[name] = value
+    try:
+        save_file(plain, path, metadata={"format": "pt"})
+    except SafetensorError as error:
+        told = re.search(r"os error (\d+)", str(error))
+        number = int(told[1]) if told else errno.EIO
+        raise OSError(number, os.strerror(number), str(path)) from error
+
+
+def tensors_from_file(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, on the CPU. Raises: CheckpointError naming the file."""
+    try:
+        return dict(load_file(path))
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(
+            f"{path}: not a readable safetensors file: {error}\n    fix: use an older checkpoint"
+        ) from error
+
+
+def optimizer_tensors(optimizer: Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Named tensors (the optimizer's own, not copies) and the JSON that puts them together again.
+
+    Parameters are known by their order.
+    """
+    tensors: dict[str, Tensor] = {}
+    state = _taken_apart(optimizer.state_dict(), "optimizer", tensors)
+    shapes = [list(parameter.shape) for parameter in _parameters(optimizer)]
+    return tensors, {"class": type(optimizer).__name__, "shapes": shapes, "state": state}
+
+
+def load_optimizer(
+    optimizer: Optimizer, tensors: Mapping[str, Tensor], layout: Mapping[str, Any]
+) -> None:
+    """``optimizer`` as it was when ``optimizer_tensors`` saw it, bit for bit, but for what the
+    configuration says: that is the configuration's of now.
+
+    Raises: CheckpointError when class, number or shapes of the parameters differ.
+    """
+    parameters = _parameters(optimizer)
+    _check(optimizer, [list(parameter.shape) for parameter in parameters], layout)
+    try:
+        saved = _put_together(layout["state"], tensors)
+    except KeyError as error:
+        raise CheckpointError(
+            f"optimizer state: {error} is named by the layout but missing among the tensors\n"
+            "    fix: use an older checkpoint"
+        ) from error
+    groups = [len(group["params"]) for group in optimizer.param_groups]
+    saved_groups = [len(group["params"]) for group in saved["param_groups"]]
+    if groups != saved_groups:
+        raise CheckpointError(
+            f"optimizer state: parameter groups of {saved_groups} parameters were saved, "
+            f"this optimizer has {groups}\n    fix: resume with the configuration of the run"
+        )
+    order = [index for group in saved["param_groups"] for index in group["params"]]
+    for index, parameter in zip(order, parameters, strict=True):
+        state = saved["state"].get(index, {})
+        for name in [n for n, x in state.items() if getattr(x, "shape", None) == parameter.shape]:
+            state[name] = part(state[name], like=parameter)
+    told = optimizer.param_groups
+    own = [{key: group[key] for key in _CONFIGURED & set(group)} for group in told]
+    optimizer.load_state_dict(saved)
+    for group, configured in zip(optimizer.param_groups, own, strict=True):
+        group.update(configured)
+    for index, parameter in zip(order, parameters, strict=True):
+        for name, value in saved["state"].get(index, {}).items():
+            # load_state_dict casts to the parameter's dtype, which loses bits of wider states
+            now = optimizer.state[parameter][name]
+            if isinstance(value, Tensor) and now.dtype != value.dtype:
+                optimizer.state[parameter][name] = value.to(now.device)
+
+
+def rng_state() -> dict[str, Tensor]:
+    """State of torch's generators: ``cpu``, and ``cuda`` for the current device."""
+    state = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        state["cuda"] = torch.cuda.get_rng_state()
+    return state
+
+
+def set_rng_state(state: Mapping[str, Tensor]) -> None:
+    """Torch's generators go on where ``rng_state`` saw them."""
+    torch.set_rng_state(state["cpu"])
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])
+    elif "cuda" in state or torch.cuda.is_available():
+        _log.warning("another kind of device than before: dropout masks will differ from here on")
+
+
+def _parameters(optimizer: Optimizer) -> list[Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _check(optimizer: Optimizer, shapes: list[list[int]], layout: Mapping[str, Any]) -> None:
+    kind, saved = type(optimizer).__name__, [list(shape) for shape in layout["shapes"]]
+    wrong = None
+    if layout["class"] != kind:
+        wrong = f"saved by {layout['class']}, this optimizer is {kind}"
+    elif len(saved) != len(shapes):
+        wrong = f"{len(saved)} parameters were saved, this optimizer has {len(shapes)}"
+    else:
+        pairs = enumerate(zip(saved, shapes, strict=True))
+        odd = [f"{i}: saved {old}, now {new}" for i, (old, new) in pairs if old != new]
+        if odd:
+            wrong = f"{len(odd)} parameters have another shape; first, number {odd[0]}"
+    if wrong:
+        raise CheckpointError(
+            f"optimizer state: {wrong}\n    fix: resume with the configuration of the run"
+        )
+
+
+def _taken_apart(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+    """JSON of any nesting; each tensor goes to ``tensors`` and leaves its name."""
+    if isinstance(value, Tensor):
+        tensors[name] = value
+        return {"tensor": name}
+    if isinstance(value, Mapping):
+        pairs = [[key, _taken_apart(item, f"{name}.{key}", tensors)] for key, item in value.items()]
+        return {"map": pairs}
+    if isinstance(value, list | tuple):
+        items = [_taken_apart(item, f"{name}.{i}", tensors) for i, item in enumerate(value)]
+        return {"tuple" if isinstance(value, tuple) else "list": items}
+    try:
+        json.dumps(value)
+    except TypeError as error:
+        raise CheckpointError(f"{name}: {value!r} cannot be written as JSON") from error
+    return value
+
+
+def _put_together(value: Any, tensors: Mapping[str, Tensor]) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    ((kind, content),) = value.items()
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "map":
+        return {key: _put_together(item, tensors) for key, item in content}
+    items = [_put_together(item, tensors) for item in content]
+    return tuple(items) if kind == "tuple" else items

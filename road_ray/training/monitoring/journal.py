@@ -1,0 +1,239 @@
+"""The record of a run: metrics.jsonl (the source of truth), events.jsonl, metrics.json.
+
+Rows are flushed one by one, so that a kill costs at most the line being written.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+from road_ray.errors import ResourceError
+from road_ray.training.monitoring.progress import Kind, Work, open_console
+from road_ray.training.monitoring.secrets import redact
+from road_ray.training.monitoring.trackers import Tracker
+
+_log = logging.getLogger(__name__)
+
+
+class Journal:
+    """Rows, events and final figures of one run directory; a context manager.
+
+    ``enabled=False``, for workers that do not lead, writes and shows nothing. A tracker that fails
+    is noted once and left out from then on.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        *,
+        console: Kind | None = None,
+        trackers: Sequence[Tracker] = (),
+        enabled: bool = True,
+        total_steps: int | None = None,
+        every_seconds: float = 10.0,
+        work: Work = float,
+    ) -> None:
+        self.run_dir, self.enabled = Path(run_dir), enabled
+        kind: Kind | None = console if enabled else "quiet"
+        self._console = open_console(kind, total_steps, every_seconds, work)
+        self._trackers = list(trackers) if enabled else []
+        self._files: dict[str, TextIO] = {}
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        """One row of numbers; one that is not finite is written as null."""
+        if not self.enabled:
+            return
+        row = {name: _number(value) for name, value in metrics.items()}
+        self._append("metrics.jsonl", {"step": step, **row})
+        self._console.show(step, row)
+        for tracker in list(self._trackers):
+            try:
+                tracker.log(step, row)
+            except Exception as error:
+                self._drop(tracker, error)
+
+    def event(self, kind: str, **fields: Any) -> None:
+        """Something that is no number: a fault, a restart, a fallback, a replaced teacher; secrets
+        masked.
+        """
+        if self.enabled:
+            now = datetime.now(UTC).isoformat(timespec="milliseconds")
+            self._append("events.jsonl", {"time": now, "kind": kind, **redact(fields)})
+
+    def truncate_after(self, step: int) -> int:
+        """How many rows beyond ``step`` were dropped, so that a resumed run writes each step once.
+
+        A torn last line goes too, uncounted.
+        """
+        path = self.run_dir / "metrics.jsonl"
+        if not self.enabled or not path.is_file():
+            return 0
+        self._close_files()
+        rows = read_metrics(path)
+        kept = [row for row in rows if row["step"] <= step]
+        _write_atomic(path, "".join(_line(row) for row in kept))
+        return len(rows) - len(kept)
+
+    def finish(self, metrics: Mapping[str, float]) -> None:
+        """metrics.json with the final figures."""
+        if self.enabled:
+            final = {name: _number(value) for name, value in metrics.items()}
+            write_json_atomic(self.run_dir / "metrics.json", final)
+
+    def close(self, *, failed: bool = False) -> None:
+        """Everything flushed and closed; ``failed`` is passed on to trackers."""
+        self._console.close()
+        for tracker in list(self._trackers):
+            try:
+                tracker.close(failed=failed)
+            except Exception as error:
+                self._drop(tracker, error)
+        self._trackers = []
+        self._close_files()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close(failed=error is not None)
+
+    def _drop(self, tracker: Tracker, error: Exception) -> None:
+        self._trackers.remove(tracker)
+        _log.warning("tracker failed and is left out from here on: %s", error)
+        self.event("tracker_failed", tracker=type(tracker).__name__, error=str(error))
+
+    def _append(self, name: str, row: Mapping[str, Any]) -> None:
+        path = self.run_dir / name
+        try:
+            if name not in self._files:
+                self.run_dir.mkdir(parents=True, exist_ok=True)
+                _cut_torn_line(path)
+                self._files[name] = path.open("a", encoding="utf-8")
+            self._files[name].write(_line(row))
+            self._files[name].flush()
+        except OSError as error:
+            raise ResourceError(
+                f"{path}: cannot be written: {error.strerror}\n"
+                "    fix: free space there or make it writable, then run the same command again\n"
+                "    kept: all rows before this one"
+            ) from error
+
+    def _close_files(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files = {}
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The objects of a JSON-lines file; a torn last line is left out.
+
+    Raises: ResourceError naming the line when one is damaged, or the file when it is unreadable.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        raise ResourceError(
+            f"{path}: cannot be read: {error.strerror}\n    fix: make it readable, or delete it"
+        ) from error
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            if number == len(lines):
+                break
+            row = None
+        if not isinstance(row, dict):
+            raise _damaged(path, number, f"not a JSON object: {line[:60]!r}")
+        rows.append(row)
+    return rows
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The rows of a metrics.jsonl: ``step`` and figures, each a number or None.
+
+    Raises: ResourceError naming the line that is no such row.
+    """
+    rows = read_rows(path)
+    for number, row in enumerate(rows, start=1):
+        if type(row.get("step")) is not int:
+            raise _damaged(path, number, f"step = {row.get('step')!r} is not a whole number")
+        for name, value in row.items():
+            if type(value) not in (int, float, type(None)):
+                raise _damaged(path, number, f"{name} = {str(value)[:60]!r} is not a number")
+    return rows
+
+
+def _damaged(path: Path, number: int, what: str) -> ResourceError:
+    return ResourceError(f"{path}:{number}: {what}\n    fix: delete that line")
+
+
+def write_json_atomic(path: Path, value: Any) -> None:
+    """``path`` with the JSON of ``value``: the old file or the new one, never half of either.
+
+    Numbers that are not finite become null, unknown objects their text.
+    """
+    _write_atomic(path, json.dumps(_finite(value), indent=2, default=str, allow_nan=False) + "\n")
+
+
+def _write_atomic(path: Path, text: str) -> None:
+    staged = path.with_name(f".{path.name}.tmp-{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with staged.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        staged.replace(path)
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    except OSError as error:
+        staged.unlink(missing_ok=True)
+        raise ResourceError(
+            f"{path}: cannot be written: {error.strerror}\n"
+            "    fix: free space there or make it writable\n    kept: the file as it was before"
+        ) from error
+
+
+def _cut_torn_line(path: Path) -> None:
+    """A file that ends with a whole line, so that the next row is not glued to half a one."""
+    if not path.is_file():
+        return
+    content = path.read_bytes()
+    whole = content.rfind(b"\n") + 1
+    if whole < len(content):
+        os.truncate(path, whole)
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return json.dumps(_finite(row), default=str, allow_nan=False) + "\n"
+
+
+def _number(value: Any) -> float:
+    """A plain int or float, also of a tensor or NumPy scalar."""
+    return value if type(value) in (int, float) else float(value)
+
+
+def _finite(value: Any) -> Any:
+    """The value with null for every number that JSON has no word for."""
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,234 @@
+"""Experiment trackers, only when asked for; never the source of truth, which is metrics.jsonl."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from road_ray.errors import ConfigError
+from road_ray.training.monitoring.secrets import redact
+
+START_TIMEOUT_SECONDS = 30.0  # how long an unreachable server may hold up the start of a run
+_LONGEST_VALUE = 500  # of a parameter, which MLflow limits
+_log = logging.getLogger(__name__)
+
+
+class Tracker(Protocol):
+    """Somewhere else that numbers go to; whatever it raises is the journal's to swallow."""
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Send one row."""
+
+    def close(self, *, failed: bool) -> None:
+        """Send what is left and end; ``failed`` when the run ended by an error."""
+
+
+See = Callable[[int, int | None, Mapping[str, float]], None]
+"""``see(step, total_steps, row)``: told of every row of a journal as it is written."""
+
+_SEES: ContextVar[See | None] = ContextVar("sees", default=None)
+
+
+@contextmanager
+def watched(see: See) -> Iterator[None]:
+    """Inside, every run of this thread tells its rows to ``see``, which may end it by
+    ``SystemExit``.
+    """
+    before = _SEES.set(see)
+    try:
+        yield
+    finally:
+        _SEES.reset(before)
+
+
+def watching() -> See | None:
+    """Who watches this thread."""
+    return _SEES.get()
+
+
+class Watcher:
+    """Tells whoever watches this thread."""
+
+    def __init__(self, see: See, total_steps: int | None) -> None:
+        self._see, self._total = see, total_steps
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        self._see(step, self._total, metrics)
+
+    def close(self, *, failed: bool) -> None:
+        pass
+
+
+def watchers(total_steps: int | None) -> list[Tracker]:
+    """Who watches this thread, as a tracker, if anybody does."""
+    see = watching()
+    return [] if see is None else [Watcher(see, total_steps)]
+
+
+class _Wandb:
+    def __init__(self, run: Any) -> None:
+        self._run = run
+        run.define_metric("*", step_metric="step")  # a resumed run may go back a few steps
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        self._run.log({**metrics, "step": step})
+
+    def close(self, *, failed: bool) -> None:
+        self._run.finish(exit_code=int(failed))
+
+
+class _Unreachable:
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        raise self._error
+
+    def close(self, *, failed: bool) -> None:
+        pass
+
+
+def wandb_tracker(
+    project: str,
+    run_name: str,
+    config: Mapping[str, Any],
+    run_dir: Path,
+    mode: Literal["online", "offline"] = "offline",
+    group: str | None = None,
+) -> Tracker:
+    """Weights & Biases for one run directory, resumed under the same id; secrets masked.
+
+    Where it cannot be reached, the tracker fails at its first row, which the journal notes once.
+    Raises: ConfigError when wandb is not installed.
+    """
+    try:
+        import wandb
+    except ImportError as error:
+        raise ConfigError(
+            "tracker wandb: the package is not installed\n    fix: pip install road-ray[wandb]"
+        ) from error
+    # Without these, wandb records sys.argv, the git remote and all that is printed (measured).
+    settings = wandb.Settings(
+        x_disable_meta=True,
+        disable_git=True,
+        init_timeout=START_TIMEOUT_SECONDS,
+        save_code=False,
+        console="off",
+        silent=True,
+    )
+    try:
+        run = wandb.init(
+            project=project,
+            name=run_name,
+            group=group,
+            id=_run_id(run_dir),
+            resume="allow",
+            dir=str(run_dir),
+            config=redact(config),
+            mode=mode,
+            settings=settings,
+        )
+        return _Wandb(run)
+    except Exception as error:
+        _log.warning("wandb cannot be reached, training goes on without it: %s", error)
+        return _Unreachable(error)
+
+
+class _TensorBoard:
+    def __init__(self, writer: Any) -> None:
+        self._writer = writer
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        for name, value in metrics.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self, *, failed: bool) -> None:
+        self._writer.close()
+
+
+def tensorboard_tracker(run_dir: Path) -> Tracker:
+    """Event files in ``tensorboard/`` of the run directory; the writer comes with Ray Tune."""
+    from tensorboardX import SummaryWriter
+
+    # It names files by the second: two starts within one would write the same.
+    suffix = f".{time.time_ns()}"
+    return _TensorBoard(SummaryWriter(str(run_dir / "tensorboard"), filename_suffix=suffix))
+
+
+class _MLflow:
+    def __init__(self, client: Any, run_id: str) -> None:
+        self._client, self._run_id = client, run_id
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        from mlflow.entities import Metric
+
+        now = int(time.time() * 1000)
+        finite = {n: v for n, v in metrics.items() if v is not None and math.isfinite(v)}
+        rows = [Metric(name, value, now, step) for name, value in finite.items()]
+        self._client.log_batch(self._run_id, metrics=rows)
+
+    def close(self, *, failed: bool) -> None:
+        self._client.set_terminated(self._run_id, "FAILED" if failed else "FINISHED")
+
+
+def mlflow_tracker(
+    uri: str, experiment: str, run_name: str, config: Mapping[str, Any], run_dir: Path
+) -> Tracker:
+    """MLflow at a server or database (``http://...``, ``sqlite:///mlflow.db``) for one run
+    directory, resumed as the same run; secrets masked.
+
+    Where it cannot be reached, the tracker fails at its first row, which the journal notes once.
+    Raises: ConfigError when mlflow is not installed.
+    """
+    try:
+        from mlflow.entities import Param
+        from mlflow.tracking import MlflowClient
+    except ImportError as error:
+        raise ConfigError(
+            "tracker mlflow: the package is not installed\n    fix: pip install road-ray[mlflow]"
+        ) from error
+    for name, most in {"TIMEOUT": START_TIMEOUT_SECONDS, "MAX_RETRIES": 1}.items():
+        os.environ.setdefault(f"MLFLOW_HTTP_REQUEST_{name}", f"{most:.0f}")
+    kept = run_dir / "mlflow" / "run_id.txt"
+    try:
+        client = MlflowClient(tracking_uri=uri)
+        if kept.is_file():
+            run_id = kept.read_text(encoding="ascii").strip()
+            client.update_run(run_id, status="RUNNING")
+            return _MLflow(client, run_id)
+        found = client.get_experiment_by_name(experiment)
+        number = found.experiment_id if found else client.create_experiment(experiment)
+        run_id = client.create_run(number, run_name=run_name).info.run_id
+        told = [Param(name, str(value)[:_LONGEST_VALUE]) for name, value in _flat(redact(config))]
+        client.log_batch(run_id, params=told)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(f"{run_id}\n", encoding="ascii")
+        return _MLflow(client, run_id)
+    except Exception as error:
+        _log.warning("mlflow cannot be reached, training goes on without it: %s", error)
+        return _Unreachable(error)
+
+
+def _flat(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
+
+
+def _run_id(run_dir: Path) -> str:
+    """The id that this run directory has had from its first start on."""
+    path = run_dir / "wandb" / "run_id.txt"
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(uuid.uuid4().hex + "\n", encoding="ascii")
+    return path.read_text(encoding="ascii").strip()

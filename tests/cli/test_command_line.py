@@ -1,0 +1,19 @@
+"""What a line says of a configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from road_ray.cli.command_line import Line
+
+
+def test_what_is_no_file_is_an_override():
+    assert Line.read(["a=b", "c=d"]) == Line(None, None, ("a=b", "c=d"))
+    assert Line.read(["a.yaml", "c=d"]) == Line(None, Path("a.yaml"), ("c=d",))
+    assert Line.read([], preset="p") == Line("p", None, ())
+
+
+def test_flags_that_were_given_count_last():
+    line = Line.read(["seed=1"], workers=0, address=None, seed=2)
+    assert line.overrides == ("seed=1", "workers=0", "seed=2")
+    assert line.config("finetune").seed == 2

@@ -1,0 +1,47 @@
+"""``road plan`` and ``--dry-run`` print the same plan, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+
+from road_ray.cli.plan import _operations, _phases
+
+
+def test_a_plan_is_told_and_a_dry_run_is_a_plan(road, sentiment, flags, tmp_path):
+    line = [*flags(sentiment), "--run-dir", tmp_path / "run"]
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("cpu_hour: 3600\ncurrency: EUR\n")
+    told = road("plan", "finetune", *line, "--prices", prices)
+    assert told.code == 0
+    for word in ("steps ", " rows", "parameters", "a checkpoint", "EUR", "core-hours", "workers"):
+        assert word in told.out
+    dry = road("finetune", *line, "--dry-run", "--json")
+    assert dry.code == 0
+    assert json.loads(dry.out)["steps"] == 6
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_has_no_training_has_no_plan(road):
+    said = road("plan", "evaluate")
+    assert said.code == 2
+    assert "allowed: pretrain" in said.err
+
+
+def test_operations_are_told_of_a_pre_training_alone():
+    flops = {"train_paper": 1.294e18, "train_6nd": 1.1e18, "infer_paper": 3.68e9}
+    (line,) = _operations(flops)
+    assert line.split()[1] == "1.294e+18"
+    assert "1.1e+18 as 6 N D; 3.68e+09 for a row" in line
+    assert _operations({}) == []
+
+
+def test_phases_are_told_where_there_are_several():
+    first = {"steps": 900, "max_length_tokens": 128, "batch_size": 256}
+    phases = [first | {"measured_step_seconds": 0.5}]
+    assert _phases(phases) == []
+    phases += [{"steps": 100, "max_length_tokens": 512, "batch_size": 256}]
+    phases[1]["measured_step_seconds"] = 2
+    assert _phases(phases) == [
+        "phases      900 steps of 256 rows of 128 tokens, 0.500 s each; "
+        "then 100 steps of 256 rows of 512 tokens, 2.000 s each"
+    ]

@@ -1,0 +1,402 @@
+"""Loading, overriding and writing configurations; the usual mistakes and how they are told."""
+
+from __future__ import annotations
+
+import copy
+import re
+import string
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import Field
+
+from road_ray.config import (
+    Config,
+    InvalidConfig,
+    digest,
+    json_schema,
+    load,
+    override,
+    preset_named_in,
+    to_dict,
+    to_yaml,
+)
+from road_ray.errors import ConfigError
+
+
+class Weighting(Config):
+    rule: Literal["mean", "correctness", "confidence"] = "correctness"
+    wrong: float = Field(0.75, ge=0, le=1)
+    """The weight of a teacher that is wrong."""
+
+
+class Optimizer(Config):
+    peak_lr: float = Field(1e-4, gt=0)
+    betas: tuple[float, float] = (0.9, 0.999)
+    warmup_steps: int = Field(100, ge=0)
+
+
+class Distillation(Config):
+    temperature: float = Field(1.0, gt=0)
+    kd_weight: float = Field(0.5, ge=0, le=1)
+    teachers: list[Path] = Field(default_factory=list)
+
+
+class Example(Config):
+    name: str = "run"
+    seed: int = 0
+    deterministic: bool = True
+    weighting: Weighting = Weighting()
+    optimizer: Optimizer = Optimizer()
+    distillation: Distillation | None = Distillation()
+    scores: dict[str, float] = Field(default_factory=dict)
+    init: Path | None = None
+    note: str | None = None
+
+
+class Needy(Config):
+    task: str
+    optimizer: Optimizer
+
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Writes ``my.yaml`` into the working directory and gives its relative path."""
+    monkeypatch.chdir(tmp_path)
+
+    def write_text(text: str) -> Path:
+        Path("my.yaml").write_text(text, encoding="utf-8")
+        return Path("my.yaml")
+
+    return write_text
+
+
+def _mistakes(kind: type[Config] = Example, **sources: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(kind, **sources)
+    assert caught.value.exit_code == 2
+    text = str(caught.value)
+    assert "Traceback" not in text
+    assert "pydantic" not in text
+    assert text.startswith("error[CONFIG] ")
+    assert text.endswith("nothing was started; no file was changed")
+    return text
+
+
+def test_nothing_given_is_the_defaults() -> None:
+    assert load(Example) == Example()
+
+
+def test_overrides_win_over_the_file_and_the_file_over_the_preset(write: Write) -> None:
+    path = write("optimizer: {peak_lr: 2.0, warmup_steps: 2}\n")
+    base = {"optimizer": {"peak_lr": 1.0, "warmup_steps": 1}, "seed": 1}
+    config = load(Example, base=base, path=path, overrides=["optimizer.peak_lr=3"])
+    assert (config.optimizer.peak_lr, config.optimizer.warmup_steps, config.seed) == (3.0, 2, 1)
+
+
+def test_the_layout_of_a_mistake(write: Write) -> None:
+    assert _mistakes(path=write("\nweighting:\n  wrong: 1.5\n")) == (
+        "error[CONFIG] my.yaml:3  weighting.wrong = 1.5\n"
+        "    allowed: 0 <= value <= 1\n"
+        "    meaning: The weight of a teacher that is wrong.\n"
+        "    fix: use a value that is allowed (default: 0.75)\n"
+        "  nothing was started; no file was changed"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("distillation: {temperature: true}", "distillation.temperature = true"),
+        ("distillation: {temperature: 0}", "allowed: value > 0"),
+        ("distillation: {temperature: -2}", "distillation.temperature = -2"),
+        ("distillation: {temperature: .nan}", "distillation.temperature = .nan"),
+        ("distillation: {temperature: .inf}", "distillation.temperature = .inf"),
+        ("weighting: {wrong: .nan}", "allowed: 0 <= value <= 1"),
+        ("weighting: {rule: corectness}", "fix: did you mean 'correctness'?"),
+        ("optimizer: {warmup_steps: -1}", "allowed: a whole number, value >= 0"),
+        ("optimizer: {warmup_steps: 1.5}", "optimizer.warmup_steps = 1.5"),
+        ("optimizer: {warmup_steps: '4'}", "fix: write a number without quotes (default: 100)"),
+        ("optimizer: {warmup_steps: many}", "fix: use a value that is allowed (default: 100)"),
+        ("optimizer: {peak_lr: fast}", 'optimizer.peak_lr = "fast"'),
+        ("optimizer: {betas: [0.9]}", "optimizer.betas"),
+        ("deterministic: no", "fix: write true or false"),
+        ("deterministic: 'true'", "fix: write true or false"),
+        ("name: 0123", "fix: put it in quotes"),
+        ("seed: null", "seed = null"),
+        ("optimizer: fast", "allowed: a section with the keys peak_lr, betas, warmup_steps"),
+        ("seed: {a: 1}", "seed is given as a section"),
+        ("scores: {a: high}", 'scores.a = "high"'),
+        ("distilation: {temperature: 2}", "fix: did you mean 'distillation'?"),
+        ("weighting: {wrongs: 1}", "fix: did you mean 'weighting.wrong'?"),
+        ("temperature: 2", "fix: did you mean 'distillation.temperature'?"),
+        ("optimizer: {temperature: 2}", "fix: did you mean 'distillation.temperature'?"),
+        ("zzz: 1", "allowed: in the top level: name, seed, deterministic, weighting"),
+        ("seed: !!python/object:os.system 1", "fix: remove the tag"),
+    ],
+)
+def test_a_mistake_in_a_file_is_told_with_line_key_value_and_remedy(
+    write: Write, line: str, words: str
+) -> None:
+    text = _mistakes(path=write(f"# a comment\n\n{line}\n"))
+    assert words in text
+    assert "error[CONFIG] my.yaml:3  " in text
+    assert text.count("error[") == 1
+
+
+def test_all_mistakes_are_told_together_from_top_to_bottom(write: Write) -> None:
+    path = write(
+        "# head\nseed: -.inf\n\noptimizer:\n  # why\n  betas:\n    - 0.9\n    - true\n\n"
+        "  peak_lr: 0\nseed: 3\nweighting:\n    wrong: 2\n    rule: none\n"
+    )
+    text = _mistakes(base={"note": 5}, path=path, overrides=["x=1", "y", "scores.a=b"])
+    places = re.findall(r"error\[CONFIG\] (\S+?)  (\S+)", text)
+    assert places[:6] == [
+        ("my.yaml:2", "seed"),
+        ("my.yaml:8", "optimizer.betas[1]"),
+        ("my.yaml:10", "optimizer.peak_lr"),
+        ("my.yaml:11", "seed"),
+        ("my.yaml:13", "weighting.wrong"),
+        ("my.yaml:14", "weighting.rule"),
+    ]
+    for where in ("preset  note = 5", "override 'x=1'  x = 1", "override 'y'  has no '='"):
+        assert f"error[CONFIG] {where}" in text
+    assert "override 'scores.a=b'  scores.a = \"b\"" in text
+    assert "10 mistakes; nothing was started" in text
+
+
+def test_a_list_names_the_line_of_its_wrong_item(write: Write) -> None:
+    text = _mistakes(path=write("distillation:\n  teachers:\n  - a\n  - 7\n"))
+    assert "my.yaml:4  distillation.teachers[1] = 7" in text
+    assert 'fix: put it in quotes: "7"' in text
+
+
+def test_a_required_key_that_nobody_set_is_told(write: Write) -> None:
+    text = _mistakes(Needy, path=write("optimizer: {}\n"))
+    assert "error[CONFIG] my.yaml  task is not set\n    allowed: text" in text
+    assert "optimizer is not set" in _mistakes(Needy, overrides=["task=a"])
+
+
+def test_a_file_that_cannot_be_read_hides_no_malformed_override(write: Write) -> None:
+    text = _mistakes(path=write("a: [1\n"), overrides=["seed"])
+    assert "is not valid YAML" in text
+    assert "override 'seed'  has no '='" in text
+
+
+def test_a_missing_file_is_told() -> None:
+    assert "nowhere.yaml  no such file" in _mistakes(path=Path("nowhere.yaml"))
+
+
+@pytest.mark.parametrize("content", ["", "# nothing\n", "optimizer:\nweighting: ~\n"])
+def test_an_empty_file_or_section_changes_nothing(write: Write, content: str) -> None:
+    base = {"optimizer": {"peak_lr": 1.0}}
+    assert load(Example, base=base, path=write(content)).optimizer.peak_lr == 1.0
+
+
+def test_null_turns_an_optional_section_off(write: Write) -> None:
+    assert load(Example, path=write("distillation: null\n")).distillation is None
+    assert load(Example, overrides=["distillation=null"]).distillation is None
+    back = load(Example, path=write("distillation: null\n"), overrides=["distillation.kd_weight=1"])
+    assert back.distillation == Distillation(kd_weight=1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("optimizer.peak_lr=-1", "allowed: value > 0"),
+        ("optimizer.peek_lr=1", "fix: did you mean 'optimizer.peak_lr'?"),
+        ("optimiser.peak_lr=1", "fix: did you mean 'optimizer.peak_lr'?"),
+        ("peak_lr=1", "fix: did you mean 'optimizer.peak_lr'?"),
+        ("optimizer.peak_lr", "fix: write optimizer.peak_lr=VALUE"),
+        ("=1", "is not a key"),
+        ("optimizer..peak_lr=1", "is not a key"),
+        ("seed=true", "true and false are not numbers"),
+        ("seed=[1,", "is not valid YAML"),
+        ("deterministic=no", "fix: write true or false"),
+        ("seed.x=1", "seed is given as a section"),
+        ("weighting.rule=men", "fix: did you mean 'mean'?"),
+    ],
+)
+def test_a_mistake_in_an_override_repeats_the_override(text: str, words: str) -> None:
+    told = _mistakes(overrides=[text])
+    assert f"error[CONFIG] override {text!r}  " in told
+    assert words in told
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "value"),
+    [
+        ("optimizer.peak_lr=5e-5", "optimizer.peak_lr", 5e-5),
+        ("optimizer.peak_lr=1e-3", "optimizer.peak_lr", "1e-3"),
+        ("optimizer.betas=[0.8, 0.9]", "optimizer.betas", (0.8, 0.9)),
+        ("deterministic=false", "deterministic", "false"),
+        ("deterministic=false", "deterministic", False),
+        ("seed = 7", "seed", 7),
+        ("name=123", "name", "123"),
+        ("name=a: b # c", "name", "a: b # c"),
+        ("name='a'", "name", "a"),
+        ("note=", "note", None),
+        ("init=2024", "init", Path("2024")),
+        ("distillation.teachers=[a, b]", "distillation.teachers", [Path("a"), Path("b")]),
+        ("scores.new=0.5", "scores", {"new": 0.5}),
+        ("weighting={wrong: 0.25}", "weighting", Weighting(wrong=0.25)),
+    ],
+)
+def test_an_override_as_text_and_as_a_value_agree(text: str, name: str, value: Any) -> None:
+    from_text = load(Example, overrides=[text])
+    assert from_text == load(Example, overrides={name: value})
+    assert from_text == override(Example(), {name: value})
+    assert from_text != Example() or value is None
+
+
+def test_the_last_of_two_overrides_wins() -> None:
+    assert load(Example, overrides=["seed=1", "seed=2"]).seed == 2
+
+
+def test_numbers_drawn_by_numpy_are_numbers() -> None:
+    numpy = pytest.importorskip("numpy")
+    drawn = {"seed": numpy.int64(3), "optimizer.peak_lr": numpy.float32(0.5)}
+    config = override(Example(), drawn)
+    assert (config.seed, config.optimizer.peak_lr) == (3, 0.5)
+
+
+def test_override_gives_a_copy_and_tells_mistakes_like_load() -> None:
+    config = Example(seed=4)
+    changed = override(config, {"optimizer.peak_lr": 1e-3})
+    assert (changed.seed, changed.optimizer.peak_lr) == (4, 1e-3)
+    assert config == Example(seed=4)
+    with pytest.raises(ConfigError, match=r"override 'weighting.wrong=1.5'"):
+        override(config, {"weighting.wrong": 1.5})
+
+
+def test_a_preset_is_named_in_the_file_and_left_to_the_caller(write: Write) -> None:
+    path = write("preset: electra_small\nseed: 2\n")
+    assert preset_named_in(path) == "electra_small"
+    assert load(Example, path=path) == Example(seed=2)
+    assert preset_named_in(write("seed: 2\n")) is None
+    with pytest.raises(ConfigError, match=r"my\.yaml:1  preset = \[1\]"):
+        preset_named_in(write("preset: [1]\n"))
+
+
+def test_relative_paths_stay_and_home_is_expanded(write: Write) -> None:
+    config = load(Example, path=write("init: a/b\ndistillation: {teachers: [~/t]}\n"))
+    assert config.init == Path("a/b")
+    assert config.distillation is not None
+    assert config.distillation.teachers == [Path.home() / "t"]
+
+
+_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+_PATHS = st.text(string.ascii_letters + "./ -", min_size=1, max_size=12).map(Path)
+_EXAMPLES = st.builds(
+    Example,
+    name=_TEXT | st.sampled_from(["no", "5e-5", "0123", "null", "true", "~", "a: b", "2026-01-02"]),
+    seed=st.integers(),
+    deterministic=st.booleans(),
+    weighting=st.builds(Weighting, wrong=st.floats(0, 1)),
+    optimizer=st.builds(Optimizer, peak_lr=st.floats(0, 1e300, exclude_min=True)),
+    distillation=st.none() | st.builds(Distillation, teachers=st.lists(_PATHS, max_size=3)),
+    scores=st.dictionaries(_TEXT, st.floats(allow_nan=False, allow_infinity=False), max_size=3),
+    init=st.none() | _PATHS,
+    note=st.none() | _TEXT,
+)
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+@given(config=_EXAMPLES)
+def test_what_is_written_is_read_back_equal(write: Write, config: Example) -> None:
+    path = write(to_yaml(config))
+    assert load(Example, path=path) == config
+    assert load(Example, base=to_dict(config)) == config
+    assert digest(load(Example, path=path)) == digest(config)
+
+
+_WORDS = st.text(string.ascii_letters, max_size=5)  # "inf" and "nan" among them
+
+
+@settings(deadline=None, max_examples=200)
+@given(wrong=st.floats() | st.integers() | st.booleans() | _WORDS | st.none())
+def test_only_weights_between_0_and_1_are_taken(wrong: Any) -> None:
+    number = isinstance(wrong, int | float) and not isinstance(wrong, bool)
+    if number and 0 <= wrong <= 1:
+        assert load(Example, overrides={"weighting.wrong": wrong}).weighting.wrong == wrong
+        return
+    with pytest.raises(ConfigError, match="allowed: 0 <= value <= 1"):
+        load(Example, overrides={"weighting.wrong": wrong})
+
+
+_LINES = st.lists(
+    st.tuples(
+        st.sampled_from(["", "  ", "\t", "- "]),
+        st.sampled_from(
+            ["seed", "optimizer", "peak_lr", "scores", "<<", "&a x", "*a", "? y", "!!set"]
+        ),
+        st.sampled_from([": ", ":", " ", ": &a ", ": *a", ": |", ": ["]),
+        st.text(string.printable, max_size=6),
+    ).map("".join),
+    max_size=6,
+).map("\n".join)
+
+
+@settings(deadline=None, max_examples=200, suppress_health_check=list(HealthCheck))
+@given(content=st.binary(max_size=40) | _LINES.map(str.encode), text=st.text(max_size=15) | _LINES)
+def test_whatever_is_written_is_read_or_told_never_a_crash(
+    write: Write, content: bytes, text: str
+) -> None:
+    path = write("")
+    path.write_bytes(content)
+    for sources in ({"path": path}, {"overrides": [text]}, {"overrides": [f"seed={text}"]}):
+        try:
+            load(Example, **sources)
+        except ConfigError as error:
+            assert str(error).startswith("error[CONFIG] ")  # noqa: PT017 (either way is right)
+
+
+def test_the_digest_changes_with_any_value_only() -> None:
+    assert digest(Example()) == digest(Example())
+    assert digest(Example(weighting=Weighting(wrong=1))) == digest(
+        Example(weighting=Weighting(wrong=1.0))
+    )
+    assert digest(Example()) != digest(Example(seed=1))
+    assert re.fullmatch("[0-9a-f]{12}", digest(Example()))
+
+
+def test_the_schema_serves_an_editor() -> None:
+    schema = json_schema(Needy)
+    assert schema["properties"]["preset"]["type"] == "string"
+    assert schema["additionalProperties"] is False
+    assert "required" not in schema
+    wrong = json_schema(Example)["$defs"]["Weighting"]["properties"]["wrong"]
+    assert wrong == {
+        "default": 0.75,
+        "description": "The weight of a teacher that is wrong.",
+        "maximum": 1,
+        "minimum": 0,
+        "title": "Wrong",
+        "type": "number",
+    }
+
+
+def test_mistakes_survive_the_way_between_processes() -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        load(Example, overrides=["seed=x"])
+    arrived = copy.deepcopy(caught.value)  # goes the way of pickling
+    assert str(arrived) == str(caught.value)
+    assert arrived.problems == caught.value.problems
+
+
+def test_neither_torch_nor_ray_is_imported() -> None:
+    code = "import sys, road_ray.config; print({'torch', 'ray', 'numpy'} & set(sys.modules))"
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "set()"

@@ -1,0 +1,119 @@
+"""Corpora: parquet, JSONL and plain text, single files and directories."""
+
+from __future__ import annotations
+
+import gzip
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from road_ray.data.corpus.documents import read_corpus
+from road_ray.errors import DataError
+
+
+def test_plain_text_documents_are_separated_by_blank_lines(tmp_path: Path) -> None:
+    path = tmp_path / "x.txt"
+    path.write_bytes("\ufeffOne.\nStill one.\n\n \nTwo.\r\n".encode())
+
+    assert list(read_corpus(path)) == ["One.\nStill one.", "Two."]
+
+
+def test_jsonl_documents_stand_in_text(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"text": "One.\\n\\nStill one."}\n{"text": " "}\n{"text": "Two."}\n')
+
+    assert list(read_corpus(path)) == ["One.\n\nStill one.", "Two."]
+
+
+def test_a_directory_is_read_in_the_order_of_names(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (tmp_path / "b").mkdir()
+    pq.write_table(pa.table({"id": [1, 2], "text": ["P1", "P2"]}), tmp_path / "b" / "x.parquet")
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"A\n"))
+    (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(b'{"text": "C"}\n'))
+    (tmp_path / "README.md").write_text("not a document")
+
+    assert list(read_corpus(tmp_path)) == ["A", "P1", "P2", "C"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("x.txt", b"fine\ncaf\xe9\n", r"x.txt:2: not UTF-8: byte 0xe9 at byte 4"),
+        (
+            "x.jsonl",
+            b'{"text": "a"}\n{"text": 3}\n',
+            r"x.jsonl:2: column 'text' must be text, seen 3",
+        ),
+        ("x.jsonl", b'{"text": "a"}\n{"txt": "b"}\n', r"x.jsonl:2: column 'text' must be text"),
+        ("x.jsonl", b'{"text": "a"\n', r"x.jsonl:1: broken JSON"),
+        ("x.parquet", b"PAR1 not really", r"x.parquet: damaged"),
+        ("x.txt", b"\n\n", r"x.txt: 0 documents"),
+    ],
+)
+def test_faults_are_named(tmp_path: Path, name: str, content: bytes, says: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=says):
+        list(read_corpus(tmp_path / name))
+
+
+def test_a_missing_column_is_named(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"texts": ["a"]}), tmp_path / "x.parquet")
+    with pytest.raises(DataError, match="no column 'text'; found: texts; nearest"):
+        list(read_corpus(tmp_path))
+
+
+def test_an_arrow_column_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    table = pa.table([["a"], ["b"]], names=["text", "text"])
+    with pa.ipc.new_file(str(tmp_path / "x.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    with pytest.raises(DataError, match=r"x.arrow: the header names 'text' twice"):
+        list(read_corpus(tmp_path))
+
+
+def test_a_place_without_files_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such file or directory"):
+        next(read_corpus(tmp_path / "nowhere"))
+    (tmp_path / "x.pdf").write_text("x")
+    with pytest.raises(DataError, match=r"no corpus file below it; found x.pdf; wanted .parquet"):
+        next(read_corpus(tmp_path))
+
+
+def test_real_articles_stream(real_data: Path) -> None:
+    first = list(islice(read_corpus(real_data / "wikipedia"), 300))
+
+    assert len(first) == 300
+    assert all(len(document) > 100 for document in first)
+    held_out = real_data / "wikipedia" / "validation-00000-of-00001.parquet"
+    assert sum(1 for _ in read_corpus(held_out)) == 200
+
+
+def test_saved_hugging_face_data_sets_are_read(tmp_path: Path) -> None:
+    from datasets import Dataset
+
+    Dataset.from_dict({"text": ["One.", "", "Two."], "id": [1, 2, 3]}).save_to_disk(tmp_path / "d")
+    assert list(read_corpus(tmp_path / "d")) == ["One.", "Two."]
+    Dataset.from_dict({"body": ["One."]}).save_to_disk(tmp_path / "e")
+    with pytest.raises(DataError, match="no column 'text'"):
+        list(read_corpus(tmp_path / "e"))
+
+
+def test_a_document_without_end_goes_on_as_another(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("road_ray.data.corpus.documents._LONGEST_DOCUMENT", 10)
+    (tmp_path / "x.txt").write_text("four\nfive\nsixes\nseven\n\nend\n")
+    assert list(read_corpus(tmp_path / "x.txt")) == ["four\nfive\nsixes", "seven", "end"]
+
+
+def test_a_line_longer_than_memory_would_like_is_refused(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("road_ray.data.readers.files._LONGEST_LINE", 100)
+    (tmp_path / "x.txt").write_text("short\n" + "x" * 200 + "\n")
+    with pytest.raises(DataError, match=r"x\.txt:2: a line of more than"):
+        list(read_corpus(tmp_path / "x.txt"))

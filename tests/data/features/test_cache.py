@@ -1,0 +1,102 @@
+"""Features on disk: the same as made, another key for any other content, never half a file."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from road_ray.data.features import cache as feature_cache
+from road_ray.data import loading
+from road_ray.data.features.cache import cached, directory_of, key_of
+from road_ray.data.features.types import TextExample
+from road_ray.data.loading import SourceConfig, load_split
+from road_ray.data.tokenizer import train_wordpiece
+
+
+@pytest.fixture(scope="module")
+def tokenizer(world):
+    words = (world / "glue" / "SST-2" / "train.tsv").read_text()
+    return train_wordpiece([words], vocab_size=200)
+
+
+def same(one, other) -> bool:
+    parts = [
+        (getattr(one, f.name), getattr(other, f.name)) for f in fields(one) if f.name != "gold"
+    ]
+    assert one.gold.keys() == other.gold.keys()
+    parts += [(one.gold[name], other.gold[name]) for name in one.gold]
+    return all(
+        np.array_equal(a, b) and getattr(a, "dtype", 0) == getattr(b, "dtype", 0) for a, b in parts
+    )
+
+
+@pytest.mark.parametrize("name", ["sst2", "squad_v2"])
+def test_a_second_load_reads_what_the_first_made(name, world, tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setattr(feature_cache, "LEAST_EXAMPLES", 1)
+    source = SourceConfig(root=str(world), cache=str(tmp_path / "kept"))
+    first = load_split(name, "dev", source, tokenizer).features
+    (path,) = (tmp_path / "kept").iterdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(loading, "encode", lambda *_, **__: pytest.fail("was kept"))
+        assert same(load_split(name, "dev", source, tokenizer).features, first)
+    plain = SourceConfig(root=str(world), cache="off")
+    assert same(load_split(name, "dev", plain, tokenizer).features, first)
+    assert list((tmp_path / "kept").iterdir()) == [path]
+
+
+def test_a_key_follows_from_texts_labels_tokenizer_and_limits_alone(tokenizer, world):
+    one = TextExample("1", ("a film",), "0", "f:1")
+    key = key_of([one], tokenizer, length=8)
+    assert key_of([replace(one, id="2", where="g:2")], tokenizer, length=8) == key
+    tokenizer("a", truncation=True, max_length=4)
+    assert key_of([one], tokenizer, length=8) == key
+    assert key_of([replace(one, label="1")], tokenizer, length=8) != key
+    assert key_of([replace(one, texts=("a", "film"))], tokenizer, length=8) != key
+    assert key_of([one, one], tokenizer, length=8) != key
+    assert key_of([one], tokenizer, length=9) != key
+    words = (world / "glue" / "SST-2" / "train.tsv").read_text()
+    assert key_of([one], train_wordpiece([words], vocab_size=150), length=8) != key
+
+
+def test_a_damaged_file_is_made_anew(world, tokenizer, tmp_path, caplog):
+    made = load_split("sst2", "dev", SourceConfig(root=str(world)), tokenizer).features
+    cached(tmp_path, "k", lambda: made)
+    (path,) = tmp_path.iterdir()
+    whole = path.read_bytes()
+
+    def flipped(place: int) -> bytes:
+        return whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]
+
+    # The last one marks a member as encrypted, which the format alone answers with RuntimeError.
+    places = (0, len(whole) // 2, whole.rindex(b"PK\x01\x02") + 8)
+    for content in (whole[: len(whole) // 2], b"", *map(flipped, places)):
+        path.write_bytes(content)
+        assert cached(tmp_path, "k", lambda: made) is made
+        assert "is damaged" in caplog.text
+        assert same(cached(tmp_path, "k", lambda: pytest.fail("it is whole again")), made)
+        caplog.clear()
+
+
+def test_a_write_that_fails_leaves_nothing_and_costs_a_warning(
+    world, tokenizer, tmp_path, monkeypatch, caplog
+):
+    made = load_split("sst2", "dev", SourceConfig(root=str(world)), tokenizer).features
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert cached(tmp_path, "k", lambda: made) is made
+    assert not list(tmp_path.iterdir())
+    assert "features are not kept" in caplog.text
+    assert "data.cache" in caplog.text
+
+
+def test_where_features_are_kept(monkeypatch, tmp_path):
+    assert directory_of("off") is None
+    assert directory_of(str(tmp_path)) == tmp_path
+    monkeypatch.setenv("ROAD_CACHE", "/c")
+    assert str(directory_of(None)) == "/c/features"

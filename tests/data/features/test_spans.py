@@ -1,0 +1,305 @@
+"""Windows by hand, against BERT's loop, against Hugging Face, and on real questions."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from road_ray.data.features import spans as encode_spans_module
+from road_ray.data.catalog import dataset
+from road_ray.data.features.spans import encode_spans
+from road_ray.data.features.types import Answer, Features, SpanExample
+from road_ray.data.readers.registry import read_split
+from road_ray.errors import ConfigError
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+CONTEXT = "a b c d e f g h i j k l"
+
+
+def words_tokenizer(words: str) -> Any:
+    from transformers import BertTokenizer
+
+    return BertTokenizer(vocab={w: i for i, w in enumerate([*SPECIAL, *words.split()])})
+
+
+@pytest.fixture(scope="module")
+def letters() -> Any:
+    return words_tokenizer("a b c d e f g h i j k l q r s ##x ##y")
+
+
+def ask(context: str, *answers: Answer, question: str = "q r", id: str = "1") -> SpanExample:
+    return SpanExample(id, question, context, answers, "test")
+
+
+def small(examples: list[SpanExample], tokenizer: Any, train: bool = False) -> Features:
+    return encode_spans(
+        examples, dataset("squad_v2"), tokenizer,
+        max_length_tokens=10, stride_tokens=2, max_question_tokens=3, train=train,
+    )  # fmt: skip
+
+
+def words(rows: Features, row: int, tokenizer: Any) -> str:
+    return " ".join(tokenizer.convert_ids_to_tokens([int(token) for token in rows.row(row)]))
+
+
+def test_windows_start_every_stride_until_the_context_ends(letters: Any) -> None:
+    rows = small([ask(CONTEXT)], letters)
+
+    assert [words(rows, r, letters) for r in range(len(rows))] == [
+        "[CLS] q r [SEP] a b c d e [SEP]",
+        "[CLS] q r [SEP] c d e f g [SEP]",
+        "[CLS] q r [SEP] e f g h i [SEP]",
+        "[CLS] q r [SEP] g h i j k [SEP]",
+        "[CLS] q r [SEP] i j k l [SEP]",
+    ]
+    assert rows.first_segment.tolist() == [4] * 5
+    assert rows.example.tolist() == [0] * 5
+    assert (rows.dataset, rows.task) == ("squad_v2", "mrc")
+
+
+def test_gold_is_where_a_window_holds_the_whole_first_answer(letters: Any) -> None:
+    rows = small([ask(CONTEXT, Answer("f g", 10), Answer("a", 0))], letters)
+
+    assert rows.gold["start_positions"].tolist() == [0, 7, 5, 0, 0]
+    assert rows.gold["end_positions"].tolist() == [0, 8, 6, 0, 0]
+
+
+def test_a_window_without_its_answer_learns_silence(
+    letters: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    within, across = (
+        ask(CONTEXT, Answer("e f g", 8)),
+        ask(CONTEXT, Answer("b c d e f g", 2), id="2"),
+    )
+    rows = small([within, across], letters, train=True)
+    # c d e f g and e f g h i hold the first; six tokens are whole in no window of five.
+    assert rows.gold["start_positions"].tolist() == [0, 6, 4, 0, 0, *[0] * 5]
+    assert rows.gold["end_positions"].tolist() == [0, 8, 6, 0, 0, *[0] * 5]
+    said = "squad_v2: 1 answers are whole in no window; learnt as unanswerable. The first: test"
+    assert f"{said}, question 2" in caplog.text
+    caplog.clear()
+    small([within, ask(CONTEXT)], letters, train=True)
+    assert not caplog.text
+
+
+def test_offsets_are_characters_of_the_context_and_minus_one_outside(letters: Any) -> None:
+    rows = small([ask("a  c\ne")], letters)
+
+    assert rows.offsets is not None
+    outside = [[-1, -1]]
+    assert rows.offsets.tolist() == outside * 4 + [[0, 1], [3, 4], [5, 6]] + outside
+
+
+def test_max_context_by_hand(letters: Any) -> None:
+    rows = small([ask(CONTEXT)], letters)
+
+    assert rows.max_context is not None
+    marks = [
+        "".join("-+"[int(m)] for m in marked)
+        for marked in np.split(rows.max_context, rows.bounds[1:-1])
+    ]
+    assert marks == ["----++++--", "------++--", "------++--", "------++--", "------++-"]
+
+
+def test_an_answer_inside_a_token_takes_the_tokens_that_cover_it(letters: Any) -> None:
+    rows = small([ask("a bxy c", Answer("x", 3)), ask("abc", Answer("b", 1))], letters)
+
+    assert words(rows, 0, letters) == "[CLS] q r [SEP] a b ##x ##y c [SEP]"
+    assert rows.gold["start_positions"].tolist() == [6, 4]
+    assert rows.gold["end_positions"].tolist() == [6, 4]
+
+
+def test_a_context_without_tokens_still_gives_a_row(letters: Any) -> None:
+    rows = small([ask("", id="1"), ask(" \n", id="2"), ask("a", id="3")], letters)
+
+    assert words(rows, 0, letters) == words(rows, 1, letters) == "[CLS] q r [SEP] [SEP]"
+    assert rows.example.tolist() == [0, 1, 2]
+
+
+def test_an_answer_without_tokens_counts_as_none(
+    letters: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        rows = small([ask("a  b", Answer("  ", 1))], letters)
+
+    assert rows.gold["start_positions"].tolist() == [0]
+    assert "1 answers hold no token" in caplog.text
+
+
+def test_long_questions_are_cut(letters: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        rows = small([ask("a b", question="q r s a b")], letters)
+
+    assert words(rows, 0, letters) == "[CLS] q r s [SEP] a b [SEP]"
+    assert "cut 1 questions to 3 tokens" in caplog.text
+
+
+def test_training_rows_leave_out_what_only_predictions_need(letters: Any) -> None:
+    examples = [ask(CONTEXT, Answer("f g", 10))]
+    train, full = small(examples, letters, train=True), small(examples, letters)
+
+    assert train.offsets is None
+    assert train.max_context is None
+    np.testing.assert_array_equal(train.tokens, full.tokens)
+    np.testing.assert_array_equal(train.gold["end_positions"], full.gold["end_positions"])
+
+
+def test_many_questions_are_cut_alike_at_any_time(
+    letters: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    examples = [ask(CONTEXT[:n], Answer("a", 0), question="q r s"[: n % 6]) for n in range(1, 24)]
+    whole = small(examples, letters)
+    monkeypatch.setattr(encode_spans_module, "_QUESTIONS_AT_A_TIME", 4)
+    parts = small(examples, letters)
+
+    for name in ("tokens", "bounds", "first_segment", "example", "offsets", "max_context"):
+        np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))
+    for name, values in whole.gold.items():
+        np.testing.assert_array_equal(values, parts.gold[name])
+
+
+def test_gold_covers_the_answer_in_any_script(letters: Any) -> None:
+    rng = np.random.default_rng(1)
+    characters = [*"ab .-\t", "é", "e\u0301", "½", "ﬁ", "中", "\u200b", "İ", "😀", "ß", "\x01"]
+    contexts = ["".join(rng.choice(characters, 30)) for _ in range(40)]
+    examples = []
+    for n in range(400):
+        context = contexts[n % 40]
+        start, end = sorted(int(c) for c in rng.choice(len(context) + 1, 2, replace=False))
+        examples.append(ask(context, Answer(context[start:end], start), question="q"))
+    rows = encode_spans(examples, dataset("squad_v2"), letters, max_length_tokens=100, train=False)
+    assert rows.offsets is not None
+    for r, example in enumerate(examples):
+        offsets = rows.offsets[rows.bounds[r] : rows.bounds[r + 1]]
+        answer = example.answers[0]
+        end = answer.start + len(answer.text)
+        touched = [p for p, (s, e) in enumerate(offsets) if e > answer.start and 0 <= s < end]
+        gold = [int(rows.gold[f"{side}_positions"][r]) for side in ("start", "end")]
+        assert gold == ([touched[0], touched[-1]] if touched else [0, 0])
+
+
+def test_no_examples_give_no_rows(letters: Any) -> None:
+    assert len(small([], letters)) == 0
+
+
+@pytest.mark.parametrize(
+    ("limits", "says"),
+    [
+        ({"max_length_tokens": 20}, "max_length_tokens = 20"),
+        ({"stride_tokens": 0}, "stride_tokens = 0"),
+        ({"max_question_tokens": 0}, "max_question_tokens = 0"),
+    ],
+)
+def test_impossible_limits_are_named(letters: Any, limits: dict[str, int], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        encode_spans([ask("a")], dataset("squad_v2"), letters, train=True, **limits)
+
+
+def bert_windows(
+    tokens: int, room: int, stride: int
+) -> tuple[list[tuple[int, int]], list[list[bool]]]:
+    """google bert, run_squad.py: the doc-stride loop and _check_is_max_context, token by token."""
+    spans, start = [], 0
+    while start < tokens:
+        length = min(tokens - start, room)
+        spans.append((start, length))
+        if start + length == tokens:
+            break
+        start += min(length, stride)
+
+    def best(position: int) -> int:
+        scores = [
+            min(position - s, s + n - 1 - position) + 0.01 * n if s <= position < s + n else -1.0
+            for s, n in spans
+        ]
+        return scores.index(max(scores))
+
+    return spans, [[best(p) == i for p in range(s, s + n)] for i, (s, n) in enumerate(spans)]
+
+
+def test_windows_and_max_context_are_those_of_bert(letters: Any) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        tokens, room, stride = (int(n) for n in rng.integers([1, 1, 1], [60, 20, 25]))
+        context = " ".join(rng.choice(list("abcdefghijkl"), tokens))
+        rows = encode_spans(
+            [ask(context, question="q")], dataset("squad_v2"), letters,
+            max_length_tokens=room + 4, stride_tokens=stride, max_question_tokens=1, train=False,
+        )  # fmt: skip
+        spans, best = bert_windows(tokens, room, stride)
+        assert rows.max_context is not None
+        marks = [m[3:-1].tolist() for m in np.split(rows.max_context, rows.bounds[1:-1])]
+        assert [len(m) for m in marks] == [length for _, length in spans]
+        assert marks == best
+
+
+def test_rows_are_those_of_hugging_face_with_stride_as_overlap(letters: Any) -> None:
+    examples = [ask(CONTEXT, question=q) for q in ("q", "q r", "q r s")] + [ask("a b c")]
+    rows = small(examples, letters)
+    expected: list[list[int]] = []
+    for example in examples:
+        room = 10 - 3 - len(example.question.split())
+        found = letters(
+            example.question, example.context, truncation="only_second", max_length=10,
+            stride=room - 2, return_overflowing_tokens=True,
+        )  # fmt: skip
+        expected += found["input_ids"]
+    assert [rows.row(r).tolist() for r in range(len(rows))] == expected
+
+
+@pytest.mark.parametrize("name", ["squad_v2", "newsqa"])
+def test_every_real_answer_can_be_read_back(real_data: Path, name: str) -> None:
+    from transformers import BertTokenizer
+
+    tokenizer = BertTokenizer(vocab=str(real_data / "vocab" / "bert-base-uncased-vocab.txt"))
+    examples = [
+        e for e in read_split(dataset(name), real_data, "dev")[:300] if isinstance(e, SpanExample)
+    ]
+    rows = encode_spans(examples, dataset(name), tokenizer, train=False)
+    assert rows.offsets is not None
+    assert rows.max_context is not None
+    answered, exact = set(), 0
+    for r in range(len(rows)):
+        example = examples[rows.example[r]]
+        start, end = (int(rows.gold[f"{side}_positions"][r]) for side in ("start", "end"))
+        if not start:
+            assert end == 0
+            continue
+        answered.add(int(rows.example[r]))
+        offsets = rows.offsets[rows.bounds[r] : rows.bounds[r + 1]]
+        first, last = offsets[start], offsets[end]
+        answer = example.answers[0]
+        assert first[0] <= answer.start < first[1]
+        assert last[0] < answer.start + len(answer.text) <= last[1]
+        exact += example.context[first[0] : last[1]] == answer.text
+    assert answered == {i for i, e in enumerate(examples) if e.answers}
+    assert exact > 0.9 * len(answered)
+
+
+def test_every_context_token_is_seen_and_has_one_best_window(real_data: Path) -> None:
+    from transformers import BertTokenizer
+
+    tokenizer = BertTokenizer(vocab=str(real_data / "vocab" / "bert-base-uncased-vocab.txt"))
+    examples = [
+        e
+        for e in read_split(dataset("newsqa"), real_data, "dev")[:300]
+        if isinstance(e, SpanExample)
+    ]
+    rows = encode_spans(examples, dataset("newsqa"), tokenizer, train=False)
+    assert rows.offsets is not None
+    assert rows.max_context is not None
+    assert rows.lengths.max() == 384
+    example_of = np.repeat(rows.example, rows.lengths)
+    for i in range(0, 300, 10):
+        tokens = tokenizer(
+            examples[i].context, add_special_tokens=False, return_offsets_mapping=True
+        )
+        mine = (example_of == i) & (rows.offsets[:, 0] >= 0)
+        expected = {tuple(pair) for pair in tokens["offset_mapping"]}
+        assert {tuple(pair) for pair in rows.offsets[mine].tolist()} == expected
+        best = rows.offsets[mine & rows.max_context].tolist()
+        assert sorted(map(tuple, best)) == sorted(expected)

@@ -1,0 +1,98 @@
+"""CommonsenseQA, SWAG, HellaSwag and one's own table of choices; what is wrong has a line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from road_ray.data.catalog import dataset
+from road_ray.data.readers.multiple_choice import choice_example, read_choices
+from road_ray.data.readers.registry import read_split
+from road_ray.data.schema import Columns
+from road_ray.errors import DataError
+
+NONE = Columns(())
+
+
+def lines(path, *rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def asked(key: str | None = "B", texts=("bank", "mall"), id: str = "q1") -> dict:
+    choices = [{"label": "ABCDE"[i], "text": text} for i, text in enumerate(texts)]
+    row = {"id": id, "question": {"stem": "Where?", "choices": choices}}
+    return row | ({"answerKey": key} if key else {})
+
+
+def test_commonsenseqa_from_the_file_and_from_the_hub(tmp_path):
+    path = lines(tmp_path / "train.jsonl", asked())
+    (read,) = read_choices(path, "commonsenseqa", Columns((), id="id"), labelled=True)
+    assert (read.id, read.question, read.choices) == ("q1", "Where?", ("bank", "mall"))
+    assert (read.answer, read.where) == (1, f"{path}:1")
+    hub = {"id": "q1", "question": "Where?", "answerKey": "B"}
+    hub |= {"choices": {"label": ["A", "B"], "text": ["bank", "mall"]}}
+    again = choice_example(
+        "commonsenseqa", hub, Columns((), id="id"), "0", f"{path}:1", labelled=True
+    )
+    assert again == read
+
+
+def test_swag_as_published(tmp_path):
+    path = tmp_path / "train.csv"
+    path.write_text(
+        ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3,"
+        'label\n0,v,3,x,"A man, old.",He,gold,runs.,eats.,"sits, and waits.",flies.,2\n'
+    )
+    (read,) = read_choices(path, "swag", NONE, labelled=True)
+    assert read.question == "A man, old."
+    assert read.choices == ("He runs.", "He eats.", "He sits, and waits.", "He flies.")
+    assert read.answer == 2
+
+
+def test_hellaswag_as_published(tmp_path):
+    row = {"ind": 4, "ctx_a": "A boat.", "ctx_b": "it", "endings": ["sinks", "sails", "a", "b"]}
+    path = lines(tmp_path / "x.jsonl", row | {"label": 1}, row | {"ctx_b": "", "label": 0})
+    first, second = read_choices(path, "hellaswag", NONE, labelled=True)
+    assert (first.choices[1], first.answer, second.choices[0]) == ("it sails", 1, "sinks")
+
+
+def test_ones_own_table_names_question_and_choices(tmp_path):
+    path = tmp_path / "own.csv"
+    path.write_text("q,a,b,gold\nwho,me,you,B\nwhat,this,that,0\n")
+    read = read_choices(path, "choices", Columns(("q", "a", "b"), label="gold"), labelled=True)
+    assert [(e.question, e.choices, e.answer) for e in read] == [
+        ("who", ("me", "you"), 1),
+        ("what", ("this", "that"), 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        (asked(texts=("bank", "")), r"x.jsonl:2: choice 2 of 2 is missing; seen ''"),
+        (asked("D"), r"x.jsonl:2: the answer is 'D', there are 2 choices"),
+        (asked(None), r"x.jsonl:2: the answer is None"),
+        (asked("9" * 5000), r"x.jsonl:2: the answer is '999"),
+        ({"id": "7", "question": "x", "choices": "y"}, r"x.jsonl:2: not in the layout of common"),
+        ({"id": "7", "question": []}, r"x.jsonl:2: not in the layout of commonsenseqa: list"),
+        ({"id": "7"}, r"x.jsonl:2: no column 'question'; found: id"),
+        (asked(), r"1 questions repeat an id\n  id 'q1' at .*x.jsonl:2, first at .*x.jsonl:1"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(tmp_path, row, told):
+    path = lines(tmp_path / "x.jsonl", asked(), row)
+    with pytest.raises(DataError, match=told):
+        read_choices(path, "commonsenseqa", Columns((), id="id"), labelled=True)
+
+
+def test_a_test_set_needs_no_answers(tmp_path):
+    path = lines(tmp_path / "x.jsonl", asked(None))
+    assert read_choices(path, "commonsenseqa", NONE)[0].answer is None
+
+
+def test_the_real_commonsenseqa(real_data):
+    examples = read_split(dataset("commonsenseqa"), real_data, "train")
+    assert len(examples) == 9741
+    assert {len(example.choices) for example in examples} == {5}

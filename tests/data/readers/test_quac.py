@@ -1,0 +1,101 @@
+"""QuAC's dialogs as published: spans, two further labels, and the history as a choice."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from road_ray.data.catalog import TASKS, dataset
+from road_ray.data.readers.quac import read_quac, with_history
+from road_ray.data.loading import SourceConfig, load_split, tasks_of
+from road_ray.data.tokenizer import train_wordpiece
+from road_ray.errors import DataError
+
+CONTEXT = "Ann was born in Rome. She sang. CANNOTANSWER"
+
+
+def turn(number: int, question: str, text: str, yesno: str = "x", followup: str = "m") -> dict:
+    answer = {"text": text, "answer_start": CONTEXT.index(text)}
+    told = {"id": f"C_q#{number}", "question": question, "yesno": yesno, "followup": followup}
+    return told | {"answers": [answer], "orig_answer": answer}
+
+
+@pytest.fixture
+def root(tmp_path):
+    turns = [
+        turn(0, "where was she born?", "Rome"),
+        turn(1, "did she sing?", "She sang.", "y", "y"),
+        turn(2, "when?", "CANNOTANSWER", "x", "n"),
+    ]
+    paragraph = {"context": CONTEXT, "id": "C", "qas": turns}
+    content = {"data": [{"title": "Ann", "paragraphs": [paragraph]}]}
+    (tmp_path / "quac").mkdir()
+    for name in ("train_v0.2.json", "val_v0.2.json"):
+        (tmp_path / "quac" / name).write_text(json.dumps(content))
+    return tmp_path
+
+
+def test_spans_and_labels(root):
+    first, second, third = read_quac(root / "quac" / "val_v0.2.json")
+    assert [a.text for a in first.answers] == ["Rome"]
+    assert first.context == "Ann was born in Rome. She sang."
+    assert third.answers == ()
+    assert [dict(e.labels) for e in (first, second, third)] == [
+        {"quac_yes_no": "neither", "quac_continue": "maybe"},
+        {"quac_yes_no": "yes", "quac_continue": "follow up"},
+        {"quac_yes_no": "neither", "quac_continue": "stop"},
+    ]
+
+
+def test_the_newest_exchange_of_the_history_comes_first(root):
+    third = read_quac(root / "quac" / "val_v0.2.json")[2]
+    assert with_history(third, 1).question == "when? did she sing? She sang."
+    assert with_history(third, 5).question == (
+        "when? did she sing? She sang. where was she born? Rome"
+    )
+
+
+def test_rows_have_gold_for_three_heads(root):
+    tokenizer = train_wordpiece([CONTEXT * 20], vocab_size=80)
+    source = SourceConfig(root=str(root), history_turns=1)
+    split = load_split("quac", "dev", source, tokenizer)
+    assert [task.name for task in tasks_of("quac", source)] == [
+        "mrc", "quac_yes_no", "quac_continue",
+    ]  # fmt: skip
+    gold = split.features.gold
+    assert len(split.features) == 3
+    assert gold["labels/quac_yes_no"].tolist() == [2, 0, 2]
+    assert gold["labels/quac_continue"].tolist() == [1, 0, 2]
+    assert TASKS["quac_continue"].kind.labels == ("follow up", "maybe", "stop")
+    # A window that does not hold the answer cannot tell.
+    narrow = source.model_copy(
+        update={"max_length_tokens": 15, "stride_tokens": 2, "max_question_tokens": 8}
+    )
+    rows = load_split("quac", "dev", narrow, tokenizer).features
+    beside = (rows.gold["start_positions"] == 0) & (rows.example < 2)
+    assert len(rows) > 3
+    assert beside.any()
+    assert (rows.gold["labels/quac_yes_no"][beside] == -100).all()
+    assert (np.delete(rows.gold["labels/quac_yes_no"], np.flatnonzero(beside)) >= 0).all()
+
+
+def test_what_is_wrong_names_the_question(tmp_path):
+    path = tmp_path / "x.json"
+    wrong = {"context": CONTEXT, "qas": [turn(0, "a", "Rome", "perhaps")]}
+    path.write_text(json.dumps({"data": [{"paragraphs": [wrong]}]}))
+    with pytest.raises(DataError, match=r"question 'C_q#0': yesno = 'perhaps'\n  allowed: y, n, x"):
+        read_quac(path)
+    path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "x"}]}]}))
+    with pytest.raises(DataError, match="not in QuAC layout: KeyError 'qas'"):
+        read_quac(path)
+    for odd in ({"context": 1, "qas": []}, {"context": CONTEXT, "qas": "x"}, []):
+        path.write_text(json.dumps({"data": [{"paragraphs": [odd]}]}))
+        with pytest.raises(DataError, match="not in QuAC layout"):
+            read_quac(path)
+    twice = {"context": CONTEXT, "qas": [turn(0, "a", "Rome"), turn(0, "b", "Rome")]}
+    path.write_text(json.dumps({"data": [{"paragraphs": [twice]}]}))
+    with pytest.raises(DataError, match=r"1 ids stand at several questions\n  C_q#0"):
+        read_quac(path)
+    assert dataset("quac").also == ("quac_yes_no", "quac_continue")

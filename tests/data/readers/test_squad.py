@@ -1,0 +1,185 @@
+"""Questions with answers, without, misplaced, contradictory and repeated; damaged files."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from road_ray.data.features.types import Answer
+from road_ray.data.readers.squad import read_squad, span_example
+from road_ray.errors import DataError
+
+CONTEXT = "The café is in Ulm. The bar is in Bonn."
+
+
+def question(id: str, *answers: tuple[str, int], **more: Any) -> dict[str, Any]:
+    found = [{"text": text, "answer_start": start} for text, start in answers]
+    return {"id": id, "question": "Where?", "answers": found, **more}
+
+
+def write(path: Path, *questions: dict[str, Any], context: str = CONTEXT) -> Path:
+    layout = {"data": [{"title": "t", "paragraphs": [{"context": context, "qas": questions}]}]}
+    path.write_text(json.dumps(layout))
+    return path
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "dev.json"
+
+
+def test_answers_stand_where_they_say(file: Path) -> None:
+    (example,) = read_squad(write(file, question("q1", ("Ulm", 15), ("in Ulm", 12))))
+
+    assert example.id == "q1"
+    assert (example.question, example.context) == ("Where?", CONTEXT)
+    assert example.answers == (Answer("Ulm", 15), Answer("in Ulm", 12))
+    assert example.where == f"{file}: question 'q1'"
+
+
+def test_no_answers_means_unanswerable_and_plausible_answers_are_not_gold(file: Path) -> None:
+    plausible = [{"text": "Ulm", "answer_start": 15}]
+    write(
+        file,
+        question("v2", is_impossible=True, plausible_answers=plausible),
+        question("no flag"),
+        {"id": "hidden", "question": "Where?"},
+    )
+    assert [e.answers for e in read_squad(file)] == [(), (), ()]
+
+
+def test_answers_of_an_impossible_question_are_dropped_and_counted(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (example,) = read_squad(write(file, question("q1", ("Ulm", 15), is_impossible=True)))
+
+    assert example.answers == ()
+    assert "dropped the answers of 1 questions with is_impossible" in caplog.text
+
+
+@pytest.mark.parametrize("start", [14, 16, 0, -1])
+def test_a_misplaced_answer_moves_to_the_nearest_place_and_is_counted(
+    file: Path, start: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    (example,) = read_squad(write(file, question("q1", ("Ulm", start))))
+
+    assert example.answers == (Answer("Ulm", 15),)
+    assert f"moved 1 answers to where they stand: {file}: question 'q1'" in caplog.text
+
+
+@pytest.mark.parametrize(("start", "moved"), [(1, 0), (10, 0), (11, 20), (21, 20), (36, 20)])
+def test_the_nearest_of_several_places_is_taken(file: Path, start: int, moved: int) -> None:
+    assert read_squad(write(file, question("q1", ("The", start))))[0].answers[0].start == moved
+
+
+def test_another_mention_far_away_is_not_taken(file: Path) -> None:
+    write(file, question("q1", ("Ulm", 100)), context="Ulm" + " x" * 80)
+    with pytest.raises(DataError, match="answer_start=100: 'Ulm' expected, 'x x' stands there"):
+        read_squad(file)
+
+
+def test_answers_that_stand_nowhere_are_listed_up_to_five(file: Path) -> None:
+    write(file, *(question(f"q{n}", ("Rome", 15)) for n in range(8)))
+    with pytest.raises(DataError) as raised:
+        read_squad(file)
+    text = str(raised.value)
+    assert "8 answers cannot be used" in text
+    assert "question 'q0' answer_start=15: 'Rome' expected, 'Ulm.' stands there" in text
+    assert "'q5'" not in text
+    assert "and 3 more" in text
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        question("q1", ("", 3)),
+        question("q1", ("Ulm", 15), is_impossible=False) | {"answers": [{"text": "Ulm"}]},
+        question("q1") | {"answers": [{"text": 7, "answer_start": 3}]},
+        question("q1", is_impossible=False),
+    ],
+)
+def test_senseless_answers_are_named(file: Path, bad: dict[str, Any]) -> None:
+    with pytest.raises(DataError, match=r"dev.json: 1 answers cannot be used\n.*question 'q1'"):
+        read_squad(write(file, bad))
+
+
+def test_repeated_ids_are_listed(file: Path) -> None:
+    write(file, *[question("q1"), question("q2"), question("q1"), question("q1")])
+    with pytest.raises(DataError, match=r"1 ids stand at several questions\n  q1\n"):
+        read_squad(file)
+
+
+def test_a_file_without_questions_is_an_error(file: Path) -> None:
+    with pytest.raises(DataError, match="0 questions"):
+        read_squad(write(file))
+
+
+def test_broken_json_is_named_with_line_and_column(file: Path) -> None:
+    file.write_text('{"data": [\n {"paragraphs": [}\n]}')
+    with pytest.raises(DataError, match=r"dev.json:2: broken JSON at column 18"):
+        read_squad(file)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"rows": []}',
+        "[]",
+        '{"data": [{}]}',
+        '{"data": [{"paragraphs": [{"context": "x", "qas": 1}]}]}',
+    ],
+)
+def test_another_layout_is_named(file: Path, content: str) -> None:
+    file.write_text(content)
+    with pytest.raises(DataError, match="not in SQuAD layout"):
+        read_squad(file)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ('{"data": [], "data": []}', "the key 'data' stands twice"),
+        ('{"data": ' + "9" * 5000 + "}", "4300 digits"),
+        ("[" * 100_000, "nested too deep"),
+    ],
+)
+def test_json_that_no_document_should_hold_is_named(file: Path, content: str, says: str) -> None:
+    file.write_text(content)
+    with pytest.raises(DataError, match=rf"(?s)dev.json: .*{says}.*fix"):
+        read_squad(file)
+
+
+def test_text_that_is_no_text_is_named(file: Path) -> None:
+    with pytest.raises(
+        DataError, match=r"paragraphs\[0\]: column 'context' holds a lone surrogate"
+    ):
+        read_squad(write(file, question("q1"), context="\ud800"))
+    with pytest.raises(DataError, match="question 'q1': column 'question' must be text, seen None"):
+        read_squad(write(file, question("q1", question=None)))
+
+
+def test_a_bom_and_gz_are_read(tmp_path: Path) -> None:
+    plain = write(tmp_path / "x.json", question("q1")).read_bytes()
+    packed = tmp_path / "x.json.gz"
+    packed.write_bytes(gzip.compress(b"\xef\xbb\xbf" + plain))
+
+    assert read_squad(packed)[0].id == "q1"
+    packed.write_bytes(packed.read_bytes()[:-10])
+    with pytest.raises(DataError, match="gzip stream is damaged"):
+        read_squad(packed)
+
+
+def test_bytes_that_are_not_utf8_are_named(file: Path) -> None:
+    file.write_bytes(b'{"data": "caf\xe9"}')
+    with pytest.raises(DataError, match="not UTF-8: byte 0xe9 at byte 14"):
+        read_squad(file)
+
+
+def test_one_question_is_checked_alike() -> None:
+    assert span_example("1", "q", "a b", [("b", 2)], "hub:1").answers == (Answer("b", 2),)
+    with pytest.raises(DataError, match="hub:1 answer_start=0: 'c' expected, 'a' stands there"):
+        span_example("1", "q", "a b", [("c", 0)], "hub:1")

@@ -1,0 +1,250 @@
+"""Batches as a function of the seed: complete, alike in length, and tiled by the workers."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+
+from road_ray.data.batching import (
+    NOISE_CHANNELS,
+    Batching,
+    BatchStream,
+    Share,
+    allowed_positions,
+    budget_cuts,
+    budget_order,
+    epoch_order,
+    pad,
+    padded_width,
+    to_device,
+)
+from road_ray.data.features.types import Features
+from road_ray.errors import ConfigError, DataError
+
+
+def features(count=37, seed=0, longest=30):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(3, longest + 1, count)
+    return Features(
+        dataset="d",
+        task="t",
+        tokens=rng.integers(5, 90, int(lengths.sum())).astype(np.int32),
+        bounds=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        first_segment=np.minimum(lengths, 4).astype(np.int32),
+        gold={"labels": np.arange(count), "scores": np.arange(count, dtype=np.float32)},
+        example=np.arange(count, dtype=np.int32),
+    )
+
+
+def stream(rows=None, *, batch_size=8, seed=3, most_tokens=None, noise=True, rank=0, size=1):
+    return BatchStream(
+        features() if rows is None else rows,
+        Batching(batch_size, seed, most_tokens),
+        Share(rank, size),
+        pad_id=0,
+        noise_channels=NOISE_CHANNELS if noise else 0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("count", "batch_size"), [(37, 8), (8, 8), (9, 8), (5, 8), (1, 1), (999, 4)]
+)
+def test_an_epoch_has_every_row_once_in_batches_of_nearly_one_size(count, batch_size):
+    lengths = features(count).lengths
+    for epoch in (0, 1):
+        order = epoch_order(lengths, batch_size, seed=0, epoch=epoch)
+        assert sorted(np.concatenate(order)) == list(range(count))
+        sizes = {len(numbers) for numbers in order}
+        assert max(sizes) <= batch_size
+        assert max(sizes) - min(sizes) <= 1
+        assert len(order) == -(-count // batch_size)
+
+
+def test_epochs_and_seeds_differ_and_repeat():
+    lengths = features(100).lengths
+
+    def order(**key):
+        return [numbers.tolist() for numbers in epoch_order(lengths, 8, **key)]
+
+    first = order(seed=0, epoch=0)
+    assert first == order(seed=0, epoch=0)
+    assert first != order(seed=0, epoch=1)
+    assert first != order(seed=1, epoch=0)
+
+
+def test_little_is_padding_and_the_long_batches_come_at_any_time():
+    rows = features(4000, longest=128)
+    order = epoch_order(rows.lengths, 16, seed=0, epoch=0)
+    real = rows.lengths.sum()
+    padded = sum(len(n) * padded_width(int(rows.lengths[n].max())) for n in order)
+    assert padded < 1.1 * real
+    shuffled = sum(
+        len(n) * int(rows.lengths[n].max()) for n in np.array_split(np.arange(4000), 250)
+    )
+    assert shuffled > 1.6 * real  # what lengths of 3 to 128 would cost in the order of the file
+    means = np.array([rows.lengths[numbers].mean() for numbers in order])
+    assert abs(np.corrcoef(np.arange(len(means)), means)[0, 1]) < 0.2
+
+
+def test_padding_masks_and_segments_of_a_row():
+    rows = features()
+    batch = pad(rows, np.array([3, 5]), pad_id=0)
+    longest = max(len(rows.row(3)), len(rows.row(5)))
+    width = -(-longest // 8) * 8
+    for index, number in enumerate((3, 5)):
+        row = rows.row(number).tolist()
+        rest = width - len(row)
+        assert batch["input_ids"][index].tolist() == row + [0] * rest
+        assert batch["attention_mask"][index].tolist() == [1] * len(row) + [0] * rest
+        first = int(rows.first_segment[number])
+        kinds = [0] * first + [1] * (len(row) - first) + [0] * rest
+        assert batch["token_type_ids"][index].tolist() == kinds
+    assert {tensor.dtype for tensor in batch.values()} == {torch.int64}
+    assert pad(rows, np.array([3]), pad_id=7, width=64)["input_ids"][0, -1] == 7
+
+
+def test_gold_goes_with_its_row_and_keeps_its_type():
+    rows = features()
+    batch = stream(rows)[2]
+    assert torch.equal(batch["labels"], batch["rows"])
+    assert batch["labels"].dtype == torch.int64
+    assert batch["scores"].dtype == torch.float32
+    for index, number in enumerate(batch["rows"].tolist()):
+        row = rows.row(number)
+        assert batch["input_ids"][index, : len(row)].tolist() == row.tolist()
+    assert (batch["task"], batch["dataset"]) == ("t", "d")
+
+
+def equal(one, other):
+    assert one.keys() == other.keys()
+    return all(
+        torch.equal(one[n], other[n]) if isinstance(one[n], torch.Tensor) else one[n] == other[n]
+        for n in one
+    )
+
+
+def test_a_batch_is_a_function_of_its_number():
+    one = stream()
+    straight = list(islice(one.since(0), 12))  # over two epochs of 5 batches
+    other = stream()
+    for number in (11, 0, 7, 3, 7):
+        assert equal(other[number], straight[number])
+    assert all(equal(a, b) for a, b in zip(islice(stream().since(6), 6), straight[6:], strict=True))
+    assert not equal(stream(seed=4)[0] | {"rows": 0}, straight[0] | {"rows": 0})
+
+
+def test_a_stream_goes_through_all_rows_epoch_after_epoch():
+    one = stream()
+    assert one.batches_per_epoch == 5
+    for epoch in range(3):
+        seen = np.concatenate([one.row_numbers(5 * epoch + k) for k in range(5)])
+        assert sorted(seen) == list(range(37))
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_the_workers_tile_the_global_batch_with_its_noise(size):
+    whole = stream()
+    shares = [stream(rank=rank, size=size) for rank in range(size)]
+    for number in range(6):  # batches of 7 and 8 rows
+        batch = whole[number]
+        for rank, share in enumerate(shares):
+            mine = share[number]
+            for name, value in mine.items():
+                if name == "noise":
+                    assert torch.equal(value, batch["noise"][:, rank::size])
+                elif isinstance(value, torch.Tensor):
+                    assert torch.equal(value, batch[name][rank::size]), name
+
+
+def test_noise_is_uniform_new_in_every_batch_and_only_where_asked():
+    one = stream()
+    noise = torch.cat([one[number]["noise"].flatten() for number in range(20)])
+    assert one[0]["noise"].shape[:2] == (3, len(one[0]["input_ids"]))
+    assert noise.min() >= 0
+    assert noise.max() < 1
+    assert abs(noise.mean() - 0.5) < 0.01
+    assert len(noise.unique()) > 0.99 * len(noise)
+    assert "noise" not in stream(noise=False)[0]
+
+
+def test_order_and_noise_of_one_seed_have_nothing_in_common():
+    # (3, 1) and (3, 1, 0) are one seed to NumPy; the epoch must not be mistaken for the noise.
+    a = np.random.default_rng((3, 1)).random()
+    b = np.random.default_rng((3, 1, 0)).random()
+    assert a == b
+    order = epoch_order(np.full(8, 5), 8, seed=3, epoch=1)[0]
+    assert order.tolist() != np.random.default_rng((3, 1, 0)).permutation(8).tolist()
+
+
+def test_no_rows_and_too_few_for_the_workers_are_refused():
+    with pytest.raises(DataError, match="d: 0 usable rows"):
+        stream(features(0))
+    with pytest.raises(ConfigError, match=r"(?s)smallest batch of d \(37 rows\) has 7.* 8 workers"):
+        stream(rank=0, size=8)
+    assert len(stream(rank=6, size=7)[0]["input_ids"]) == 1
+
+
+def test_only_tensors_move_to_a_device():
+    moved = to_device(stream()[0], torch.device("cpu"))
+    assert equal(moved, stream()[0])
+
+
+def test_answers_lie_in_the_second_segment_or_at_position_0():
+    batch = {
+        "attention_mask": torch.tensor([[1, 1, 1, 1, 1, 0]] * 2),
+        "token_type_ids": torch.tensor([[0, 0, 0, 1, 1, 0]] * 2),
+    }
+    allowed = allowed_positions(batch)
+    assert allowed.tolist() == [[True, False, False, True, True, False]] * 2
+    assert batch["attention_mask"].tolist() == [[1, 1, 1, 1, 1, 0]] * 2
+
+
+def test_where_a_model_knows_no_segments_answers_lie_anywhere_but_in_padding():
+    attention = torch.tensor([[1, 1, 1, 0]])
+    allowed = [[True, True, True, False]]
+    assert allowed_positions({"attention_mask": attention}).tolist() == allowed
+    none = {"attention_mask": attention, "token_type_ids": torch.zeros(1, 4)}
+    assert allowed_positions(none).tolist() == allowed
+    assert allowed_positions({"input_ids": torch.zeros(1, 2)}).all()
+
+
+@pytest.mark.parametrize(("count", "most"), [(37, 64), (37, 128), (200, 100), (1, 32)])
+def test_a_budget_holds_every_row_once_and_no_more_tokens_than_it_says(count, most):
+    lengths = features(count).lengths
+    sizes = set()
+    for epoch in (0, 1):
+        order = budget_order(lengths, most, 6, seed=0, epoch=epoch)
+        assert sorted(np.concatenate(order)) == list(range(count))
+        for numbers in order:
+            assert len(numbers) * padded_width(int(lengths[numbers].max())) <= most
+            assert len(numbers) <= 6
+        sizes.add(len(order))
+    assert len(sizes) == 1
+
+
+def test_budgets_are_cut_as_by_hand():
+    # Padded to 8, 8, 8, 16, 16, 24: three of 8 fill 24 tokens; 16s and the 24 stand alone.
+    assert budget_cuts(np.array([3, 5, 8, 9, 16, 17]), 24, 99) == [3, 4, 5]
+    assert budget_cuts(np.array([3, 5, 8, 9, 16, 17]), 24, 2) == [2, 3, 4, 5]
+    # Four of 8 and one more: the last batch is given some, or one worker of two had no row.
+    assert budget_cuts(np.array([1, 2, 3, 4, 5]), 32, 99) == [3]
+
+
+def test_a_stream_with_a_budget_wastes_less_and_keeps_to_it():
+    budget = stream(features(400), batch_size=64, most_tokens=256, noise=False)
+    for number in range(2 * budget.batches_per_epoch):
+        assert budget[number]["input_ids"].numel() <= 256
+    two = [
+        stream(features(400), batch_size=64, most_tokens=256, noise=False, rank=rank, size=2)
+        for rank in (0, 1)
+    ]
+    halves = torch.cat([each[5]["rows"] for each in two])
+    assert sorted(halves.tolist()) == sorted(budget[5]["rows"].tolist())
+
+
+def test_a_budget_below_the_longest_row_is_refused():
+    with pytest.raises(ConfigError, match=r"max_batch_tokens = 24: the longest rows of d take 32"):
+        stream(most_tokens=24)

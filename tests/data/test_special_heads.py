@@ -1,0 +1,46 @@
+"""The table of heads that plain transformers has no class for."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from road_ray.data import catalog
+from road_ray.data.special_heads import OWN_HEADS, own_head
+from road_ray.data.loading import SourceConfig, entry_of
+from road_ray.data.schema import Choose, Classify, FeatureTag, JointSpan, Reason, Span, Tag
+
+
+@pytest.mark.parametrize("head", OWN_HEADS, ids=lambda head: head.asked_by)
+def test_an_entry_is_a_choice_that_the_data_offers_and_not_what_it_takes_unasked(head):
+    field = SourceConfig.model_fields[head.key]
+    assert head.value in get_args(field.annotation)
+    assert field.default != head.value
+
+
+@pytest.mark.parametrize("head", OWN_HEADS, ids=lambda head: head.asked_by)
+@pytest.mark.parametrize("name", ["squad_v2", "mnli", "sst2", "stsb", "conll2003", "swag"])
+def test_a_data_set_gets_the_head_that_was_asked_for_where_it_fits_and_no_other(head, name):
+    plain = entry_of(name, SourceConfig())
+    found = entry_of(name, SourceConfig(**{head.key: head.value}))
+    expected = {
+        "span_head": {"squad_v2": JointSpan},
+        "pair_head": {"mnli": Reason},
+        "tag_head": {"conll2003": FeatureTag},
+    }[head.key]
+    if name not in expected:
+        assert found == plain
+        return
+    dataset, task = found
+    assert type(task.kind) is expected[name]
+    assert task.name == dataset.task == f"{plain[1].name}_{head.value}"
+    assert getattr(task.kind, "labels", None) == getattr(plain[1].kind, "labels", None)
+
+
+def test_plain_kinds_have_no_entry():
+    labels = ("a", "b")
+    for kind in (Span(), Classify(labels), Tag(labels), Choose(2)):
+        assert own_head(kind) is None
+    assert own_head(Reason(labels)).name == "answer network"
+    assert not any(own_head(task.kind) for task in catalog.TASKS.values())

@@ -1,0 +1,92 @@
+"""The loss for a loop of one's own, by hand, for each kind of head."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from road_ray.distillation.losses import kd_loss
+from road_ray.distillation.custom_loop import model_inputs, soft_loss, student_loss
+from road_ray.errors import ConfigError, DataError
+
+SOFT = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
+KEEP = torch.tensor([True, True])
+
+
+def classified() -> tuple[SimpleNamespace, dict]:
+    logits = torch.tensor([[1.0, 0.0], [0.5, 0.0]], requires_grad=True)
+    batch = {"soft_logits": SOFT, "kd_keep": KEEP, "labels": torch.tensor([0, 1])}
+    loss = torch.nn.functional.cross_entropy(logits, batch["labels"])
+    return SimpleNamespace(logits=logits, loss=loss), batch
+
+
+def test_gold_and_teachers_share_the_loss():
+    outputs, batch = classified()
+    soft = kd_loss(outputs.logits, SOFT, temperature=3.0)
+    loss = student_loss(outputs, batch, temperature=3.0, kd_weight=0.25)
+    torch.testing.assert_close(loss, 0.75 * outputs.loss + 0.25 * soft)
+    loss.backward()
+    assert outputs.logits.grad.abs().sum() > 0
+
+
+def test_examples_without_distillation_count_nothing():
+    outputs, batch = classified()
+    one = batch | {"kd_keep": torch.tensor([True, False])}
+    alone = kd_loss(outputs.logits[:1], SOFT[:1], temperature=2.0)
+    torch.testing.assert_close(soft_loss(outputs, one, 2.0), alone / 2)
+
+
+def test_question_and_padding_of_spans_are_left_out():
+    torch.manual_seed(0)
+    start, end = torch.randn(2, 1, 6)
+    soft = torch.randn(1, 2, 6)
+    batch = {
+        "input_ids": torch.ones(1, 6, dtype=torch.long),
+        "attention_mask": torch.tensor([[1, 1, 1, 1, 1, 0]]),
+        "token_type_ids": torch.tensor([[0, 0, 1, 1, 1, 0]]),
+        "start_positions": torch.tensor([2]),
+        "end_positions": torch.tensor([3]),
+        "soft_logits": soft,
+        "kd_keep": torch.ones(1, 2, dtype=torch.bool),
+    }
+    outputs = SimpleNamespace(start_logits=start, end_logits=end, loss=torch.tensor(0.0))
+    seen = [0, 2, 3, 4]
+    both = torch.stack([start, end], 1)[..., seen]
+    expected = kd_loss(both, soft[..., seen], temperature=2.0)
+    torch.testing.assert_close(soft_loss(outputs, batch, 2.0), expected)
+
+
+def test_only_words_with_a_label_count_for_a_tagger():
+    torch.manual_seed(0)
+    logits, soft = torch.randn(2, 2, 3, 4)
+    labels = torch.tensor([[1, -100, 2], [0, -100, -100]])
+    keep = torch.ones(2, 3, dtype=torch.bool)
+    batch = {"soft_logits": soft, "kd_keep": keep, "labels": labels}
+    known = labels != -100
+    expected = kd_loss(logits[known], soft[known], temperature=2.0)
+    outputs = SimpleNamespace(logits=logits, loss=torch.tensor(0.0))
+    torch.testing.assert_close(soft_loss(outputs, batch, 2.0), expected)
+
+
+def test_a_regression_learns_the_teachers_number():
+    batch = {"soft_logits": torch.tensor([[1.0], [3.0]]), "kd_keep": KEEP}
+    batch |= {"labels": torch.tensor([1.0, 2.0])}
+    outputs = SimpleNamespace(logits=torch.tensor([[0.0], [1.0]]), loss=torch.tensor(0.0))
+    assert soft_loss(outputs, batch, 2.0) == pytest.approx((1 + 4) / 2)
+
+
+def test_what_the_teachers_added_is_not_for_the_model():
+    _, batch = classified()
+    assert set(model_inputs(batch | {"stats": {}, "input_ids": 1})) == {"labels", "input_ids"}
+
+
+def test_mistakes_are_told():
+    outputs, batch = classified()
+    with pytest.raises(ConfigError, match="kd_weight"):
+        student_loss(outputs, batch, kd_weight=1.5)
+    with pytest.raises(ConfigError, match="temperature"):
+        student_loss(outputs, batch, temperature=0.0)
+    with pytest.raises(DataError, match="no loss of the gold"):
+        student_loss(SimpleNamespace(loss=None), batch)

@@ -1,0 +1,68 @@
+"""What a teacher shows of its inside, and which layer is compared with which."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from road_ray.distillation.hidden_states import StatesTeacher, layer_map
+from road_ray.errors import CheckpointError, ConfigError
+
+
+@pytest.mark.parametrize(
+    ("student", "teacher", "layers", "expected"),
+    [
+        (12, 24, "uniform", [(n, 2 * n) for n in range(1, 13)]),
+        (11, 22, "uniform", [(n, 2 * n) for n in range(1, 12)]),
+        (3, 3, "uniform", [(1, 1), (2, 2), (3, 3)]),
+        (2, 3, "uniform", [(1, 2), (2, 3)]),
+        (4, 2, "uniform", [(1, 1), (2, 1), (3, 2), (4, 2)]),
+        (3, 12, "last", [(3, 12)]),
+        (3, 12, ((1, 2), (3, 11)), [(1, 2), (3, 11)]),
+    ],
+)
+def test_layers_are_paired(student, teacher, layers, expected):
+    assert list(layer_map(student, teacher, layers)) == expected
+
+
+@pytest.mark.parametrize("layers", [(), ((0, 1),), ((1, 13),), ((4, 1),)])
+def test_a_layer_that_is_not_there_is_refused(layers):
+    with pytest.raises(ConfigError, match=r"matching\.layers"):
+        layer_map(3, 12, layers)
+
+
+def test_it_shows_the_states_of_the_plain_model_without_gradient(tmp_path, teacher):
+    from transformers import AutoModel
+
+    directory = teacher(tmp_path)
+    ids = torch.randint(5, 24, (2, 7), generator=torch.Generator().manual_seed(0))
+    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids[:, 0]}
+    shown = StatesTeacher(directory, attentions=True)(batch)
+    plain = AutoModel.from_pretrained(directory, attn_implementation="eager").eval()
+    output = plain(ids, output_hidden_states=True, output_attentions=True)
+    assert set(shown.hidden) == set(shown.attentions) == {1}
+    assert_close(shown.hidden[1], output.hidden_states[1])
+    assert_close(shown.attentions[1], output.attentions[0])
+    assert not shown.hidden[1].requires_grad
+    assert StatesTeacher(directory)(batch).attentions == {}
+
+
+def test_choices_are_rows_of_their_own(tmp_path, teacher):
+    ids = torch.randint(5, 24, (2, 3, 7))
+    shown = StatesTeacher(teacher(tmp_path))({"input_ids": ids})
+    assert shown.hidden[1].shape == (6, 7, 32)
+
+
+def test_a_file_with_missing_weights_is_refused(tmp_path, teacher):
+    from safetensors.torch import load_file, save_file
+
+    file = teacher(tmp_path) / "model.safetensors"
+    weights = load_file(file)
+    del weights["electra.embeddings.word_embeddings.weight"]
+    save_file(weights, file, metadata={"format": "pt"})
+    with pytest.raises(CheckpointError, match="1 encoder weights are missing"):
+        StatesTeacher(tmp_path)
+    file.write_bytes(file.read_bytes()[:-50])
+    with pytest.raises(CheckpointError, match="cannot be loaded"):
+        StatesTeacher(tmp_path)

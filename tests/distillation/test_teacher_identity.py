@@ -1,0 +1,138 @@
+"""A teacher that does not fit is refused by name, before anything of it runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+
+from road_ray.data.catalog import task
+from road_ray.data.model_files import locate
+from road_ray.distillation.teacher_identity import (
+    LABEL_MAP,
+    check_teacher,
+    fingerprint_tokenizer,
+    fingerprint_weights,
+    refuse_foreign,
+    teacher_tokenizer,
+)
+from road_ray.errors import CheckpointError
+
+NLI = task("nli")
+
+
+def edit(path, **fields):
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
+def test_a_tokenizer_keeps_its_fingerprint_on_disk_and_in_use(tmp_path, tokenizer):
+    before = fingerprint_tokenizer(tokenizer)
+    tokenizer("good film " * 20, truncation=True, max_length=8, padding="max_length")
+    tokenizer.save_pretrained(tmp_path)
+    assert fingerprint_tokenizer(tokenizer) == before
+    assert fingerprint_tokenizer(teacher_tokenizer(tmp_path)) == before
+
+
+def test_two_swapped_ids_another_case_or_another_mark_change_the_fingerprint(tokenizer_of):
+    words = list(tokenizer_of().get_vocab())
+    words.sort(key=tokenizer_of().get_vocab().get)
+    swapped = [*words[:5], words[6], words[5], *words[7:]]
+    prints = {
+        fingerprint_tokenizer(one)
+        for one in (
+            tokenizer_of(),
+            tokenizer_of(swapped),
+            tokenizer_of(do_lower_case=False),
+            tokenizer_of(sep_token="p"),
+        )
+    }
+    assert len(prints) == 4
+
+
+def test_the_weights_are_known_by_the_hash_of_the_file(tmp_path, teacher):
+    teacher(tmp_path)
+    file = tmp_path / "model.safetensors"
+    assert fingerprint_weights(tmp_path) == hashlib.sha256(file.read_bytes()).hexdigest()
+    whole = fingerprint_weights(tmp_path)
+    file.rename(tmp_path / "model-00001-of-00002.safetensors")
+    (tmp_path / "model-00002-of-00002.safetensors").write_bytes(b"more")
+    assert fingerprint_weights(tmp_path) != whole
+
+
+def test_labels_are_aligned_by_name_whatever_their_order_and_case(tmp_path, teacher):
+    labels = ("ENTAILMENT", "Neutral ", "contradiction")
+    assert check_teacher(teacher(tmp_path, labels=labels), NLI) == (2, 0, 1)
+
+
+def test_labels_of_other_names_are_refused_with_the_way_out(tmp_path, teacher):
+    names = {"LABEL_0": "entailment", "LABEL_1": "neutral", "LABEL_2": "contradiction"}
+    teacher(tmp_path, labels=tuple(names))
+    assert check_teacher(tmp_path, NLI, label_map=names) == (2, 0, 1)
+    with pytest.raises(CheckpointError, match=rf"config\.json: .*(.|\n)*{LABEL_MAP}='"):
+        check_teacher(tmp_path, NLI, key=LABEL_MAP)
+
+
+@pytest.mark.parametrize("name", ["modeling_x.py", "pytorch_model.bin", "weights.pkl"])
+def test_a_file_that_can_run_code_is_refused(tmp_path, teacher, name):
+    teacher(tmp_path)
+    refuse_foreign(tmp_path)
+    (tmp_path / name).write_bytes(b"")
+    with pytest.raises(CheckpointError, match=name):
+        check_teacher(tmp_path, NLI)
+
+
+@pytest.mark.parametrize(
+    ("file", "fields", "named"),
+    [
+        ("config.json", {"auto_map": {"AutoModel": "x.Y"}}, "auto_map"),
+        ("config.json", {"_attn_implementation_internal": "x/y"}, "_attn_implementation_internal"),
+        ("config.json", {"text_config": {"deep": [{"auto_map": {}}]}}, "text_config"),
+        ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": "x.Y"}}, "auto_map"),
+    ],
+)
+def test_a_field_that_can_run_code_is_refused(tmp_path, teacher, file, fields, named):
+    teacher(tmp_path)
+    edit(tmp_path / file, **fields)
+    with pytest.raises(CheckpointError, match=f"{file}.*{named}"):
+        check_teacher(tmp_path, NLI)
+
+
+def test_a_teacher_that_fits_gives_its_label_order(tmp_path, teacher, tokenizer):
+    assert check_teacher(teacher(tmp_path / "a"), NLI, tokenizer) is None
+    other = teacher(tmp_path / "b", labels=("entailment", "neutral", "contradiction"))
+    assert check_teacher(other, NLI, tokenizer) == (2, 0, 1)
+    assert check_teacher(teacher(tmp_path / "c", kind="mrc"), task("mrc"), tokenizer) is None
+
+
+def test_a_tokenizer_with_two_ids_swapped_is_refused(tmp_path, teacher, tokenizer_of):
+    vocab = sorted(tokenizer_of().get_vocab(), key=tokenizer_of().get_vocab().get)
+    vocab[5], vocab[6] = vocab[6], vocab[5]
+    with pytest.raises(CheckpointError, match=r"2 with another id \['a', 'b'\]"):
+        check_teacher(teacher(tmp_path), NLI, tokenizer_of(vocab))
+
+
+def test_another_head_is_refused(tmp_path, teacher):
+    with pytest.raises(CheckpointError, match="ForQuestionAnswering"):
+        check_teacher(teacher(tmp_path), task("mrc"))
+    with pytest.raises(CheckpointError, match=r"3 numbers.*has 1"):
+        check_teacher(tmp_path, task("similarity"))
+    with pytest.raises(CheckpointError, match=r"no config\.json"):
+        check_teacher(tmp_path / "nowhere", NLI)
+
+
+def test_more_token_ids_than_embeddings_are_refused(tmp_path, teacher, tokenizer_of):
+    more = tokenizer_of(
+        [*sorted(tokenizer_of().get_vocab(), key=tokenizer_of().get_vocab().get), "x"]
+    )
+    more.save_pretrained(teacher(tmp_path))
+    with pytest.raises(CheckpointError, match="25 ids, the model 24 embeddings"):
+        check_teacher(tmp_path, NLI)
+
+
+def test_a_run_directory_stands_for_its_model(tmp_path, teacher):
+    hf = teacher(tmp_path / "run" / "hf")
+    assert locate(tmp_path / "run") == hf
+    assert locate(hf) == hf
+    with pytest.raises(CheckpointError, match="no/such"):
+        locate("no/such")

@@ -1,0 +1,139 @@
+"""A corpus that the machines of a cluster cut up together is that of one machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from road_ray.data.corpus import parallel
+from road_ray.data.corpus.parallel import encoded_blocks
+from road_ray.data.corpus.build import build_corpus
+from road_ray.data.corpus.encode import Encoder
+from road_ray.data.tokenizer import train_wordpiece
+from road_ray.distributed.jobs import corpus_build as module
+from road_ray.distributed.jobs.corpus_build import encoded_on_cluster, encoding_at
+from road_ray.errors import ClusterError
+
+DOCUMENTS = [f"The cat number {n} sat. It sat on mat number {n} again." for n in range(60)]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_wordpiece(DOCUMENTS, vocab_size=80)
+
+
+@pytest.fixture(scope="module")
+def encoder(tokenizer):
+    return Encoder.of(tokenizer, max_length_tokens=12, seed=3)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setattr(parallel, "_BLOCK_CHARACTERS", 100)
+
+
+def told(blocks):
+    return [
+        (number, one.documents, one.tokens.tolist(), one.lengths.tolist()) for number, one in blocks
+    ]
+
+
+def test_without_an_address_it_is_this_machine(monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    assert encoding_at(None) is encoded_blocks
+    assert encoding_at("somewhere:6379").keywords == {"address": "somewhere:6379"}
+    monkeypatch.setenv("RAY_ADDRESS", "elsewhere:6379")
+    assert encoding_at(None) is not encoded_blocks, "a job joins its cluster"
+
+
+@pytest.mark.ray
+def test_inside_a_task_it_is_the_task_itself(cluster):
+    """Its tasks would wait for cores that it and its like hold."""
+
+    def named():
+        return encoding_at("somewhere:6379") is encoded_blocks
+
+    task = cluster.remote(num_cpus=1)(named)
+    assert cluster.get(task.remote(), timeout=60)
+    assert not named(), "this process is no task"
+
+
+def test_a_few_blocks_are_not_worth_a_cluster(encoder, monkeypatch):
+    monkeypatch.setattr(module, "connected", None)
+    few = DOCUMENTS[:5]
+    assert told(encoded_on_cluster(few, encoder)) == told(encoded_blocks(few, encoder))
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize("start", [0, 7])
+def test_its_rows_are_those_of_one_machine_in_their_order(cluster, encoder, start):
+    there = told(encoded_on_cluster(DOCUMENTS, encoder, start=start))
+    assert there == told(encoded_blocks(DOCUMENTS, encoder, processes=1, start=start))
+    assert len(there) > 8
+
+
+@pytest.mark.ray
+def test_a_corpus_is_built_of_them(cluster, tokenizer, tmp_path):
+    made = {"max_length_tokens": 12, "seed": 3}
+    here = build_corpus(DOCUMENTS, tmp_path / "here", tokenizer, **made)
+    on = {"encoding": encoded_on_cluster}
+    there = build_corpus(DOCUMENTS, tmp_path / "there", tokenizer, **made, **on)
+    assert there.manifest == here.manifest
+    for one, other in zip(
+        sorted(here.directory.glob("shard-*")), sorted(there.directory.glob("shard-*")), strict=True
+    ):
+        assert one.read_bytes() == other.read_bytes()
+
+
+@pytest.mark.ray
+def test_the_command_takes_an_address(cluster, road, tokenizer, tmp_path, monkeypatch):
+    answers, answer = [], module._answer
+    monkeypatch.setattr(module, "_answer", lambda *one: answers.append(one) or answer(*one))
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    (tmp_path / "text.txt").write_text("\n\n".join(DOCUMENTS))
+    address = cluster.get_runtime_context().gcs_address
+    line = ("data", "corpus", tmp_path / "text.txt", tmp_path / "shards")
+    made = (*line, "--tokenizer", tmp_path / "tokenizer", "--max-length-tokens", 12)
+    assert road(*made, "--address", address).code == 0
+    assert len(answers) > 8
+    (there,) = tmp_path.glob("shards/*/shard-*")
+    content = there.read_bytes()
+    there.parent.rename(tmp_path / "before")
+    assert road(*made).code == 0
+    assert there.read_bytes() == content
+
+
+class Dying(Encoder):
+    """Its process is killed the first time that it meets block 5."""
+
+    def encode(self, number, documents):
+        mark = Path(os.environ["ROAD_TEST_PLACE"]) / "died"
+        if number == 5 and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().encode(number, documents)
+
+
+@pytest.mark.ray
+def test_a_block_whose_process_is_killed_is_encoded_again(cluster, encoder, tmp_path, monkeypatch):
+    place = str(tmp_path)
+
+    def encode(settings, number, block):
+        os.environ["ROAD_TEST_PLACE"] = place
+        return Dying.from_settings(settings).encode(number, block)
+
+    monkeypatch.setattr(module, "_encoded", encode)
+    there = told(encoded_on_cluster(DOCUMENTS, encoder))
+    assert (tmp_path / "died").exists(), "the kill did not fire"
+    assert there == told(encoded_blocks(DOCUMENTS, encoder, processes=1))
+
+
+@pytest.mark.ray
+def test_what_cannot_be_encoded_there_is_told(cluster, encoder, monkeypatch):
+    monkeypatch.setattr(Encoder, "settings", lambda self: b"{}")
+    with pytest.raises(ClusterError, match=r"block 0 .* not encoded(?s:.)*kept: the shards so far"):
+        list(encoded_on_cluster(DOCUMENTS, replace(encoder)))

@@ -1,0 +1,173 @@
+"""Jobs against a client of the test's own; a real cluster is in ``journeys/test_submit.py``."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from road_ray.distributed.jobs import submit
+from road_ray.distributed.jobs.cluster_profile import Profile
+from road_ray.distributed.jobs.submit import Jobs
+from road_ray.errors import ClusterError, ConfigError
+
+
+class Client:
+    """Jobs in a list."""
+
+    def __init__(self):
+        self.jobs, self.environments, self.codes = [], [], {}
+
+    def submit_job(self, **given):
+        self.environments.append(given["runtime_env"])
+        self.jobs.append(
+            SimpleNamespace(
+                submission_id=given["submission_id"],
+                status="RUNNING",
+                metadata=given["metadata"],
+                entrypoint=given["entrypoint"],
+                driver_exit_code=None,
+                message="",
+                start_time=len(self.jobs),
+            )
+        )
+
+    def list_jobs(self):
+        return list(self.jobs)
+
+    def stop_job(self, name):
+        return self.end(name, "STOPPED", None)
+
+    def end(self, name, status, code):
+        (job,) = [one for one in self.jobs if one.submission_id == name]
+        ended, job.status, job.driver_exit_code = job.status in submit._DONE, status, code
+        return not ended
+
+    async def tail_job_logs(self, name):
+        yield "step 1\n"
+        (job,) = [one for one in self.jobs if one.submission_id == name]
+        job.status, job.driver_exit_code = self.codes.get(name, ("SUCCEEDED", 0))
+        yield "step 2\n"
+
+
+@pytest.fixture
+def jobs():
+    made = object.__new__(Jobs)
+    made.profile = Profile(entry_cpus=2, workers=4, run_root="/runs")
+    made._client = Client()
+    return made
+
+
+LINE = ["distill", "seed=1", "--run-dir", "student"]
+
+
+def test_the_line_is_the_entry_point_with_resources_and_places_of_the_cluster(jobs, tmp_path):
+    job, new = jobs.send(LINE, tmp_path)
+    assert new
+    assert job.name == "road-runs-student-511d87-1"
+    assert job.line == "road distill seed=1 --run-dir /runs/student --workers 4"
+    sent = jobs._client.jobs[0]
+    assert sent.entrypoint.startswith("python -m road_ray distill seed=1")
+    assert sent.metadata["road_run"] == "/runs/student"
+    own = [*LINE[:2], "--run-dir=/mine", "--workers", "1"]
+    assert jobs.send(own, tmp_path)[0].line.endswith("--run-dir=/mine --workers 1")
+
+
+def test_a_cluster_that_is_still_starting_is_waited_for(jobs, tmp_path, monkeypatch):
+    submitted, refusals = jobs._client.submit_job, iter([True, True, False])
+
+    def starting(**given):
+        if next(refusals):
+            raise RuntimeError("Request failed with status code 500: No available agent to submit")
+        submitted(**given)
+
+    jobs._client.submit_job = starting
+    monkeypatch.setattr(submit, "_AGAIN_SECONDS", 0.0)
+    assert jobs.send(LINE, tmp_path)[1]
+    assert next(refusals, None) is None
+
+
+def test_the_same_run_is_sent_once_and_goes_on_once_it_has_ended(jobs, tmp_path):
+    first, _ = jobs.send(LINE, tmp_path)
+    again, new = jobs.send(LINE, tmp_path)
+    assert (again.name, new) == (first.name, False)
+    with pytest.raises(ClusterError, match="at work on another line"):
+        jobs.send([*LINE, "seed=2"], tmp_path)
+    assert jobs.stop("student")
+    after, new = jobs.send(LINE, tmp_path)
+    assert (after.name, new) == ("road-runs-student-511d87-2", True)
+    assert jobs.get("/runs/student").name == after.name
+
+
+def test_run_directories_of_like_names_are_jobs_of_their_own(jobs, tmp_path):
+    jobs.profile = Profile()
+    places = ("a-b", "a/b", "/a/b", "a b")
+    found = [jobs.send(["demo", "--run-dir", place], tmp_path) for place in places]
+    assert all(new for _, new in found)
+    assert len({job.name for job, _ in found}) == 4
+    assert found[0][0].name == "road-a-b-1"
+    for place, (job, _) in zip(places, found, strict=True):
+        again, new = jobs.send(["demo", "--run-dir", place], tmp_path)
+        assert (again.name, new) == (job.name, False)
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        (("SUCCEEDED", 0), 0),
+        (("FAILED", 5), 5),
+        (("FAILED", None), 4),
+        (("STOPPED", None), 6),
+        (("STOPPED", 6), 6),
+    ],
+)
+def test_following_gives_the_log_and_the_exit_code(jobs, tmp_path, end, code, monkeypatch):
+    monkeypatch.setattr(submit.time, "sleep", lambda seconds: None)
+    job, _ = jobs.send(LINE, tmp_path)
+    jobs._client.codes[job.name] = end
+    heard = []
+    assert jobs.follow(job.name, heard.append) == code
+    assert "".join(heard) == "step 1\nstep 2\n"
+
+
+def test_a_job_that_nobody_knows_is_told_with_those_that_are_known(jobs, tmp_path):
+    jobs.send(LINE, tmp_path)
+    with pytest.raises(ClusterError, match="road-runs-student-511d87-1"):
+        jobs.get("teacher")
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "tracking.api_key=abcdefgh123",
+        "data.token=hf_aaaaaaaaaaaaaaaaaaaaaaaa",
+        "init=https://user:hunter22@host/x",
+        "x=sk-aaaaaaaaaaaaaaaaaaaaaaaa",
+    ],
+)
+def test_a_secret_does_not_become_a_line_that_everybody_reads(jobs, tmp_path, word):
+    with pytest.raises(ConfigError, match="looks like a secret") as told:
+        jobs.send([*LINE, word], tmp_path)
+    assert word.partition("=")[2] not in str(told.value)
+    assert jobs._client.jobs == []
+
+
+def test_words_of_the_trade_are_no_secrets(jobs, tmp_path):
+    words = ["data.max_length_tokens=128", "data.tokenizer=runs/tokenizer", "objective.name=mlm"]
+    assert jobs.send([*LINE, *words], tmp_path)[1]
+
+
+def test_a_line_without_a_run_directory_is_refused(jobs, tmp_path):
+    with pytest.raises(ConfigError, match="names no run directory"):
+        jobs.send(["demo"], tmp_path)
+
+
+def test_the_environment_holds_our_pins_and_no_secret(monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_canarycanarycanarycanary")
+    plain = submit.runtime_environment(Profile(), "/x")
+    assert set(plain) == {"working_dir", "env_vars"}
+    assert "canary" not in str(plain)
+    packages = submit.runtime_environment(Profile(environment="uv"), "/x")["uv"]["packages"]
+    assert any(name.startswith("torch==2.") for name in packages)
+    assert not any(name.startswith("ray==") for name in packages)
+    assert not any(name.startswith("pytest") for name in packages)

@@ -1,0 +1,265 @@
+"""Teachers in actors give what teachers in this process give, also when they are killed, frozen,
+broken or mistaken. Every fault is asserted to have happened.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import signal
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch.testing import assert_close
+
+from road_ray.distillation import weighting
+from road_ray.distillation.ensemble.base import LocalEnsemble, annotate
+from road_ray.errors import CheckpointError, ClusterError, DataError
+from tests.distributed.small import FLOAT16, MRC, NLI, batches, gone, within
+from tests.tiny_teacher import make_teacher
+
+pytestmark = pytest.mark.ray
+
+
+@pytest.fixture(scope="module")
+def three(cluster, directories):
+    """Three teachers for the tests that leave them working."""
+    from road_ray.distributed.teachers import pool
+
+    with pool.start(directories, NLI, num_cpus=0.5, start_timeout_seconds=180) as ensemble:
+        yield ensemble
+
+
+@pytest.fixture(scope="module")
+def local(directories):
+    return LocalEnsemble.load(directories, NLI)
+
+
+@pytest.fixture
+def started(cluster):
+    """``started(directories, **options)``: a pool of its own, ended with the test."""
+    from road_ray.distributed.teachers import pool
+
+    made = []
+
+    def start(places, task=NLI, **options):
+        given = {"num_cpus": 0.25, "start_timeout_seconds": 180} | options
+        made.append(pool.start(places, task, **given))
+        return made[-1]
+
+    yield start
+    for ensemble in made:
+        ensemble.close()
+
+
+def hasty(ensemble, **changes):
+    """Another client of the same teachers, in more of a hurry."""
+    from road_ray.distributed.teachers.client import attach
+
+    return attach(dataclasses.replace(ensemble.handles, **({"timeout_seconds": 2.0} | changes)))
+
+
+def all_answers(ensemble, stream):
+    requests = [ensemble.submit(one) for one in stream]
+    return [ensemble.gather(request) for request in requests]
+
+
+def same(some, others):
+    return len(some) == len(others) and all(map(torch.equal, some, others))
+
+
+def test_actors_answer_as_teachers_in_this_process_do(three, local):
+    assert three.size == local.size == 3
+    for one in batches(3):
+        logits = three.gather(three.submit(one))
+        assert logits.dtype == torch.float32
+        assert_close(logits, local.gather(local.submit(one)), **FLOAT16)
+    assert three.gauges["time/teacher_busy_seconds"] > 0
+
+
+def test_teachers_share_an_actor_and_spans_travel_too(started, tmp_path):
+    places = [make_teacher(tmp_path / str(n), n, kind="mrc") for n in range(3)]
+    here = LocalEnsemble.load(places, MRC)
+    there = started(places, MRC, teachers_per_actor=2)
+    assert len(there.health()) == 2
+    (one,) = batches(1, kind="mrc")
+    logits = there.gather(there.submit(one))
+    assert logits.shape == (3, 4, 2, 10)
+    assert_close(logits, here.gather(here.submit(one)), **FLOAT16)
+
+
+def test_another_process_asks_the_same_teachers(cluster, three):
+    (one,) = batches(1)
+
+    @cluster.remote(num_cpus=0)
+    def ask(handles, ensemble, batch):
+        from road_ray.distributed.teachers.client import attach
+
+        with attach(handles) as attached:
+            first = attached.gather(attached.submit(batch))
+        return first.numpy(), ensemble.gather(ensemble.submit(batch)).numpy()
+
+    first, second = cluster.get(ask.remote(three.handles, three, one), timeout=120)
+    expected = three.gather(three.submit(one))  # still alive: attached ensembles do not own them
+    assert torch.equal(torch.tensor(first), expected)
+    assert torch.equal(torch.tensor(second), expected)
+
+
+def test_more_requests_than_may_fly_are_sent_when_others_have_landed(three):
+    (one,) = batches(1)
+    bounded = hasty(three, max_in_flight=4, timeout_seconds=60.0)
+    handles = [bounded.submit(one) for _ in range(20)]
+    expected = bounded.gather(handles[0])
+    assert all(torch.equal(bounded.gather(handle), expected) for handle in handles[-5:])
+
+
+def test_a_teacher_killed_in_mid_stream_changes_nothing(three):
+    stream = batches(8)
+    weigh = weighting.resolve("correctness")
+    undisturbed = [softened["soft_logits"] for softened in annotate(stream, three, weigh)]
+    victim = three.health()[1]
+    disturbed = []
+    for step, softened in enumerate(annotate(stream, three, weigh)):
+        disturbed.append(softened["soft_logits"])
+        if step == 2:
+            os.kill(victim, signal.SIGKILL)
+    assert gone(victim)
+    assert three.health()[1] != victim
+    assert same(disturbed, undisturbed)
+
+
+def test_a_frozen_teacher_is_replaced_and_costs_the_others_no_time(three, record_property):
+    """To start anew takes it longer than the time that an answer of the others may take."""
+    stream = batches(4)
+    expected, pids = all_answers(three, stream), three.health()
+    os.kill(pids[0], signal.SIGSTOP)
+    client, events = hasty(three, timeout_seconds=1.0), []
+    client.on_event = lambda kind, **fields: events.append((kind, fields["teachers"]))
+    answers = all_answers(client, stream)
+    record_property("teacher hangs", "replaced after the time-out (1 s here), the same answers")
+    assert client.replacements == 1
+    assert events == [("teacher_replaced", [0])]
+    assert within(10, lambda: gone(pids[0]))
+    assert three.health()[1:] == pids[1:]
+    assert same(answers, expected)
+
+
+@pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_replica_answers_for_one_that_is_lost(started, directories, fault):
+    ensemble = started(directories[:1], replicas=2)
+    stream = batches(6)
+    expected = all_answers(ensemble, stream)
+    client = hasty(ensemble)
+    pids = ensemble.health()
+    assert len(set(pids)) == 2
+    requests = [client.submit(one) for one in stream]
+    assert {request.asks[0].replica for request in requests} == {0, 1}
+    os.kill(pids[0], fault)
+    assert same([client.gather(request) for request in requests], expected)
+    assert same(all_answers(client, stream), expected)
+    assert within(10, lambda: gone(pids[0]))
+    assert client.dropped == ()
+
+
+def test_a_slow_teacher_is_waited_for_and_keeps_its_process(three):
+    """Its process runs, its queue is long: killing it would only make it slower."""
+    stream = batches(1)
+    expected, pids = all_answers(three, stream), three.health()
+    client = hasty(three, timeout_seconds=1.0)
+    os.kill(pids[1], signal.SIGSTOP)
+    fired = []
+
+    def answers(number):
+        fired.append(number)
+        os.kill(pids[1], signal.SIGCONT)
+        return True
+
+    client._groups[1].answers = answers
+    assert same(all_answers(client, stream), expected)
+    assert fired == [0]
+    assert client.replacements == 0
+    assert three.health() == pids
+
+
+def test_a_teacher_that_cannot_come_back_stops_the_run(started, tmp_path):
+    place = make_teacher(tmp_path / "lost", 0)
+    (one,) = batches(1)
+    ensemble = started([place])
+    ensemble.gather(ensemble.submit(one))
+    shutil.rmtree(place)
+    os.kill(ensemble.health()[0], signal.SIGKILL)
+    with pytest.raises(ClusterError, match=r"teacher 0 of 1 .*lost\) is gone for good"):
+        ensemble.gather(ensemble.submit(one))
+
+
+@pytest.mark.chaos
+def test_teachers_that_cannot_come_back_are_dropped_where_that_is_declared(
+    started, tmp_path, caplog
+):
+    places = [make_teacher(tmp_path / name, seed) for seed, name in enumerate(("kept", "lost"))]
+    ensemble = started(places, on_lost="drop")
+    stream = batches(5)
+    full = all_answers(ensemble, stream)
+    events = []
+    ensemble.on_event = lambda kind, **fields: events.append({"kind": kind, **fields})
+    pids = ensemble.health()
+    shutil.rmtree(places[1])
+    os.kill(pids[1], signal.SIGKILL)
+    softened = list(annotate(stream, ensemble, weighting.resolve("mean")))
+    for one, before in zip(softened, full, strict=True):
+        assert_close(one["soft_logits"], before[0])
+        assert one["stats"]["teachers/dropped"] == 1
+    assert gone(pids[1])
+    assert (ensemble.size, ensemble.dropped) == (1, (1,))
+    (event,) = events
+    assert (event["kind"], event["teachers"], event["left"]) == ("teacher_dropped", [1], 1)
+    assert event["places"] == [str(places[1])]
+    assert "DROPPED" in caplog.text
+    shutil.rmtree(places[0])
+    os.kill(pids[0], signal.SIGKILL)
+    with pytest.raises(ClusterError, match="no teacher is left of 2"):
+        ensemble.gather(ensemble.submit(stream[0]))
+
+
+def test_a_teacher_that_never_answers_is_replaced_once_and_then_reported(started, tmp_path):
+    ensemble = started([make_teacher(tmp_path / "slow", 0)])
+    (one,) = batches(1)
+    client = hasty(ensemble, timeout_seconds=0.01, start_timeout_seconds=0.01)
+    os.kill(ensemble.health()[0], signal.SIGSTOP)
+    with pytest.raises(ClusterError, match=r"(?s)replaced and did not answer again.*kept:"):
+        client.gather(client.submit(one))
+    assert client.replacements == 1
+
+
+def test_a_mistake_in_the_batch_names_the_teacher(three):
+    (one,) = batches(1)
+    with pytest.raises(ClusterError, match="teacher 0"):
+        three.gather(three.submit(one | {"input_ids": one["input_ids"] + 1000}))
+    assert_close(three.gather(three.submit(one)), three.gather(three.submit(one)))
+
+
+def test_logits_that_are_no_numbers_stop_the_run_and_name_the_teacher(started, tmp_path):
+    place = make_teacher(tmp_path / "nan", 0)
+    weights = load_file(place / "model.safetensors")
+    weights["classifier.out_proj.bias"][0] = float("nan")
+    save_file(weights, place / "model.safetensors", metadata={"format": "pt"})
+    ensemble = started([place], on_lost="drop")  # a wrong answer is no lost teacher
+    with pytest.raises(CheckpointError, match=r"teacher 0 of 1 .*nan\): .*not finite"):
+        ensemble.gather(ensemble.submit(batches(1)[0]))
+
+
+def test_a_teacher_of_other_labels_is_refused_at_the_start(started, tmp_path):
+    place = make_teacher(tmp_path / "other", 0, labels=["yes", "no", "perhaps"])
+    with pytest.raises(ClusterError, match=r"teacher 0 of 1 .*other\) cannot load"):
+        started([place])
+
+
+def test_teachers_of_other_shapes_are_never_broadcast(cluster, three):
+    """Should one slip through: [4, 1] beside [4, 3]."""
+    request = three.submit(batches(1)[0])
+    narrow = three.gather(request)[0].numpy()[:, :1]
+    request.asks[0].ref = cluster.put(([narrow], 0.0))
+    with pytest.raises(DataError, match=r"teacher 1 answers in shape \[4, 3\].*\[4, 1\]"):
+        three.gather(request)

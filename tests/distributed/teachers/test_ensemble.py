@@ -1,0 +1,107 @@
+"""The ensemble of a script: with no cluster at hand, and with teachers in this very process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from road_ray.distillation import weighting
+from road_ray.distributed.teachers.ensemble import Ensemble
+from road_ray.errors import CheckpointError, ConfigError
+from tests.cluster import short_directory
+from tests.tiny_teacher import WORDS, make_teacher, make_tokenizer
+
+LABELS = ("negative", "positive")
+
+
+def batch() -> dict[str, torch.Tensor]:
+    ids = torch.randint(5, len(WORDS), (6, 8), generator=torch.Generator().manual_seed(0))
+    return {
+        "input_ids": ids,
+        "attention_mask": torch.ones_like(ids),
+        "labels": torch.tensor([0, 1] * 3),
+    }
+
+
+@pytest.fixture
+def directories(tmp_path):
+    return [make_teacher(tmp_path / str(seed), seed, labels=LABELS) for seed in range(3)]
+
+
+def test_soft_targets_are_the_weighted_logits(directories):
+    one = batch()
+    with Ensemble(directories, task="sst2", host="process") as ensemble:
+        logits = ensemble.logits(one)
+        assert logits.shape == (3, 6, 2)
+        for rule, options in (("mean", {}), ("correctness", {"wrong": 0.5, "all_wrong": "mean"})):
+            weights = weighting.resolve(rule, **options)(logits, one["labels"])
+            expected = weighting.combine(logits, weights)
+            assert torch.equal(ensemble.soft_targets(one, weighting=rule, **options), expected)
+            stream = ensemble.annotate([one, one], weighting=rule, **options)
+            assert all(torch.equal(x["soft_logits"], expected) for x in stream)
+
+
+def test_with_a_store_each_row_is_asked_once(directories, tmp_path):
+    one = batch()
+    with Ensemble(directories, task="sst2", store=tmp_path / "store", host="process") as ensemble:
+        said = ensemble.logits(one)
+        assert torch.equal(ensemble.logits(one), said)
+        assert ensemble.members.num_asked == 18
+        assert torch.equal(ensemble.soft_targets(one, weighting="mean"), said.mean(0))
+    with Ensemble(directories, task="sst2", store=tmp_path / "store") as again:
+        assert torch.equal(again.logits(one), said)  # in actors, but none was started
+        assert again.members.num_asked == 0
+
+
+def test_a_run_directory_is_as_good_as_its_model(tmp_path):
+    make_teacher(tmp_path / "run" / "hf", labels=LABELS)
+    with Ensemble([tmp_path / "run"], task="sst2", host="process") as ensemble:
+        assert ensemble.size == 1
+
+
+def test_teachers_in_this_process_need_no_ray(directories):
+    script = (
+        "import sys; from road_ray.distributed.teachers.ensemble import Ensemble; "
+        f"Ensemble([{str(directories[0])!r}], task='sst2', host='process'); "
+        "sys.exit('ray' in sys.modules)"
+    )
+    root = Path(__file__).parents[3]
+    assert subprocess.run([sys.executable, "-c", script], cwd=root, timeout=120).returncode == 0
+
+
+def test_what_cannot_be_done_is_refused_before_anything_starts(directories, tmp_path):
+    with pytest.raises(ConfigError, match="'actors', 'process'"):
+        Ensemble(directories, task="sst2", host="cloud")
+    with pytest.raises(ConfigError, match="a list of directories"):
+        Ensemble([], task="sst2")
+    with pytest.raises(ConfigError, match="did you mean 'sst2'"):
+        Ensemble(directories, task="sst3")
+    with pytest.raises(CheckpointError, match="task 'nli' has 3"):
+        Ensemble(directories, task="mnli")
+
+
+def test_teachers_of_different_tokenizers_are_refused(directories, tmp_path):
+    swapped = [*WORDS[:5], WORDS[6], WORDS[5], *WORDS[7:]]
+    stranger = make_teacher(tmp_path / "stranger", 3, labels=LABELS)
+    make_tokenizer(swapped).save_pretrained(stranger)
+    with pytest.raises(CheckpointError, match=r"(?s)stranger.*2 with another id"):
+        Ensemble([*directories, stranger], task="sst2", host="process")
+
+
+@pytest.mark.ray
+def test_without_a_cluster_it_brings_its_own_and_takes_it_away(directories, monkeypatch):
+    import ray
+
+    assert not ray.is_initialized()
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    one = batch()
+    with short_directory() as place:
+        monkeypatch.setenv("RAY_TMPDIR", place)
+        with Ensemble(directories, task="sst2") as ensemble:  # three, also on two cores
+            assert ray.is_initialized()
+            assert ensemble.logits(one).shape == (3, 6, 2)
+        assert not ray.is_initialized()

@@ -1,0 +1,141 @@
+"""What is asked of the cluster, and that a pool which cannot be had is refused in time."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from torch.testing import assert_close
+
+from road_ray.distributed.teachers.pool import Specification, specify
+from road_ray.errors import ClusterError, ConfigError
+from tests.distributed.small import FLOAT16, NLI, batches
+from tests.tiny_teacher import make_teacher
+
+
+def specification(**options):
+    return Specification(directories=("a", "b", "c"), task=NLI, **options)
+
+
+def test_three_teachers_live_in_as_many_actors_as_were_asked_for():
+    assert specification().groups == (("a",), ("b",), ("c",))
+    assert specification(teachers_per_actor=2).groups == (("a", "b"), ("c",))
+    assert specification(teachers_per_actor=9).groups == (("a", "b", "c"),)
+
+
+def test_an_actor_asks_for_what_its_teachers_need():
+    asked = specification(
+        teachers_per_actor=2, num_cpus=1.5, num_gpus=0.25, resources={"teacher": 1}
+    ).asked()
+    assert asked == {"CPU": 3.0, "GPU": 0.5, "teacher": 1}
+
+
+def test_pools_of_one_run_share_the_half_of_the_cluster(monkeypatch):
+    monkeypatch.setattr("ray.cluster_resources", lambda: {"CPU": 8.0})
+    assert specification().asked()["CPU"] == 1
+    assert specification(others=5).asked()["CPU"] == 0.5
+    assert specification(others=5, num_cpus=2).asked()["CPU"] == 2
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_timeout_that_is_none_is_refused(seconds):
+    with pytest.raises(ConfigError, match="timeout_seconds"):
+        specification(timeout_seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"replicas": 0}, "replicas is 0"),
+        ({"teachers_per_actor": 0}, "teachers_per_actor is 0"),
+        ({"on_lost": "ignore"}, "stop, drop"),
+        ({"num_gpus": 0.4, "teachers_per_actor": 3}, "at most one, or whole ones"),
+    ],
+)
+def test_what_makes_no_pool_is_refused(options, said):
+    with pytest.raises(ConfigError, match=said):
+        specification(**options)
+    with pytest.raises(ConfigError, match="is empty"):
+        Specification(directories=(), task=NLI)
+
+
+def test_a_pool_is_named_by_its_weights_and_means_not_by_its_path_or_patience(tmp_path):
+    one, two = (make_teacher(tmp_path / name, 0) for name in "ab")
+    other = make_teacher(tmp_path / "c", 1)
+    renamed = make_teacher(tmp_path / "d", 0)  # the same weights mean something else
+    told = json.loads((renamed / "config.json").read_text())
+    told["id2label"] = dict(zip(told["id2label"], reversed(told["id2label"].values()), strict=True))
+    (renamed / "config.json").write_text(json.dumps(told))
+    name = specify([one], NLI).digest()
+    assert specify([two], NLI, timeout_seconds=5, on_lost="drop").digest() == name
+    changed = [
+        specify([other], NLI),
+        specify([renamed], NLI),
+        specify([one], NLI, precision="bf16"),
+        specify([one], NLI, replicas=2),
+        specify([one], NLI, num_gpus=0.5),
+        specify([one], NLI, label_map={"a": "b"}),
+    ]
+    assert len({name, *(spec.digest() for spec in changed)}) == 7
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize(
+    "asked",
+    [{"num_cpus": 64}, {"num_gpus": 1}, {"resources": {"moon": 1}}, {"replicas": 2, "num_cpus": 1}],
+)
+def test_teachers_without_a_place_fail_at_once(cluster, directories, asked, record_property):
+    from road_ray.distributed.teachers import pool
+
+    begin = time.monotonic()
+    with pytest.raises(ClusterError, match=r"(?s)asked.*available.*[36] x"):
+        pool.start(directories, NLI, **asked)
+    seconds = time.monotonic() - begin
+    record_property("64 cores asked of 2", f"an error after {seconds:.1f} s, asked and available")
+    assert seconds < 10
+
+
+@pytest.mark.ray
+def test_teachers_that_would_wait_for_others_give_up_in_time(cluster, directories):
+    from road_ray.distributed.teachers import pool
+
+    with pool.start(directories[:1], NLI, num_cpus=3):
+        said = r"not there after 3 s; free in the cluster: CPU \d"
+        with pytest.raises(ClusterError, match=said):
+            pool.start(directories[1:2], NLI, num_cpus=2, start_timeout_seconds=3)
+
+
+@pytest.mark.ray
+def test_a_teacher_that_does_not_load_is_named_at_the_start(cluster, directories, tmp_path):
+    from road_ray.distributed.teachers import pool
+
+    broken = make_teacher(tmp_path / "broken", 0)
+    weights = broken / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-40])
+    with pytest.raises(ClusterError, match=r"teacher 0 of 1 .*broken\) cannot load: .*cannot be"):
+        pool.start([broken], NLI, num_cpus=0.5)
+
+
+@pytest.mark.ray
+def test_the_public_ensemble_is_the_same_in_actors_and_in_this_process(cluster, directories):
+    import torch
+
+    from road_ray.distillation.ensemble.base import LocalEnsemble
+    from road_ray.distributed.teachers.ensemble import Ensemble
+
+    (one,) = batches(1)
+    local = LocalEnsemble.load(directories, NLI)
+    expected = local.gather(local.submit(one))
+    soft = {}
+    for host in ("actors", "process"):
+        options = {"num_cpus": 0.3} if host == "actors" else {}
+        with Ensemble(directories, task="mnli", host=host, **options) as ensemble:
+            assert ensemble.size == 3
+            assert_close(ensemble.logits(one), expected, **FLOAT16)
+            soft[host] = ensemble.soft_targets(one, weighting="correctness", wrong=0.5)
+            (softened,) = ensemble.annotate([one], lookahead=2, wrong=0.5)
+            assert torch.equal(softened["soft_logits"], soft[host])
+    # A sum that cancels keeps the rounding of its summands: relative to the largest, boost 2.
+    assert_close(soft["actors"], soft["process"], rtol=0, atol=2**-10 * float(expected.abs().max()))
+    assert cluster.is_initialized()  # a cluster that was there stays there

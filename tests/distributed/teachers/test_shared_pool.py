@@ -1,0 +1,119 @@
+"""A shared pool is one pool, outlives who started it, and nobody's death keeps it alive."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from road_ray.errors import ClusterError
+from tests.distributed.small import NLI, batches, gone, within
+
+pytestmark = pytest.mark.ray
+
+SECONDS = 60  # 15 on a machine that has time
+DRIVER = """
+import sys, time, ray
+from road_ray.distributed.teachers.pool import specify
+from road_ray.distributed.teachers.shared_pool import shared
+from tests.distributed.small import NLI
+ray.init(address=sys.argv[1], log_to_driver=False)
+with shared(specify(sys.argv[2:], NLI, num_cpus=0.25)) as ensemble:
+    print("pids", *ensemble.health(), flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture(scope="module")
+def directories(directories):
+    return directories[:2]
+
+
+@pytest.fixture
+def driver(cluster, directories):
+    """``driver()``: another driver of the same cluster that uses the pool; itself and the pids."""
+    made = []
+
+    def start():
+        address = cluster.get_runtime_context().gcs_address
+        command = [sys.executable, "-c", DRIVER, address, *map(str, directories)]
+        root = Path(__file__).parents[3]
+        told = {**os.environ, "RAY_AUTH_MODE": "token"}  # as Ray's own local clusters have it
+        process = subprocess.Popen(command, cwd=root, env=told, stdout=subprocess.PIPE, text=True)
+        made.append(process)
+        for line in process.stdout:
+            if line.startswith("pids"):
+                return process, [int(pid) for pid in line.split()[1:]]
+        raise AssertionError("the driver ended without a pool")
+
+    yield start
+    for process in made:
+        process.kill()
+        process.wait(30)
+
+
+def specification(directories, **options):
+    from road_ray.distributed.teachers.pool import specify
+
+    return specify(directories, NLI, num_cpus=0.25, **options)
+
+
+def test_the_pool_outlives_the_driver_that_started_it_and_ends_with_its_last_user(
+    cluster, directories, driver
+):
+    from road_ray.distributed.teachers.shared_pool import LEASE_SECONDS, shared
+
+    first, pids = driver()
+    (one,) = batches(1)
+    with shared(specification(directories, timeout_seconds=60.0)) as ensemble:
+        assert ensemble.health() == pids
+        expected = ensemble.gather(ensemble.submit(one))
+        with shared(specification(directories)) as another:
+            assert another.health() == pids
+        first.send_signal(signal.SIGKILL)
+        first.wait(30)
+        assert not within(LEASE_SECONDS + 3, lambda: any(map(gone, pids)))
+        assert torch.equal(ensemble.gather(ensemble.submit(one)), expected)
+        assert ensemble.health() == pids
+    assert within(SECONDS, lambda: all(map(gone, pids)))
+
+
+@pytest.mark.chaos
+def test_after_the_death_of_its_only_user_the_pool_ends(driver):
+    only, pids = driver()
+    only.send_signal(signal.SIGKILL)
+    only.wait(30)
+    assert within(SECONDS, lambda: all(map(gone, pids)))
+
+
+def test_a_shared_pool_without_a_place_is_refused_like_any_other(cluster, directories):
+    from road_ray.distributed.teachers.shared_pool import shared
+
+    asked = specification(directories, resources={"moon": 1})
+    with pytest.raises(ClusterError, match=r"(?s)asked.*available.*moon"), shared(asked):
+        raise AssertionError("unreachable")
+
+
+def test_who_comes_after_the_last_has_gone_is_too_late():
+    from road_ray.distributed.teachers.shared_pool import Leases
+
+    leases = Leases(first_seconds=60.0)
+    assert not leases.over()
+    assert leases.renew("one", 60.0)
+    assert leases.renew("two", -1.0), "a lease that has lapsed before anybody looked"
+    assert not leases.over()
+    assert leases.renew("one", -1.0)
+    assert leases.over()
+    assert not leases.renew("three", 60.0)
+    assert leases.over()
+
+
+def test_the_first_is_waited_for_only_so_long():
+    from road_ray.distributed.teachers.shared_pool import Leases
+
+    assert Leases(first_seconds=-1.0).over()

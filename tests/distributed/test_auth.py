@@ -1,0 +1,145 @@
+"""The token belongs to its owner; a cluster that lets everybody in is refused."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from road_ray.distributed import auth
+from road_ray.errors import ClusterError
+from tests.distributed.serving import Service, serving
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", auth.ACCEPT):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delitem(sys.modules, "ray", raising=False)  # as in a fresh process
+    return tmp_path
+
+
+@pytest.fixture
+def dashboard():
+    """A jobs interface that answers with ``status[0]``."""
+    status = [200]
+
+    class Jobs(Service):
+        def do_GET(self):
+            assert self.headers["Authorization"] is None
+            self.answer(status[0])
+
+    with serving(Jobs) as address:
+        yield status, address
+
+
+def test_a_new_token_is_its_owners_alone(home):
+    old = os.umask(0)
+    try:
+        auth.asked_for(create=True)
+    finally:
+        os.umask(old)
+    path = auth.token_path()
+    assert path == home / ".ray" / "auth_token"
+    assert path.stat().st_mode & 0o777 == 0o600
+    first = path.read_text()
+    assert len(first) == 64
+    assert os.environ.pop("RAY_AUTH_MODE") == "token"
+    auth.asked_for(create=True)
+    assert path.read_text() == first
+    os.environ.pop("RAY_AUTH_MODE")
+
+
+def test_of_two_first_commands_at_once_one_makes_the_token(home, monkeypatch):
+    first = auth.secrets.token_hex
+
+    def overtaken(size):
+        monkeypatch.setattr(auth.secrets, "token_hex", first)
+        auth.asked_for(create=True)
+        made.append(auth.token_path().read_text())
+        return "f" * 64
+
+    made = []
+    monkeypatch.setattr(auth.secrets, "token_hex", overtaken)
+    auth.asked_for(create=True)
+    os.environ.pop("RAY_AUTH_MODE")
+    assert len(made[0]) == 64
+    assert auth.token_path().read_text() == made[0]
+    assert [path.name for path in (home / ".ray").iterdir()] == ["auth_token"]
+
+
+def test_a_home_without_hard_links_has_a_token_too(home, monkeypatch):
+    def refused(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+    auth.asked_for(create=True)
+    path = auth.token_path()
+    assert len(path.read_text()) == 64
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
+
+
+def test_a_token_that_others_can_read_is_closed(home, monkeypatch, caplog, record_property):
+    path = home / "elsewhere"
+    path.write_text("x" * 32)
+    path.chmod(0o644)
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(path))
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    auth.asked_for()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert "mode 644" in caplog.text
+    assert "x" * 32 not in caplog.text
+    record_property("token file", "closed to others (0600) before it is used")
+
+
+def test_who_switched_tokens_off_is_left_alone(home, monkeypatch):
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    auth.asked_for(create=True)
+    assert not auth.token_path().exists()
+
+
+@pytest.mark.parametrize(("code", "open_"), [(200, True), (401, False), (403, False), (500, True)])
+def test_an_open_cluster_is_known_by_its_answer(dashboard, code, open_):
+    status, address = dashboard
+    status[0] = code
+    assert auth.answers_anybody(address) is open_
+    assert auth.answers_anybody(f"http://{address}/") is open_
+
+
+def test_an_open_cluster_is_refused_unless_that_is_meant(
+    home, dashboard, monkeypatch, record_property
+):
+    status, address = dashboard
+    with pytest.raises(ClusterError, match="lets everybody in"):
+        auth.refuse_open(address)
+    auth.refuse_open(address, accepted=True)
+    monkeypatch.setenv(auth.ACCEPT, "1")
+    auth.refuse_open(address)
+    monkeypatch.delenv(auth.ACCEPT)
+    status[0] = 401
+    auth.refuse_open(address)
+    record_property("cluster without a token", "refused, unless a flag says that it is meant")
+
+
+def test_silence_is_not_openness(home):
+    assert auth.answers_anybody("127.0.0.1:9", timeout_seconds=1.0) is None
+    auth.refuse_open("127.0.0.1:9")
+
+
+@pytest.mark.ray
+def test_a_script_that_imported_ray_first_gets_its_cluster_too(tmp_path):
+    code = (
+        "import ray\n"
+        "from road_ray.distributed.train.launch import connected\n"
+        "with connected(num_cpus=1):\n"
+        "    print('cores', ray.cluster_resources()['CPU'])\n"
+    )
+    unset = {name: value for name, value in os.environ.items() if name != "RAY_AUTH_MODE"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=180, env=unset
+    )
+    assert "cores 1.0" in done.stdout, done.stderr

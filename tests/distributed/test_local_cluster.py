@@ -1,0 +1,65 @@
+"""A cluster that does not come up is told as such."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from road_ray.distributed import local_cluster
+from road_ray.errors import ClusterError
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        (Exception("The current node timed out during startup."), ClusterError),
+        (ValueError("of another kind"), ValueError),
+    ],
+)
+def test_a_start_that_takes_too_long_is_told_with_what_to_do(monkeypatch, raised, told):
+    def fail(**options):
+        raise raised
+
+    monkeypatch.setattr(local_cluster.ray, "init", fail)
+    with pytest.raises(told) as error:
+        local_cluster.start(1, dashboard=False)
+    if told is ClusterError:
+        assert "timed out during startup" in str(error.value)
+        assert "processes at work" in str(error.value)
+
+
+STARTS_TWO = """
+import os, subprocess, sys, time
+from road_ray.distributed.local_cluster import _MARK, _attended
+mark, _ = _attended()
+for environment in (os.environ | {_MARK: mark}, os.environ):
+    child = subprocess.Popen(["sleep", "60"], env=environment, stdout=subprocess.DEVNULL)
+    print(child.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_what_a_killed_driver_had_started_ends_and_nothing_else():
+    driver = subprocess.Popen([sys.executable, "-c", STARTS_TWO], stdout=subprocess.PIPE, text=True)
+    ours, others = (int(driver.stdout.readline()) for _ in range(2))
+    driver.kill()
+    driver.communicate()
+    deadline = time.monotonic() + 20
+    while is_alive(ours) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not is_alive(ours)
+    assert is_alive(others)
+    os.kill(others, signal.SIGKILL)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

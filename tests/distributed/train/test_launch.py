@@ -1,0 +1,353 @@
+"""A recipe gives the same here and in Ray workers; errors keep their class, dead workers return."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from road_ray.distributed.train import supervisor
+from road_ray.distributed.train import start_timeout
+from road_ray.distributed.train import launch as module
+from road_ray.distributed.train.supervisor import SILENT_SECONDS
+from road_ray.distributed.train.launch import connected, launch, side_by_side
+from road_ray.distributed.placement import wait_for_room
+from road_ray.errors import ClusterError, DataError, DivergedError, InterruptedRunError
+from road_ray.training.monitoring.journal import Journal
+from road_ray.training.signals import OUTSIDE, StopRequest
+from road_ray.training.monitoring.trackers import watched, watchers
+from road_ray.training.worker import Worker
+
+
+def report(config, worker, *extra):
+    """What a worker sees."""
+    return {"rank": worker.rank, "size": worker.size, "extra": sum(extra), "config": config}
+
+
+def journalled(config, worker):
+    """Each worker writes rows; only the first leads."""
+    with Journal(
+        Path(config) / str(worker.rank),
+        console="quiet",
+        enabled=worker.rank == 0,
+        trackers=watchers(3),
+    ) as journal:
+        for step in (1, 2, 3):
+            journal.write(step, {"m": step / 2})
+    return {}
+
+
+class Slow:
+    """Answers late."""
+
+    def answer(self):
+        time.sleep(1)
+
+
+def wait_for(slow):
+    """Ask twice; when it began and ended."""
+    import ray
+
+    start = time.time()
+    for _ in range(2):
+        ray.get(slow.answer.remote(), timeout=60)
+    return start, time.time()
+
+
+def fail(config, worker):
+    if worker.rank == worker.size - 1:
+        raise DivergedError("step 7: loss nan\n  kept: step 6")
+    worker.barrier()
+    return {}
+
+
+def die_once(place, worker):
+    """Rank 1 dies the first time; afterwards the group adds up its ranks."""
+    started = Path(place) / f"started-{worker.rank}-{os.getpid()}"
+    started.touch()
+    if worker.rank == 1 and len(list(Path(place).glob("started-1-*"))) == 1:
+        OUTSIDE.step, OUTSIDE.batch = 3, "8 x 32 tokens"
+        time.sleep(2)
+        os.kill(os.getpid(), signal.SIGKILL)  # as the kernel does when memory runs out
+    return {"sum": float(worker.total(torch.tensor(float(worker.rank + 1))))}
+
+
+def fail_alone(place, worker):
+    """Rank 1 raises an error of ours while rank 0 waits for it; both have started by then."""
+    (Path(place) / f"started-{worker.rank}-{os.getpid()}").touch()
+    worker.barrier()
+    if worker.rank == 1:
+        raise DataError("row 3")
+    worker.barrier()
+    return {}
+
+
+def wait_for_a_stop(ready, worker=None):
+    """A loop without end."""
+    worker = worker or Worker.alone()
+    with StopRequest() as stop:
+        for step in range(10_000):
+            time.sleep(0.05)
+            Path(ready).touch()
+            if stop.after_step(step, worker)[0]:
+                raise InterruptedRunError(f"stopped after step {step}")
+    return {}
+
+
+def signal_when(ready, number):
+    deadline = time.monotonic() + 120
+    while not ready.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    os.kill(os.getpid(), number)
+
+
+def hang_once(place, worker):
+    """Rank 1 freezes the first time."""
+    (Path(place) / f"started-{worker.rank}-{os.getpid()}").touch()
+    if worker.rank == 1 and len(list(Path(place).glob("started-1-*"))) == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return {"sum": float(worker.total(torch.tensor(float(worker.rank + 1))))}
+
+
+def freeze_as_soon_as_it_is_there(name, found):
+    """SIGSTOP the first process of this machine with that title that was not there before."""
+    before, deadline = set(titled(name)), time.monotonic() + 60
+    while not found and time.monotonic() < deadline:
+        for pid in titled(name):
+            if pid not in before:
+                os.kill(pid, signal.SIGSTOP)
+                found.append(pid)
+                return
+        time.sleep(0.002)
+
+
+def titled(name):
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if entry.read_bytes().startswith(name):
+                yield int(entry.parent.name)
+
+
+def where(config, worker):
+    return {"here": float(Path(config).is_file()), "threads": float(torch.get_num_threads())}
+
+
+def test_more_workers_than_cores_are_refused_before_anything_starts(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    module.check_machine(2, None)
+    module.check_machine(8, "10.0.0.1:6379")
+    with pytest.raises(ClusterError, match=r"workers = 8 find no place on this machine: .* has 2"):
+        module.check_machine(8, None)
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    module.check_machine(8, None)
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "joined"),
+    [
+        (None, None, "local"),
+        (None, "10.0.0.1:6379", "10.0.0.1:6379"),
+        ("10.0.0.2:6379", "10.0.0.1:6379", "10.0.0.2:6379"),
+    ],
+)
+def test_the_address_of_the_environment_is_joined(monkeypatch, given, environment, joined):
+    import ray
+
+    asked = []
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+
+    def init(**options):
+        asked.append(options)
+        return SimpleNamespace(dashboard_url=None)
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(module, "asked_for", lambda create: None)
+    monkeypatch.setattr(module, "_require_answer", lambda address: None)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    if environment is not None:
+        monkeypatch.setenv("RAY_ADDRESS", environment)
+    with connected(given, num_cpus=3):
+        pass
+    (options,) = asked
+    assert options["address"] == joined
+    assert options.get("num_cpus") == (3 if joined == "local" else None)
+
+
+def test_an_address_where_nobody_listens_is_told_at_once(monkeypatch):
+    import ray
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(module, "asked_for", lambda create: None)
+    with socket.socket() as taken:  # bound, not listening: no other program can answer
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ClusterError, match=rf"{address}: .*nobody answers"), connected(address):
+            pass
+
+
+def test_without_workers_it_is_a_call():
+    assert launch(report, 5, 1, 2) == {"rank": 0, "size": 1, "extra": 3, "config": 5}
+    with pytest.raises(DivergedError):
+        launch(fail, None)
+
+
+class Holder:
+    """Occupies what it was given."""
+
+    def ready(self) -> bool:
+        return True
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("cluster")
+class TestCluster:
+    """On the cores of a cluster of our own."""
+
+    def test_two_workers_see_each_other_and_rank_0_answers(self, tmp_path):
+        before = signal.getsignal(signal.SIGINT)
+        (tmp_path / ".ray" / "fit-of-a-killed-driver").mkdir(parents=True)
+        found = launch(report, 5, 1, 2, workers=2, scratch=tmp_path)
+        assert signal.getsignal(signal.SIGINT) == before
+        assert found == {"rank": 0, "size": 2, "extra": 3, "config": 5}
+        assert list(tmp_path.iterdir()) == [], "Ray's own record of a run stayed"
+
+    def test_our_error_comes_out_as_it_is(self, tmp_path):
+        with pytest.raises(DivergedError) as raised:
+            launch(fail, None, workers=2, scratch=tmp_path)
+        assert str(raised.value) == "step 7: loss nan\n  kept: step 6"
+        assert raised.value.exit_code == 5
+        assert list(tmp_path.iterdir()) == []
+
+    def test_our_error_on_one_worker_starts_no_group_again(self, tmp_path):
+        with pytest.raises(DataError, match="row 3"):
+            launch(fail_alone, str(tmp_path), workers=2, scratch=tmp_path / "run")
+        assert len(list(tmp_path.glob("started-*"))) == 2
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    def test_a_signal_to_the_driver_reaches_the_loops_of_all_workers(self, tmp_path, number):
+        ready = tmp_path / "ready"
+        before = signal.getsignal(signal.SIGTERM)
+        thread = threading.Thread(target=signal_when, args=(ready, number))
+        thread.start()
+        with pytest.raises(InterruptedRunError, match="stopped after step"):
+            launch(wait_for_a_stop, str(ready), workers=2, scratch=tmp_path / "run")
+        thread.join()
+        assert signal.getsignal(signal.SIGTERM) is before
+
+    def test_a_signal_stops_runs_side_by_side_also_those_not_begun(self, tmp_path):
+        ready = tmp_path / "ready"
+        thread = threading.Thread(target=signal_when, args=(ready, signal.SIGTERM))
+        thread.start()
+        with pytest.raises(InterruptedRunError):
+            side_by_side(wait_for_a_stop, [str(ready)] * 5, timeout_seconds=120)
+        thread.join()
+
+    @pytest.mark.chaos
+    def test_a_worker_that_hangs_is_named_and_ended(
+        self, tmp_path, caplog, monkeypatch, record_property
+    ):
+        monkeypatch.setattr(supervisor, "SILENT_SECONDS", 5.0)
+        found = launch(hang_once, str(tmp_path), workers=2, scratch=tmp_path / "run")
+        assert found == {"sum": 3.0}
+        assert len(list(tmp_path.glob("started-1-*"))) == 2, "rank 1 did not hang once"
+        assert "worker 1 (process" in caplog.text
+        assert "silent for 5 s" in caplog.text
+        told = f"{supervisor.SILENT_SECONDS:g} s here; {SILENT_SECONDS:g} s unless told"
+        record_property("worker stopped (SIGSTOP): noticed after", told)
+
+    @pytest.mark.chaos
+    def test_a_worker_that_hangs_while_it_starts_is_not_waited_for(
+        self, tmp_path, caplog, monkeypatch, record_property
+    ):
+        monkeypatch.setattr(start_timeout, "START_SECONDS", seconds := 20.0)
+        frozen = []
+        thread = threading.Thread(
+            target=freeze_as_soon_as_it_is_there, args=(b"ray::RayTrainWorker", frozen)
+        )
+        thread.start()
+        began = time.monotonic()
+        found = launch(report, 5, workers=2, scratch=tmp_path / "run")
+        thread.join()
+        assert found["size"] == 2
+        assert not [pid for pid in frozen if Path(f"/proc/{pid}").exists()], "what hung lives on"
+        assert "they were not up within 20 s" in caplog.text, "nothing hung"
+        took = f"{time.monotonic() - began:.1f} s with a deadline of {seconds:g} s"
+        record_property("worker stopped while it started: running again after", took)
+
+    @pytest.mark.chaos
+    def test_a_worker_that_dies_is_told_and_replaced_with_its_group(self, tmp_path, caplog):
+        place = tmp_path / "starts"
+        place.mkdir()
+        assert launch(die_once, str(place), workers=2, scratch=tmp_path) == {"sum": 3.0}
+        assert len(list(place.glob("started-1-*"))) == 2, "rank 1 did not die once"
+        assert re.search(
+            r"worker 1 \(process \d+\) failed after step 3, at work on 8 x 32 tokens: "
+            r"its process was killed or crashed\n  was it for memory\?",
+            caplog.text,
+        )
+
+    def test_more_workers_than_room_is_said_at_once(self, tmp_path):
+        with pytest.raises(ClusterError, match="9 workers find no place"):
+            launch(report, 5, workers=9, scratch=tmp_path)
+
+    def test_room_that_others_hold_is_not_waited_for_in_vain(self):
+        import ray
+
+        holder = ray.remote(num_cpus=2)(Holder).remote()
+        ray.get(holder.ready.remote(), timeout=60)
+        with pytest.raises(ClusterError, match="3 workers wait for 3 x 1 CPU, and others hold it"):
+            wait_for_room("workers", 3, {"CPU": 1.0}, timeout_seconds=1.0)
+        ray.kill(holder)
+        wait_for_room("workers", 3, {"CPU": 1.0}, timeout_seconds=30.0)
+
+    def test_relative_paths_mean_the_same_to_workers(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        Path("here.txt").touch()
+        found = launch(where, "here.txt", workers=1, scratch=Path("scratch"))
+        assert found == {"here": 1.0, "threads": 1.0}
+
+    def test_rows_of_the_worker_that_leads_reach_who_watches_the_driver(self, tmp_path):
+        seen = []
+        with watched(lambda *row: seen.append(row)):
+            launch(journalled, str(tmp_path), workers=2, scratch=tmp_path)
+        assert seen == [(step, 3, {"m": step / 2}) for step in (1, 2, 3)]
+
+    def test_runs_side_by_side_keep_their_order(self):
+        runs = side_by_side(lambda config, more: config * more, [1, 2, 3], 10, timeout_seconds=60)
+        assert runs == [10, 20, 30]
+
+    def test_runs_that_wait_for_answers_keep_their_processors(self, cluster):
+        slow = cluster.remote(num_cpus=0)(Slow).remote()
+        cpus = int(cluster.cluster_resources()["CPU"])
+        spans = side_by_side(wait_for, [slow] * (cpus + 1), timeout_seconds=120)
+        begun = sorted(start for start, _ in spans)
+        assert begun[-1] >= min(end for _, end in spans), "one more ran than there are processors"
+
+    def test_a_run_that_fails_side_by_side_is_our_error(self):
+        def one(config):
+            if config == 2:
+                raise DataError("row 2")
+            return config
+
+        with pytest.raises(DataError, match="row 2"):
+            side_by_side(one, [1, 2, 3], timeout_seconds=60)
+
+    def test_runs_that_do_not_end_are_given_up(self):
+        with pytest.raises(ClusterError, match="1 of 1 runs did not end"):
+            side_by_side(lambda config: time.sleep(60), [1], timeout_seconds=0.5)
+
+    def test_a_cluster_that_is_joined_already_is_used_and_left(self, cluster):
+        with connected("10.255.255.1:1"):
+            pass
+        assert cluster.is_initialized()

@@ -1,0 +1,90 @@
+"""The notices of two clouds, from a metadata service of the test's own."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from road_ray.distributed.train import preemption
+from tests.distributed.serving import Service, serving
+
+
+@pytest.fixture
+def service():
+    """``answers`` by path; anything else is 404. Gives answers, headers, address."""
+    answers: dict[str, str] = {}
+    seen: list[dict[str, str]] = []
+
+    class Metadata(Service):
+        def do_GET(self):
+            seen.append({"method": self.command, **dict(self.headers)})
+            body = answers.get(self.path)
+            self.answer(404 if body is None else 200, body or "")
+
+        do_PUT = do_GET
+
+    with serving(Metadata) as address:
+        yield answers, seen, f"http://{address}"
+
+
+def test_aws_says_when(service):
+    answers, seen, base = service
+    answers["/latest/api/token"] = "secret"
+    assert preemption.aws_deadline(base) is None
+    when = datetime.now(UTC) + timedelta(seconds=110)
+    answers["/latest/meta-data/spot/instance-action"] = json.dumps(
+        {"action": "terminate", "time": when.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    )
+    left = preemption.aws_deadline(base)
+    assert left is not None
+    assert 60 < left <= 110
+    assert seen[0]["method"] == "PUT"
+    assert {key.lower(): value for key, value in seen[-1].items()}[
+        "x-aws-ec2-metadata-token"
+    ] == "secret"
+
+
+@pytest.mark.parametrize(
+    "cut", ['{"action": "termi', "{}", "[]", '{"time": 3}', '{"time": "soon"}']
+)
+def test_a_notice_that_cannot_be_read_is_asked_for_again(service, cut):
+    answers, _, base = service
+    answers["/latest/api/token"] = "secret"
+    answers["/latest/meta-data/spot/instance-action"] = cut
+    assert preemption.aws_deadline(base) is None
+
+
+def test_google_says_that(service):
+    answers, _, base = service
+    assert preemption.gcp_deadline(base) is None
+    answers["/computeMetadata/v1/instance/preempted"] = "FALSE"
+    assert preemption.gcp_deadline(base) is None
+    answers["/computeMetadata/v1/instance/preempted"] = "TRUE"
+    assert preemption.gcp_deadline(base) == 30.0
+
+
+def test_a_service_that_is_not_there_says_nothing():
+    assert preemption.aws_deadline("http://127.0.0.1:9") is None
+
+
+def test_the_notice_is_passed_on_once_as_a_preemption():
+    notices = iter([None, None, 42.9])
+    told: list[list[str]] = []
+    assert preemption.watch(lambda: next(notices), told.append, every_seconds=0.0) == 42.9
+    (command,) = told
+    assert command[:2] == ["ray", "drain-node"]
+    assert "DRAIN_NODE_REASON_PREEMPTION" in command
+    assert command[-2:] == ["--deadline-remaining-seconds", "42"]
+
+
+@pytest.mark.parametrize(("hours", "left"), [(1, 120.0), (-1, 1.0)])
+def test_aws_deadline_stays_within_two_minutes_when_the_clock_has_jumped(service, hours, left):
+    answers, _, base = service
+    answers["/latest/api/token"] = "secret"
+    when = datetime.now(UTC) + timedelta(hours=hours, seconds=100)
+    answers["/latest/meta-data/spot/instance-action"] = json.dumps(
+        {"action": "terminate", "time": when.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    )
+    assert preemption.aws_deadline(base) == left

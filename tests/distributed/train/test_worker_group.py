@@ -1,0 +1,91 @@
+"""What a group of workers does with errors; the rest is in ``test_launch.py``, on a cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from road_ray.distributed.train import worker_group as module
+from road_ray.errors import ClusterError, ConfigError
+
+
+def test_our_error_is_found_inside_others():
+    ours = ConfigError("x")
+    inner = RuntimeError()
+    inner.__cause__ = ours
+    outer = RuntimeError()
+    outer.worker_failures = {0: ValueError(), 1: inner}  # type: ignore[attr-defined]
+    assert module._unwrapped(outer) is ours
+    assert module._unwrapped(RuntimeError()) is None
+    circle = RuntimeError()
+    circle.__cause__ = circle
+    assert module._unwrapped(circle) is None
+
+
+def test_workers_that_die_for_ever_are_an_error_of_the_cluster():
+    from ray.exceptions import RayActorError
+    from ray.train import ControllerError, WorkerGroupError
+
+    gone = {0: RuntimeError("Connection closed by peer"), 1: RayActorError()}
+    for error in (WorkerGroupError("x", gone), ControllerError(RayActorError()), RayActorError()):
+        told = module._told_to_the_user(error)
+        assert isinstance(told, ClusterError)
+        assert "the same command goes on" in str(told)
+    own = WorkerGroupError("x", {0: ValueError("a mistake in an objective")})
+    assert module._told_to_the_user(own) is own, "its traceback is what helps"
+    ours = WorkerGroupError("x", {0: ConfigError("y"), 1: RayActorError()})
+    assert isinstance(module._told_to_the_user(ours), ConfigError)
+
+
+def test_a_death_during_the_start_is_no_end():
+    from ray.exceptions import RayActorError
+    from ray.train import ControllerError
+
+    causes = [RayActorError(), RayActorError(), None]
+
+    def fit():
+        cause = causes.pop(0)
+        if cause:
+            raise ControllerError(cause)
+        return {"a": 1.0}
+
+    assert module._persistent(fit, lambda: 0) == {"a": 1.0}
+    causes[:] = [ValueError("ours")]
+    with pytest.raises(ControllerError):
+        module._persistent(fit, lambda: 0)
+    causes[:] = [RayActorError()] * 9
+    with pytest.raises(ControllerError):
+        module._persistent(fit, lambda: 0)
+    assert len(causes) == 9 - 4
+
+
+def test_a_controller_that_is_gone_is_no_end():
+    from ray.exceptions import RayActorError
+
+    tries = []
+
+    def fit(deaths):
+        tries.append(1)
+        if len(tries) <= deaths:
+            raise RayActorError
+        return {"a": 1.0}
+
+    assert module._persistent(lambda: fit(3), lambda: 0) == {"a": 1.0}
+    tries.clear()
+    with pytest.raises(RayActorError):
+        module._persistent(lambda: fit(9), lambda: 0)
+    assert len(tries) == 4
+
+
+def test_deaths_are_no_end_as_long_as_the_run_gets_further():
+    from ray.train import WorkerGroupError
+
+    reached = [10, 20, 30, 30]
+    tries = []
+
+    def fit():
+        tries.append(1)
+        raise WorkerGroupError("died", {0: RuntimeError()})
+
+    with pytest.raises(WorkerGroupError):
+        module._persistent(fit, lambda: reached[len(tries) - 1])
+    assert len(tries) == 4

@@ -1,0 +1,211 @@
+"""A sweep whose driver is killed loses no finished trial, runs none again, and leaves nothing of
+itself on the machine or in the cluster.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from road_ray.distributed.tune import trial_record
+from road_ray.distributed.tune.storage import JOURNAL
+from tests.cluster import own_cluster, short_directory
+from tests.distributed.sweep_driver import HANGS, NAN, RAISES, STEPS
+
+pytestmark = [pytest.mark.ray, pytest.mark.chaos, pytest.mark.timeout(1800)]
+ROOT = Path(__file__).parents[3]
+GONE_SECONDS = (
+    15.0  # after these nothing of a killed driver is left, on a machine that has the time
+)
+
+
+class Sweep:
+    """Starts, watches and kills the drivers of one sweep."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.drivers: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "tests.distributed.sweep_driver", str(self.directory)]
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        self.drivers.append(subprocess.Popen([*command, *arguments], cwd=ROOT, env=environment))
+        return self.drivers[-1]
+
+    def ended(self) -> set[int]:
+        numbers = trial_record.numbers(self.directory)
+        records = [trial_record.read(self.directory, number) for number in numbers]
+        return {record.number for record in records if record is not None and record.ended}
+
+    def lines(self) -> list[list[int]]:
+        """Trial, step and process of every step made."""
+        path = self.directory / "log"
+        text = path.read_text() if path.is_file() else ""
+        return [[int(word) for word in line.split()] for line in text.splitlines()]
+
+    def log(self) -> dict[int, list[int]]:
+        """The steps that each trial made, in order."""
+        steps = defaultdict(list)
+        for number, step, _ in self.lines():
+            steps[number].append(step)
+        return steps
+
+    def halfway(self) -> bool:
+        """Whether some trial is in the middle of its steps."""
+        done = self.ended()
+        return any(n not in done and 1 < len(steps) < STEPS for n, steps in self.log().items())
+
+    def processes(self, place: str) -> set[int]:
+        """Of trials, and of Ray if its directory is ``place``."""
+        pids = {pid for _, _, pid in self.lines()}
+        for entry in Path("/proc").glob("[0-9]*"):
+            if place in _read(entry / "cmdline"):
+                pids.add(int(entry.name))
+        return {pid for pid in pids if _alive(pid)}
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""  # it has ended
+
+
+def _alive(pid: int) -> bool:
+    state = _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+    return bool(state) and state[0] != "Z"
+
+
+def until(what, driver: subprocess.Popen[bytes] | None, seconds: float = 400.0) -> float:
+    began = time.monotonic()
+    while not what():
+        assert driver is None or driver.poll() is None, "the driver ended by itself"
+        assert time.monotonic() - began < seconds, "waited in vain"
+        time.sleep(0.1)
+    return time.monotonic() - began
+
+
+def kill(driver: subprocess.Popen[bytes], gone) -> None:
+    """SIGKILL; then ``gone`` within the time, more of it where others use the machine."""
+    driver.send_signal(signal.SIGKILL)
+    assert driver.wait() == -signal.SIGKILL
+    crowd = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    seconds = until(gone, None, GONE_SECONDS * crowd)
+    print(f"nothing left {seconds:.1f} s after the kill, {crowd:.1f} processes a core")
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    made = Sweep(tmp_path / "sweep")
+    yield made
+    for driver in made.drivers:
+        driver.kill()
+        driver.wait()
+
+
+@pytest.fixture
+def place():
+    with short_directory() as directory:
+        yield directory
+
+
+@pytest.fixture(scope="module")
+def address():
+    """A cluster that others use too: it stays when a driver dies."""
+    # Ray Train's cleaner asks the dashboard.
+    with own_cluster(4, include_dashboard=True, log_to_driver=False) as ray:
+        yield ray.get_runtime_context().gcs_address
+
+
+def leaked() -> list[str]:
+    """Placement groups of the cluster that are not removed."""
+    import ray
+
+    groups = ray.util.placement_group_table().values()
+    return [group["placement_group_id"] for group in groups if group["state"] != "REMOVED"]
+
+
+def held(sweep: Sweep) -> bool:
+    """Whether the cluster still holds something for a sweep."""
+    return bool(sweep.processes("no place") or leaked())
+
+
+def test_a_driver_killed_three_times_loses_and_repeats_nothing(
+    sweep, place, address, record_property
+):
+    kept = {}
+    for finished, where in ((1, address), (4, place), (8, address)):
+        driver = sweep.start(where)
+        until(lambda least=finished: len(sweep.ended()) >= least and sweep.halfway(), driver)
+        if where == address:
+            assert leaked(), "Tune runs every trial in a placement group"
+            kill(driver, lambda: not held(sweep))
+        else:
+            kill(driver, lambda: not sweep.processes(place))
+        done = sweep.ended()
+        assert kept.keys() <= done
+        kept |= {number: sweep.log()[number] for number in done}
+    journal = sweep.directory / JOURNAL
+    journal.write_bytes(journal.read_bytes()[:-7])  # torn, as by a full disk
+    lost = min(kept)
+    before = trial_record.read(sweep.directory, lost)
+    (trial_record.place_of(sweep.directory, lost) / "trial.json").write_text('{"number')
+    assert sweep.start(address).wait(timeout=400) == 0
+    assert until(lambda: not held(sweep), None, 60.0) < 60
+
+    assert trial_record.numbers(sweep.directory) == list(range(12))
+    records = [trial_record.read(sweep.directory, n) for n in range(12)]
+    assert records[lost].values == before.values
+    log = sweep.log()
+    assert {number: log[number] for number in kept} == kept, "a finished trial ran again"
+    for number, steps in log.items():
+        assert steps == list(range(1, len(steps) + 1)), f"trial {number} did not go on: {steps}"
+    states = {record.number: record.state for record in records}
+    assert "running" not in states.values()
+    failed = {record.number: record.reason for record in records if record.state == "failed"}
+    assert set(failed) == {RAISES, NAN, HANGS}, failed
+    assert failed[RAISES] == "ValueError: trial 3 always fails"
+    assert "is nan" in failed[NAN]
+    assert "did not end within" in failed[HANGS]
+    _check_study(sweep, states)
+    told = "0 of 12 after three kills, none run again"
+    record_property("driver of a sweep killed: finished trials lost", told)
+
+
+def test_a_trial_with_workers_leaves_no_placement_group_when_the_driver_is_killed(sweep, address):
+    driver = sweep.start(address, "nested")
+    until(sweep.halfway, driver)
+    assert leaked()
+    kill(driver, lambda: not held(sweep))
+    assert 0 < len(sweep.log()[0]) < STEPS
+    assert sweep.start(address, "nested").wait(timeout=400) == 0
+    until(lambda: not held(sweep), None, 60.0)
+    assert trial_record.read(sweep.directory, 0).state == "complete"
+    assert sweep.log() == {0: list(range(1, STEPS + 1))}
+
+
+def test_a_scheduler_stops_a_trial_by_what_its_worker_tells(sweep, address):
+    assert sweep.start(address, "in sight").wait(timeout=400) == 0
+    until(lambda: not held(sweep), None, 60.0)
+    better, worse = (trial_record.read(sweep.directory, number) for number in (0, 1))
+    assert (better.state, better.values) == ("complete", (1.0,))
+    assert (worse.state, worse.values) == ("pruned", (0.0,))
+    assert 0 < len(sweep.log()[1]) < STEPS
+
+
+def _check_study(sweep: Sweep, states: dict[int, str]) -> None:
+    import optuna
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    storage = JournalStorage(JournalFileBackend(str(sweep.directory / JOURNAL)))
+    study = optuna.load_study(study_name="s", storage=storage)
+    names = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
+    assert {trial.number: names[trial.state.name] for trial in study.trials} == states

@@ -1,0 +1,77 @@
+"""Ranges are exactly one kind and never empty; what samplers cannot do is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from road_ray.config import InvalidConfig, load
+from road_ray.distributed.tune.space import Range, SearchConfig, drawn, flat, plain, total_points
+
+SPACE = {"a.b": {"uniform": [0, 1]}}
+
+
+def search(**values):
+    return load(SearchConfig, overrides={"metric": "m", "space": SPACE} | values)
+
+
+@pytest.mark.parametrize(
+    ("scope", "told"),
+    [
+        ({"uniform": [1, 1]}, "empty"),
+        ({"uniform": [2, 1]}, "empty"),
+        ({"int": [3, 3]}, "empty"),
+        ({"loguniform": [0, 1]}, "touches 0"),
+        ({"logint": [0, 8]}, "touches 0"),
+        ({"choice": []}, "length at least 1"),
+        ({"uniform": [0, 1], "int": [0, 1]}, "uniform and int given"),
+        ({}, "exactly one of"),
+        ({"normal": [0, 1]}, "normal is no kind of range; allowed: exactly one of uniform"),
+        ({"uniform": [0, 1], "unifrom": [0, 2]}, "unifrom is no .* did you mean uniform"),
+    ],
+)
+def test_a_range_that_cannot_be_drawn_from_is_refused(scope, told):
+    with pytest.raises(InvalidConfig, match=told):
+        search(space={"a.b": scope})
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"scheduler": "pbt"}, "allowed: sampler: random"),
+        ({"scheduler": "abc"}, "asha"),
+        ({"sampler": "grid"}, "whole numbers or choices"),
+        ({"metric": ["m", "n"], "mode": ["max"]}, "a mode for each"),
+        ({"metric": ["m", "n"], "mode": ["max", "min"]}, "scheduler: none"),
+        (
+            {"metric": ["m", "n"], "mode": ["max", "min"], "scheduler": "none", "sampler": "gp"},
+            "nsga2",
+        ),
+        ({"points": [{"a.c": 1}]}, "a.c"),
+        ({"trials": 0}, "value >= 1"),
+    ],
+)
+def test_what_sampler_and_scheduler_cannot_do_together_is_refused(values, told):
+    with pytest.raises(InvalidConfig, match=told):
+        search(**values)
+
+
+def test_nested_overrides_reach_the_dotted_keys_of_the_file():
+    config = load(
+        SearchConfig,
+        base={"metric": "m", "space": {"a.b": {"uniform": [0, 1]}, "c": {"choice": [1]}}},
+        overrides=["space.a.b={int: [1, 4]}", "points=[{a.b: 2}]"],
+    )
+    assert config.space["a.b"] == Range(int=(1, 4))
+    assert config.space["c"].edges == (1,)
+    assert config.points == ({"a.b": 2},)
+    assert flat({"a": {"b": 1}, "c.d": 2, "e": {}}) == {"a.b": 1, "c.d": 2, "e": {}}
+
+
+def test_choices_come_back_as_they_were_written():
+    space = {"x": Range(choice=(True, 1, [1, 2], None, "1")), "y": Range(int=(0, 3))}
+    for value in space["x"].edges:
+        back = drawn(space, {"x": plain(value), "y": 2})
+        assert back["y"] == 2
+        assert back["x"] == value
+        assert type(back["x"]) is type(value)
+    assert total_points(space) == 20

@@ -1,0 +1,109 @@
+"""A trial always ends with a record, whatever it does."""
+
+from __future__ import annotations
+
+import pytest
+
+from road_ray.distributed.tune import trial_record
+from road_ray.distributed.tune import trial
+from road_ray.distributed.tune.time_limit import HUNG
+from road_ray.distributed.tune.trial_record import Outcome, Record, Report
+from road_ray.distributed.tune.trial import Work, perform
+from road_ray.errors import DivergedError
+
+CONFIG = {"number": 2, "params": {"x": 1}}
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """What Tune is told."""
+    found = []
+    monkeypatch.setattr(trial.tune, "report", found.append)
+    return found
+
+
+def work(directory, run, **more):
+    return Work(run=run, directory=directory, metric="m", place=".", **more)
+
+
+def test_reports_go_to_tune_and_to_the_trials_directory(tmp_path, told):
+    def run(place, params, tell):
+        tell(Report(1, 50.0, 0.5))
+        tell(Report(1, 50.0, 0.6))
+        tell(Report(2, 75.0, float("nan")))
+        return Outcome([0.75], [None], {"m": 0.75}, teacher_seconds=3.0)
+
+    perform(CONFIG, work(tmp_path, run))
+    assert told == [{"percent": 50.0, "step": 1, "m": 0.5}, {"ended": "complete", "m": 0.75}]
+    record = trial_record.read(tmp_path, 2)
+    assert (record.state, record.values, record.teacher_seconds) == ("complete", (0.75,), 3.0)
+    assert trial_record.reports(trial_record.place_of(tmp_path, 2)) == [Report(1, 50.0, 0.5)]
+
+
+def test_a_step_that_was_told_before_a_restart_is_not_told_again(tmp_path, told):
+    trial_record.write(tmp_path, Record(2, {"x": 1}))
+    trial_record.add_report(trial_record.place_of(tmp_path, 2), Report(1, 50.0, 0.5))
+
+    def run(place, params, tell):
+        tell(Report(1, 50.0, 0.5))
+        return Outcome([1.0])
+
+    perform(CONFIG, work(tmp_path, run))
+    assert told == [{"ended": "complete", "m": 1.0}]
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (DivergedError("step 3: loss nan"), "diverged: step 3: loss nan"),
+        (ZeroDivisionError("by zero"), "ZeroDivisionError: by zero"),
+    ],
+)
+def test_an_error_is_a_failed_trial_with_its_reason(tmp_path, told, error, reason):
+    def run(place, params, tell):
+        raise error
+
+    perform(CONFIG, work(tmp_path, run))
+    assert told == [{"ended": "failed"}]
+    record = trial_record.read(tmp_path, 2)
+    assert (record.state, record.reason, record.values) == ("failed", reason, ())
+    assert "Traceback" in (trial_record.place_of(tmp_path, 2) / "error.txt").read_text()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_figure_that_is_no_number_never_wins(tmp_path, told, value):
+    perform(CONFIG, work(tmp_path, lambda *_: Outcome([value])))
+    record = trial_record.read(tmp_path, 2)
+    assert (record.state, record.values) == ("failed", ())
+    assert str(value) in record.reason
+
+
+def test_a_trial_that_has_ended_is_not_run_again(tmp_path, told):
+    trial_record.write(tmp_path, Record(2, {"x": 1}, "complete", values=(0.5,)))
+    perform(CONFIG, work(tmp_path, None))
+    assert told == [{"ended": "complete", "m": 0.5}]
+
+
+def test_a_stopped_trial_leaves_its_end_to_the_searcher(tmp_path, monkeypatch):
+    def stop(result):
+        raise SystemExit(0)
+
+    monkeypatch.setattr(trial.tune, "report", stop)
+    with pytest.raises(SystemExit):
+        perform(CONFIG, work(tmp_path, lambda place, params, tell: tell(Report(1, 1.0, 1.0))))
+    assert trial_record.read(tmp_path, 2) is None
+
+
+def test_a_trial_that_hung_is_not_tried_again(tmp_path, told):
+    place = trial_record.place_of(tmp_path, 2)
+    place.mkdir(parents=True)
+    (place / HUNG).write_text("line 4")
+    perform(CONFIG, work(tmp_path, None, timeout_seconds=0.2))
+    record = trial_record.read(tmp_path, 2)
+    assert record.state == "failed"
+    assert "did not end within 0.2 s" in record.reason
+
+
+def test_a_trial_within_its_time_leaves_no_trace_of_the_limit(tmp_path, told):
+    perform(CONFIG, work(tmp_path, lambda *_: Outcome([1.0]), timeout_seconds=60.0))
+    assert not (trial_record.place_of(tmp_path, 2) / HUNG).exists()

@@ -1,0 +1,235 @@
+"""Stored weights are compared with their configuration before a model is built of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import (
+    AlbertForMaskedLM,
+    AlbertForPreTraining,
+    AutoModel,
+    AutoModelForSequenceClassification,
+    BertForPreTraining,
+    BertModel,
+    ElectraForMaskedLM,
+    ElectraForPreTraining,
+    ElectraForQuestionAnswering,
+    RobertaConfig,
+    RobertaForSequenceClassification,
+)
+
+from road_ray.errors import CheckpointError
+from road_ray.models.encoder import EncoderConfig, hugging_face_config, load_encoder
+from road_ray.models.weights import load_stored, read_headers
+
+TINY = EncoderConfig(
+    layers=2, hidden_size=32, heads=2, intermediate_size=48, embedding_size=16, max_length_tokens=64
+)
+
+
+def config_of(family, **more):
+    width = {} if family != "bert" else {"embedding_size": 32}
+    return hugging_face_config(TINY.model_copy(update={"family": family} | width), 100, **more)
+
+
+def saved(kind, directory, family="electra"):
+    torch.manual_seed(0)
+    model = kind(config_of(family)).eval()
+    model.save_pretrained(directory)
+    return model
+
+
+@pytest.fixture
+def place(tmp_path):
+    saved(ElectraForPreTraining, tmp_path / "model")
+    return tmp_path / "model"
+
+
+def change(place, edit, **fields):
+    """The tensors changed by ``edit``, the configuration by ``fields``."""
+    path, told = place / "model.safetensors", place / "config.json"
+    save_file(edit(load_file(path)), path, metadata={"format": "pt"})
+    told.write_text(json.dumps(json.loads(told.read_text()) | fields))
+    return str(place)
+
+
+def said_by(encoder):
+    tokens = torch.arange(18).view(2, 9)
+    return encoder.eval()(input_ids=tokens).last_hidden_state
+
+
+PUBLISHED = [
+    ("electra", ElectraForPreTraining),
+    ("electra", ElectraForMaskedLM),
+    ("electra", ElectraForQuestionAnswering),
+    ("bert", BertForPreTraining),
+    ("bert", BertModel),
+    ("albert", AlbertForMaskedLM),
+    ("albert", AlbertForPreTraining),
+]
+
+
+@pytest.mark.parametrize(("family", "kind"), PUBLISHED)
+@pytest.mark.parametrize("layout", ["now", "first BERT", "no prefix", "shards"])
+def test_load_encoder_reads_the_layouts_of_published_models(family, kind, layout, tmp_path):
+    model = saved(kind, tmp_path, family)
+    prefix = f"{model.base_model_prefix}."
+
+    def written(tensors):
+        if layout == "first BERT":
+            buffers = {"position_ids": torch.arange(64)[None], "token_type_ids": torch.zeros(1, 64)}
+            front = "" if kind is BertModel else prefix
+            tensors |= {f"{front}embeddings.{name}": x.long() for name, x in buffers.items()}
+            swaps = (("Norm.weight", "Norm.gamma"), ("Norm.bias", "Norm.beta"))
+            for now, then in swaps:
+                tensors = {name.replace(now, then): x for name, x in tensors.items()}
+        if layout == "no prefix":
+            tensors = {name.removeprefix(prefix): x for name, x in tensors.items()}
+        return tensors
+
+    if layout == "shards":
+        shutil.rmtree(tmp_path)
+        model.save_pretrained(tmp_path, max_shard_size="20KB")
+        assert not (tmp_path / "model.safetensors").exists()
+    else:
+        change(tmp_path, written)
+    base = getattr(model, model.base_model_prefix, model)
+    torch.testing.assert_close(said_by(load_encoder(str(tmp_path))), said_by(base))
+
+
+@pytest.mark.parametrize("layers", [0, 1, 3, -1])
+def test_load_encoder_refuses_another_number_of_layers(place, layers):
+    change(place, dict, num_hidden_layers=layers)
+    with pytest.raises(
+        CheckpointError, match=r"(encoder weights .*layer\.[012]\.|num_hidden_layers is -1)"
+    ):
+        load_encoder(str(place))
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"hidden_size": 64}, "shape|missing|are not in"),
+        ({"intermediate_size": 64}, r"shape \[48, 32\] in the files and \[64, 32\]"),
+        ({"vocab_size": 10**9}, "word_embeddings.weight has the shape"),
+        ({"max_position_embeddings": 32}, "position_embeddings"),
+        ({"embedding_size": 32}, "embeddings_project|shape"),
+        ({"type_vocab_size": 3}, "token_type_embeddings"),
+    ],
+)
+def test_load_encoder_refuses_another_size_before_it_allocates(place, fields, named):
+    change(place, dict, **fields)
+    begin = time.monotonic()
+    with pytest.raises(CheckpointError, match=named):
+        load_encoder(str(place))
+    assert time.monotonic() - begin < 20
+
+
+def surplus(tensors):
+    return tensors | {"electra.encoder.layer.0.attention.self.distance_embedding": torch.zeros(3)}
+
+
+def second_copy(tensors):
+    return tensors | {"encoder.layer.0.output.dense.bias": torch.zeros(32)}
+
+
+def whole_numbers(tensors):
+    name = "electra.embeddings.word_embeddings.weight"
+    return tensors | {name: (tensors[name] * 100).to(torch.int8)}
+
+
+def not_a_number(tensors):
+    tensors["electra.encoder.layer.1.output.dense.weight"][3, 4] = float("nan")
+    return tensors
+
+
+def infinite_head(tensors):
+    tensors["discriminator_predictions.dense.weight"][0, 0] = float("-inf")
+    return tensors
+
+
+@pytest.mark.parametrize(
+    ("edit", "named"),
+    [
+        (surplus, r"1 encoder weights of the files are not in the model .*distance_embedding"),
+        (second_copy, "are not in the model"),
+        (whole_numbers, r"word_embeddings\.weight is of dtype I8"),
+        (not_a_number, r"model\.safetensors: weight .*layer\.1\.output\.dense\.weight is not fin"),
+        (infinite_head, r"discriminator_predictions\.dense\.weight is not finite"),
+    ],
+)
+def test_load_encoder_refuses_weights_that_are_not_those_of_the_configuration(place, edit, named):
+    with pytest.raises(CheckpointError, match=named):
+        load_encoder(change(place, edit))
+
+
+def test_load_encoder_takes_half_precision_and_ignores_surplus_and_missing_heads(place):
+    def half(tensors):
+        heads = {"some_head.weight": torch.zeros(2, 2)}
+        return {name: x.half() for name, x in tensors.items() if "predictions" not in name} | heads
+
+    assert {x.dtype for x in load_encoder(change(place, half)).parameters()} == {torch.float32}
+
+
+def test_read_headers_refuses_an_index_unlike_its_shards(tmp_path):
+    model = saved(ElectraForPreTraining, tmp_path / "whole")
+    place = tmp_path / "shards"
+    model.save_pretrained(place, max_shard_size="20KB")
+    index = place / "model.safetensors.index.json"
+    told = json.loads(index.read_text())
+    assert len(read_headers(place)) == len(told["weight_map"])
+    first, *others = told["weight_map"]
+    cases = [
+        ({name: told["weight_map"][name] for name in others}, "other weights than it says"),
+        (told["weight_map"] | {first: told["weight_map"][others[-1]]}, "other weights than"),
+        (told["weight_map"] | {"more": told["weight_map"][first]}, "other weights than it says"),
+        (told["weight_map"] | {first: "../whole/model.safetensors"}, "no weight_map"),
+        (told["weight_map"] | {first: "absent.safetensors"}, r"absent\.safetensors"),
+        (None, "no weight_map"),
+    ]
+    for placed, named in cases:
+        index.write_text(json.dumps(told | {"weight_map": placed}))
+        with pytest.raises(CheckpointError, match=named):
+            read_headers(place)
+
+
+def test_load_stored_fills_other_architectures_and_refuses_what_their_files_lack(tmp_path):
+    config = RobertaConfig(
+        vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+        intermediate_size=16, max_position_embeddings=40,
+    )  # fmt: skip
+    model = RobertaForSequenceClassification(config).eval()
+    model.save_pretrained(tmp_path)
+    loaded, missing = load_stored(AutoModelForSequenceClassification, tmp_path)
+    assert missing == []
+    torch.testing.assert_close(loaded.state_dict(), model.state_dict())
+    assert load_stored(AutoModel, tmp_path).missing == ["pooler.dense.bias", "pooler.dense.weight"]
+    change(tmp_path, dict, num_hidden_layers=0)
+    with pytest.raises(CheckpointError, match=r"not in the model .*layer\.0"):
+        load_stored(AutoModelForSequenceClassification, tmp_path)
+    change(tmp_path, dict, num_hidden_layers=2, vocab_size=10**8)
+    with pytest.raises(CheckpointError, match=r"shape|the files hold"):
+        load_stored(AutoModelForSequenceClassification, tmp_path)
+
+
+def test_load_stored_reads_nothing_else_in_the_directory(place):
+    """Not the weights of torch.distributed, whose index is a pickle, nor other safetensors."""
+    before = said_by(load_encoder(str(place)))
+    (place / ".metadata").write_bytes(b"not a pickle")
+    (place / "__0_0.distcp").write_bytes(b"")
+    (place / "pytorch_model.bin").write_bytes(b"")
+    save_file({"electra.more": torch.zeros(1)}, place / "joint_span_head.safetensors")
+    torch.testing.assert_close(said_by(load_encoder(str(place))), before)
+
+
+def test_load_stored_leaves_the_random_numbers_alone(place):
+    torch.manual_seed(3)
+    expected = torch.rand(1)
+    torch.manual_seed(3)
+    load_encoder(str(place))
+    assert torch.rand(1) == expected

@@ -1,0 +1,121 @@
+"""A student that is drawn to a teacher's states: by hand, and what neither padding nor copies may
+change.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.testing import assert_close
+from transformers import ElectraForSequenceClassification, ElectraModel
+
+from road_ray.data.schema import Classify, Task
+from road_ray.distillation.hidden_states import StatesTeacher
+from road_ray.models.multitask import MultitaskModel
+from road_ray.objectives.distilled import Distilled
+from road_ray.objectives.intermediate import Matched, attention_error, hidden_error
+
+PAIR = Task("pair", Classify(("a", "b")))
+
+
+def test_the_error_of_hidden_states_by_hand():
+    student, teacher = torch.zeros(1, 3, 2), torch.tensor([[[1.0, 3.0], [0.0, 2.0], [9.0, 9.0]]])
+    real = torch.tensor([[True, True, False]])
+    assert hidden_error(student, teacher, real).item() == (1 + 9) / 2 + 4 / 2
+
+
+def test_the_error_of_attention_by_hand():
+    """Two real tokens, two heads; the third is padding."""
+    student = torch.tensor([[[[1.0, 0.0, 9.0], [0.5, 0.5, 9.0], [9.0] * 3]] * 2])
+    teacher = torch.tensor([[[[0.0, 1.0, 0.0], [0.5, 0.5, 0.0], [0.0] * 3]] * 2])
+    teacher[0, 1] = student[0, 1]
+    real = torch.tensor([[True, True, False]])
+    assert attention_error(student, teacher, real).item() == (2.0 + 0.0) / 2
+    one = attention_error(student, teacher[:, :1], real)  # the means over heads are compared
+    assert one.item() == 2.0
+
+
+@pytest.fixture
+def pair(tmp_path, sized):
+    """A student, and the directory of a teacher of the very same weights."""
+    torch.manual_seed(0)
+    teacher = ElectraForSequenceClassification(sized(32))
+    teacher.save_pretrained(tmp_path)
+    student = ElectraModel(sized(32))
+    student.load_state_dict(teacher.electra.state_dict())
+    return MultitaskModel(student, [PAIR]), tmp_path
+
+
+@pytest.fixture
+def taught(batch):
+    size = len(batch["input_ids"])
+    return batch | {
+        "task": "pair",
+        "dataset": "d",
+        "labels": torch.zeros(size, dtype=torch.long),
+        "soft_logits": torch.zeros(size, 2),
+        "kd_keep": torch.ones(size, dtype=torch.bool),
+    }
+
+
+def matched(pair, **options) -> Matched:
+    model, directory = pair
+    attentions = options.get("attention_weight", 0) > 0
+    return Matched(model, StatesTeacher(directory, attentions=attentions), **options)
+
+
+def test_a_copy_of_its_teacher_has_nothing_to_learn_from_it(pair, taught):
+    made = matched(pair, hidden_weight=0.5, attention_weight=2.0)(taught)
+    assert set(made) == {"d", "d_soft", "d_hidden", "d_attention"}
+    for name in ("d_hidden", "d_attention"):
+        assert made[name].total.item() == pytest.approx(0, abs=1e-6)
+        assert made[name].count.item() == taught["attention_mask"].sum()
+    assert (made["d_hidden"].weight, made["d_attention"].weight) == (0.25, 1.0)  # two layers each
+
+
+def test_what_it_says_is_learnt_as_without_matching(pair, taught):
+    made = matched(pair, hidden_weight=0.5, attention_weight=2.0, layers="last")(taught)
+    plain = Distilled(pair[0])(taught)
+    for name, term in plain.items():
+        assert_close(made[name].total, term.total)
+    assert made["d_hidden"].weight == 0.5
+
+
+def test_padding_changes_nothing(pair, taught):
+    objective = matched(pair, hidden_weight=1.0, attention_weight=1.0)
+    with torch.no_grad():
+        for parameter in objective.encoder.parameters():
+            parameter.mul_(1.1)
+    narrow = {
+        name: value[1:3, :17] if name.endswith(("ids", "mask")) else value
+        for name, value in taught.items()
+    }
+    wide = {
+        name: value[1:3] if name.endswith(("ids", "mask")) else value
+        for name, value in taught.items()
+    }
+    for one in (narrow, wide):
+        for name in ("labels", "soft_logits", "kd_keep"):
+            one[name] = taught[name][1:3]
+    there, here = objective(narrow), objective(wide)
+    for name in ("d_hidden", "d_attention"):
+        assert there[name].total.item() > 0
+        assert_close(here[name].total, there[name].total, rtol=1e-4, atol=1e-4)
+
+
+def test_a_narrower_student_learns_a_projection_of_its_own(pair, taught, tmp_path, sized):
+    student = MultitaskModel(ElectraModel(sized(16)), [PAIR])
+    objective = Matched(student, StatesTeacher(pair[1]), hidden_weight=1.0, layers=((1, 2), (2, 2)))
+    assert {name: m.weight.shape for name, m in objective.projections.items()} == {
+        "1": (32, 16),
+        "2": (32, 16),
+    }
+    made = objective(taught)
+    made["d_hidden"].total.backward()
+    assert objective.projections["1"].weight.grad.abs().sum() > 0
+    assert student.encoder.embeddings.word_embeddings.weight.grad.abs().sum() > 0
+    names = set(objective.state_dict())
+    assert {name.split(".")[0] for name in names} == {"model", "encoder", "projections"}
+    objective.export(tmp_path / "exported")
+    loaded = ElectraForSequenceClassification.from_pretrained(tmp_path / "exported")
+    assert loaded.config.hidden_size == 16

@@ -1,0 +1,38 @@
+"""Published configurations differ from each other where the papers say so, and nowhere else."""
+
+from __future__ import annotations
+
+from road_ray.objectives.registry import OBJECTIVES, options_of
+from road_ray.presets.electra import PUBLISHED
+
+
+def test_options_that_are_set_belong_to_the_objective():
+    for make in PUBLISHED:
+        objective = make().objective
+        given = objective.model_dump(exclude={"name"}, exclude_none=True)
+        assert given.keys() <= options_of(OBJECTIVES[objective.name]).keys(), make.__name__
+
+
+def test_every_preset_names_its_source_or_says_that_it_is_our_choice():
+    for make in PUBLISHED:
+        about = make.__doc__ or ""
+        assert "Source:" in about or "ur choice" in about.replace("\n", " "), make.__name__
+
+
+def test_the_two_lines_differ_as_published():
+    made = {make.__name__: make() for make in PUBLISHED}
+    small, plus = made["electra_small"], made["electra_small_plus"]
+    assert (plus.generator.scale, plus.training.steps) == (1.0, 4_000_000)
+    assert plus.encoder == small.encoder
+    assert made["mc_bert_base"].generator.scale == 1 / 3
+    assert (made["mc_bert_base"].optimizer.beta2, made["mc_bert_base"].optimizer.peak_lr) == (
+        0.98,
+        1e-4,
+    )
+    teams = made["teams_small"]
+    assert (teams.generator.scale, teams.generator.depth, teams.training.steps) == (
+        1.0,
+        0.5,
+        500_000,
+    )
+    assert made["alectra_small"].encoder.family == "albert"

@@ -1,0 +1,88 @@
+"""Who teaches and how they count, as configured."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from road_ray.config import load
+from road_ray.distillation.weighting import MERGES, WEIGHTINGS, soften
+from road_ray.errors import CheckpointError, ConfigError
+from road_ray.recipes.distillation.config import (
+    DistillationConfig,
+    WeightingConfig,
+    record_teachers,
+    recorded_teachers,
+    rule,
+    teacher_directories,
+)
+
+
+def test_a_teacher_of_the_hub_is_fetched(teachers, monkeypatch):
+    fetched = str(teachers.directory / "teacher-0" / "hf")
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, **_: fetched)
+    settings = DistillationConfig(teachers=("somebody/sst2",), num_teachers=1)
+    assert teacher_directories(settings) == [fetched]
+
+
+def test_teachers_of_all_folds_are_asked(tmp_path):
+    listing = {"num_folds": 2, "teachers": [{"directory": n, "fold": n % 2} for n in range(6)]}
+    (tmp_path / "teachers.json").write_text(json.dumps(listing))
+    assert DistillationConfig(teachers=(str(tmp_path / "teachers.json"),)).num_asked == 6
+    assert DistillationConfig(teachers=("a", "b", "c")).num_asked == 3
+
+
+def test_options_of_spans_reach_the_rule_and_regressions_have_the_mean():
+    logits = torch.tensor([[[[9.0, 0, 0], [9, 0, 0]]], [[[9.0, 0, 0], [0, 9, 0]]]])
+    gold = torch.tensor([[0, 1]])
+    apart = rule(WeightingConfig(span_correctness="independent"))(logits, gold)
+    together = rule(WeightingConfig(span_correctness="joint"))(logits, gold)
+    assert apart[:, 0, 0].tolist() == [1, 1]
+    assert together[:, 0, 0].tolist() == [0.75, 1.25]
+    mean = rule(WeightingConfig())
+    assert mean(torch.zeros(3, 2, 1), torch.zeros(2)).eq(1).all()
+
+
+def test_a_rule_that_was_entered_can_be_configured(monkeypatch):
+    monkeypatch.setitem(WEIGHTINGS, "loudest", lambda logits, targets: logits.amax(-1))
+    config = load(WeightingConfig, overrides={"rule": "loudest"})
+    assert rule(config)(torch.ones(2, 1, 3), torch.zeros(1, dtype=torch.long)).eq(1).all()
+    with pytest.raises(ConfigError, match=r"(?s)rule.*did you mean 'correctness'"):
+        load(WeightingConfig, overrides={"rule": "corectness"})
+
+
+@pytest.mark.parametrize("name", sorted(WEIGHTINGS | MERGES))
+def test_every_rule_can_be_configured(name):
+    soft = soften(rule(WeightingConfig(rule=name)), torch.zeros(3, 2, 4), torch.tensor([0, 1]))
+    assert soft.logits.shape == (2, 4)
+
+
+def test_the_temperature_of_the_loss_is_that_of_the_mean_of_probabilities():
+    logits = torch.tensor([[[4.0, 0.0]], [[0.0, 2.0]]])
+    soft = rule(WeightingConfig(rule="mean_probabilities"), 2.0)(logits, torch.tensor([0]))
+    expected = (logits / 2).softmax(-1).mean(0)
+    torch.testing.assert_close((soft / 2).softmax(-1), expected)
+
+
+def test_a_lost_record_of_who_teaches_is_written_again_as_it_was(tmp_path):
+    (tmp_path / "checkpoints" / "step-00000001").mkdir(parents=True)
+    written = []
+    for lost in (False, False, True):
+        if lost:
+            (tmp_path / "teachers.json").unlink()
+        record_teachers(tmp_path, {"task": "sentiment", "teachers": []}, DistillationConfig())
+        written.append((tmp_path / "teachers.json").read_text())
+    assert written[0] == written[1] == written[2]
+
+
+@pytest.mark.parametrize("content", ["", "{", "null", "[]", "{}", '{"teachers": null}'])
+def test_a_damaged_record_of_who_teaches_is_named(content, tmp_path):
+    (tmp_path / "checkpoints" / "step-00000001").mkdir(parents=True)
+    (tmp_path / "teachers.json").write_text(content)
+    now = {"task": "sentiment", "teachers": []}
+    with pytest.raises(CheckpointError, match=r"teachers\.json"):
+        record_teachers(tmp_path, now, DistillationConfig())
+    with pytest.raises(CheckpointError, match=r"teachers\.json"):
+        recorded_teachers(tmp_path)

@@ -1,0 +1,118 @@
+"""Students that ask only teachers that have not seen the row."""
+
+from __future__ import annotations
+
+import pytest
+
+import road_ray as rr
+from road_ray.config import override
+from road_ray.data.folds import fold_of
+from road_ray.distillation.ensemble.base import LocalEnsemble
+from road_ray.distributed.teachers.replicas import Pool
+from road_ray.errors import ConfigError
+from road_ray.recipes.distillation.distill import _asking, _of_pool
+from road_ray.recipes.distillation.distill_config import DistillConfig
+from road_ray.recipes.finetuning.finetune import prepare
+from road_ray.recipes.distillation.out_of_fold import answering, complete, part
+from road_ray.recipes.distillation.teacher_list import listed
+from road_ray.recipes.distillation.config import teacher_directories
+from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.worker import Worker
+
+
+def test_a_student_learns_from_teachers_of_folds(folded, sentiment, tmp_path, monkeypatch):
+    from road_ray.distillation.ensemble.base import Teacher
+
+    asked: list[tuple[str, str]] = []
+    plain = Teacher.logits
+
+    def heard(self, input_ids, *more, **named):
+        asked.append((str(self.directory), len(input_ids)))
+        return plain(self, input_ids, *more, **named)
+
+    monkeypatch.setattr(Teacher, "logits", heard)
+    run = rr.distill(
+        overrides=sentiment,
+        teachers=folded.directory / "teachers.json",
+        num_teachers=2,
+        host="process",
+        run_dir=tmp_path,
+    )
+    rows = [row for row in read_rows(run.directory / "metrics.jsonl") if "train/sst2" in row]
+    for row in rows:  # two teachers for every row, though there are four
+        assert sum(row[f"teachers/right_{n}"] for n in range(3)) in (15, 16)
+        assert "teachers/right_3" not in row
+    counts = {name: sum(n for who, n in asked if who == name) for name, _ in asked}
+    by_fold = [{counts[n] for n in counts if f"fold-{fold}" in n} for fold in (0, 1)]
+    assert all(len(found) == 1 for found in by_fold)
+    assert sum(next(iter(found)) for found in by_fold) >= 6 * 15
+    assert "eval/sst2/accuracy" in run.metrics
+
+
+@pytest.fixture
+def told(folded, sentiment, tmp_path):
+    """What a student of these teachers would ask, for a configuration's changes."""
+
+    def make(**changes: object):
+        named = {"distillation.teachers": [str(folded.directory / "teachers.json")]}
+        named |= {"distillation.host": "process", "distillation.num_teachers": 2}
+        config = override(DistillConfig(run_dir=tmp_path), sentiment | named | changes)
+        prepared = prepare(config, Worker.alone())
+        return _asking(config, teacher_directories(config.distillation)), prepared
+
+    return make
+
+
+@pytest.mark.parametrize("store", [False, True])
+def test_every_row_is_asked_of_the_teachers_without_its_fold(told, tmp_path, store):
+    asking, prepared = told(**({"distillation.store": str(tmp_path / "s")} if store else {}))
+    assert [f"fold-{f}" in d for f, d in zip((0, 0, 1, 1), asking.directories, strict=True)]
+    everybody = LocalEnsemble.load(asking.directories, prepared.task)
+    more = {"pad_id": 0, "device": Worker.alone().device, "tell": lambda *_, **__: None}
+    with answering(asking, 2, prepared.split, None, **more) as ensemble:
+        for number in range(prepared.stream.batches_per_epoch):
+            batch = prepared.stream[number]
+            answers = ensemble.gather(ensemble.submit(batch))
+            whole = everybody.gather(everybody.submit(batch))
+            for place, row in enumerate(batch["rows"].tolist()):
+                example = prepared.split.examples[prepared.split.features.example[row]]
+                fold = fold_of(example, 2)
+                expected = whole[2 * fold : 2 * fold + 2, place]
+                assert answers[:, place].allclose(expected, atol=2e-2 if store else 1e-5)
+        ensemble.flush()
+    if store:  # every teacher has only the rows that it was asked for, and needs no more
+        assert complete(asking, 2, prepared.split)
+        assert not asking.complete(prepared.split.features)
+
+
+def test_a_part_of_a_pool_is_some_of_its_teachers():
+    class Actors:
+        def __init__(self, pool: Pool) -> None:
+            self.handles = pool
+
+    actors = (("a",), ("b",), ("c",), ("d",))
+    some = part(Actors(Pool(actors, ("1", "2", "3", "4"), timeout_seconds=7.0)), 2, 4)
+    assert some.handles == Pool(actors[2:], ("3", "4"), timeout_seconds=7.0)
+
+
+def test_the_number_of_teachers_is_that_of_one_fold(folded, sentiment, tmp_path):
+    with pytest.raises(ConfigError, match=r"(?s)names 4.*num_teachers = 3 for each of 2 folds"):
+        rr.distill(
+            overrides=sentiment,
+            teachers=folded.directory / "teachers.json",
+            host="process",
+            run_dir=tmp_path,
+        )
+
+
+def test_a_pool_of_folds_keeps_what_the_list_knows_of_them(folded, sentiment, tmp_path):
+    path = folded.directory / "teachers.json"
+    places = listed(path)[0]
+    named = {"distillation.teachers": [str(path)], "distillation.num_teachers": 2}
+    config = override(DistillConfig(run_dir=tmp_path), sentiment | named)
+    assert _of_pool(config, places) == config
+    plain = _of_pool(override(config, {"distillation.teachers": []}), places)
+    assert plain.distillation.teachers == tuple(places)
+    assert plain.distillation.num_teachers == 4
+    with pytest.raises(ConfigError, match="names 4 teachers of folds, and the ensemble has 4"):
+        _of_pool(config, places[::-1])

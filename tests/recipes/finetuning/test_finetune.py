@@ -1,0 +1,358 @@
+"""Fine-tuning from the command line: it resumes to the bit, leaves a model that needs no road_ray,
+and tells a user's mistake without a traceback.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import road_ray as rr
+from road_ray.data.readers.squad import read_squad
+from road_ray.errors import DivergedError
+from road_ray.evaluation import squad
+from road_ray.objectives.supervised import Supervised
+from road_ray.training.monitoring.journal import read_rows
+
+
+def weights(run_dir: Path) -> bytes:
+    return (run_dir / "hf" / "model.safetensors").read_bytes()
+
+
+def test_the_same_command_on_a_finished_run_returns_at_once(road, flags, sentiment, tmp_path):
+    command = ["finetune", *flags(sentiment), "--run-dir", tmp_path, "--json"]
+    first = road(*command)
+    stamp = (tmp_path / "metrics.jsonl").stat().st_mtime_ns
+    assert (first.code, first.err) == (0, "")
+    assert json.loads(first.out)["metrics"]["eval/sst2/accuracy"] >= 0
+    assert road(*command).out == first.out
+    assert (tmp_path / "metrics.jsonl").stat().st_mtime_ns == stamp
+    other = road(*command, "optimizer.peak_lr=1e-3")
+    assert other.code == 2
+    assert "optimizer.peak_lr: there 0.01, asked 0.001" in other.err
+
+
+def test_a_checkpoint_is_a_model_to_start_from(sentiment, asked, tmp_path):
+    step = asked.directory / "checkpoints" / "step-00000006"
+    overrides = sentiment | {"init": str(step), "training.steps": 1}
+    assert rr.finetune(overrides=overrides, run_dir=tmp_path).hf_dir.is_dir()
+
+
+def test_a_run_in_use_is_refused(road, flags, sentiment, tmp_path):
+    import fcntl
+
+    with (tmp_path / "run.lock").open("a") as lock:
+        lock.write("process 7 on elsewhere\n")
+        lock.flush()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        said = road("finetune", *flags(sentiment), "--run-dir", tmp_path)
+    assert said.code == 4
+    assert "in use by process 7 on elsewhere" in said.err
+
+
+def test_sigterm_then_the_same_command_gives_the_very_same_weights(
+    road, flags, sentiment, tmp_path
+):
+    long = sentiment | {"training.steps": 60, "console": "plain"}
+    command = ["finetune", *flags(long), "--run-dir"]
+    arguments = [sys.executable, "-m", "road_ray", *command, str(tmp_path / "stopped")]
+    stopped = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
+    journal = tmp_path / "stopped" / "metrics.jsonl"
+    deadline = time.monotonic() + 200
+    while not (journal.is_file() and journal.read_text().count("\n") >= 3):
+        assert stopped.poll() is None, stopped.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    stopped.send_signal(signal.SIGTERM)
+    said = stopped.communicate(timeout=200)[1]
+    assert stopped.returncode == 6, said
+    assert "error[INTERRUPTED] stopped after step" in said
+    assert "run the same command again" in said
+    assert "Traceback" not in said
+    assert road(*command, tmp_path / "stopped").code == 0
+    assert road(*command, tmp_path / "whole").code == 0
+    assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")
+    steps = [row["step"] for row in read_rows(journal) if "train/sst2" in row]
+    assert steps == list(range(1, 61))
+
+
+def test_sigterm_outside_the_loop_is_an_interruption_too(
+    road, flags, sentiment, tmp_path, monkeypatch
+):
+    def interrupted(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10)
+
+    monkeypatch.setattr("road_ray.recipes.finetuning.finetune.load_encoder", interrupted)
+    said = road("finetune", *flags(sentiment), "--run-dir", tmp_path)
+    assert said.code == 6
+    assert "run the same command again" in said.err
+
+
+def test_a_damaged_checkpoint_is_passed_over(road, flags, sentiment, tmp_path, caplog):
+    saving = sentiment | {"training.save_every_steps": 3}
+    command = ["finetune", *flags(saving), "--run-dir", tmp_path]
+    assert road(*command).code == 0
+    expected = weights(tmp_path)
+    newest = tmp_path / "checkpoints" / "step-00000006" / "model.safetensors"
+    os.truncate(newest, newest.stat().st_size // 2)
+    (tmp_path / "metrics.json").unlink()
+    said = road(*command)
+    assert said.code == 0
+    assert "damaged checkpoint passed over" in caplog.text
+    assert "step-00000006" in caplog.text
+    assert f"going on from {tmp_path}/checkpoints/step-00000003" not in caplog.text, "quiet"
+    (tmp_path / "metrics.json").unlink()
+    loud = sentiment | {"training.save_every_steps": 3, "console": "plain"}
+    road("finetune", *flags(loud), "--run-dir", tmp_path)
+    road("finetune", *flags(loud), "--run-dir", tmp_path)
+    assert f"going on from {tmp_path}/checkpoints/step-00000006" in caplog.text
+    assert f"{tmp_path} is finished; nothing is left to do" in caplog.text
+    assert weights(tmp_path) == expected
+    kinds = [event["kind"] for event in read_rows(tmp_path / "events.jsonl")]
+    assert kinds[:2] == ["checkpoint_damaged", "resumed"]
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_and_names_what_is_kept(
+    road, flags, sentiment, tmp_path, monkeypatch
+):
+    forward, calls = Supervised.forward, iter(range(100))
+
+    def poisoned(self, batch):
+        terms = forward(self, batch)
+        if torch.is_grad_enabled() and next(calls) >= 3:
+            terms["sst2"].total.data.fill_(torch.nan)
+        return terms
+
+    monkeypatch.setattr(Supervised, "forward", poisoned)
+    saving = sentiment | {"training.save_every_steps": 2}
+    said = road("finetune", *flags(saving), "--run-dir", tmp_path)
+    assert said.code == DivergedError.exit_code == 5
+    assert "error[DIVERGED] step 3" in said.err
+    assert f"kept: {tmp_path}/checkpoints/step-00000002" in said.err
+    assert "lower optimizer.peak_lr" in said.err
+
+
+BLOCKED = """
+import sys
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "road_ray":
+            raise ImportError("road_ray is not to be had here")
+sys.meta_path.insert(0, Blocker())
+import torch
+from transformers import (AutoModelForQuestionAnswering, AutoModelForSequenceClassification,
+                          AutoTokenizer, ElectraForMaskedLM, ElectraForPreTraining)
+ids = torch.arange(5, 25)[None]
+torch.manual_seed(0)
+answers = []
+for directory, kind in zip(sys.argv[2::2], sys.argv[3::2]):
+    model, report = globals()[kind].from_pretrained(directory, output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"], report
+    with torch.no_grad():
+        out = model.eval()(ids)
+    answers += [out.start_logits, out.end_logits] if "Question" in kind else [out.logits]
+AutoTokenizer.from_pretrained(sys.argv[2])
+assert not [name for name in sys.modules if name.startswith("road_ray")]
+from safetensors.torch import save_file
+save_file({str(i): a.contiguous() for i, a in enumerate(answers)}, sys.argv[1])
+"""
+
+
+def test_models_load_without_road_ray_and_give_the_same_logits(
+    sentiment, asked, pretrained, teachers, tmp_path
+):
+    from safetensors.torch import load_file
+    from transformers import ElectraForMaskedLM, ElectraForPreTraining
+
+    from road_ray.data.catalog import task
+    from road_ray.models.multitask import load_trained
+
+    taught = teachers.directory / "teacher-0" / "hf"
+    named = {
+        taught: "AutoModelForSequenceClassification",
+        asked.hf_dir: "AutoModelForQuestionAnswering",
+        pretrained.hf_dir: "ElectraForPreTraining",
+        pretrained.hf_dir / "generator": "ElectraForMaskedLM",
+    }
+    pairs = [str(part) for pair in named.items() for part in pair]
+    out = tmp_path / "logits.safetensors"
+    subprocess.run([sys.executable, "-I", "-c", BLOCKED, str(out), *pairs], check=True)
+    found = load_file(out)
+    ids = torch.arange(5, 25)[None]
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    with torch.no_grad():
+        classes = load_trained(str(taught), task("sst2")).eval()(inputs | {"task": "sentiment"})
+        spans = load_trained(str(asked.hf_dir), task("mrc")).eval()(inputs | {"task": "mrc"})
+        ours = [classes, spans[:, 0], spans[:, 1]]
+        for kind, place in ((ElectraForPreTraining, ""), (ElectraForMaskedLM, "generator")):
+            ours.append(kind.from_pretrained(pretrained.hf_dir / place).eval()(ids).logits)
+    for number, mine in enumerate(ours):
+        torch.testing.assert_close(found[str(number)], mine, rtol=1e-5, atol=1e-6)
+
+
+def test_predictions_are_official_and_scored_again_alike(asked, world):
+    from road_ray.recipes.model_record import stored_threshold
+
+    dev = read_squad(world / "squad" / "dev-v2.0.json")
+    place = asked.directory / "predictions" / "squad_v2"
+    texts = json.loads((place / "predictions.json").read_text())
+    odds = json.loads((place / "null_odds.json").read_text())
+    examples = list(dev)
+    assert list(texts) == [example.id for example in examples]
+    again = squad.evaluate(examples, texts)
+    for name in ("exact", "f1"):
+        assert again[name] == asked.metrics[f"eval/squad_v2/at_threshold_{name}"]
+    threshold = stored_threshold(asked.hf_dir)
+    assert threshold == asked.metrics["eval/squad_v2/threshold"]
+    assert asked.metrics["eval/newsqa/threshold"] == threshold
+    assert all(not texts[name] for name, value in odds.items() if value > threshold)
+    for name in ("exact", "f1", "best_exact", "best_f1"):
+        assert 0 <= asked.metrics[f"eval/squad_v2/{name}"] <= 100
+
+
+def test_from_scratch_keeps_the_shape_and_the_tokenizer_and_no_weight(sentiment, pretrained):
+    from transformers import ElectraModel
+
+    from road_ray.config import load
+    from road_ray.recipes.finetuning.finetune import FinetuneConfig, prepare
+    from road_ray.training.worker import Worker
+
+    config = load(FinetuneConfig, overrides=sentiment | {"from_scratch": True})
+    made = prepare(config, Worker.alone()).model.encoder.state_dict()
+    there = ElectraModel.from_pretrained(pretrained.hf_dir).state_dict()
+    assert made.keys() == there.keys()
+    name = "embeddings.word_embeddings.weight"
+    assert made[name].shape == there[name].shape
+    assert not torch.allclose(made[name], there[name])
+
+
+def test_the_dev_split_is_looked_at_during_training_when_asked(sentiment, tmp_path):
+    watching = {"training.evaluate_every_steps": 2, "run_dir": str(tmp_path)}
+    run = rr.finetune(overrides=sentiment | watching)
+    rows = read_rows(tmp_path / "metrics.jsonl")
+    steps = [row["step"] for row in rows if "eval/sst2/accuracy" in row]
+    assert steps == [2, 4, 6]
+    assert rows[-1]["eval/sst2/accuracy"] == run.metrics["eval/sst2/accuracy"]
+
+
+class TestMistakes:
+    """Every one is a message and an exit code."""
+
+    @pytest.fixture
+    def attempt(self, road, flags, sentiment, tmp_path):
+        def run(*arguments: object, **changed: object):
+            overrides = sentiment | {key.replace("__", "."): v for key, v in changed.items()}
+            return road("finetune", *flags(overrides), *arguments, "--run-dir", tmp_path / "run")
+
+        return run
+
+    @pytest.mark.parametrize(
+        ("changed", "code", "told"),
+        [
+            ({"data__rot": "x"}, 2, "did you mean 'data.root'"),
+            ({"data__dataset": "sst3"}, 2, "did you mean 'sst2'"),
+            ({"data__root": "/nowhere"}, 2, "data.root = /nowhere: no such directory"),
+            ({"data__dataset": "stsb"}, 3, "glue/STS-B/train.tsv"),
+            ({"data__dataset": "newsqa"}, 2, "has no train split"),
+            ({"data__evaluate_on": ["newsqa"]}, 2, "newsqa is of task mrc"),
+            ({"init": ""}, 2, "init is not given"),
+            ({"init": "/"}, 4, "no config.json there"),
+            ({"training__steps": 0}, 2, "training.steps = 0"),
+            ({"optimizer__peak_lr": 1e20}, 2, "0 < value <= 1"),
+        ],
+    )
+    def test_in_the_configuration(self, attempt, changed, code, told):
+        said = attempt(**changed)
+        assert said.code == code
+        assert told in said.err
+
+    def test_in_the_directory_to_start_from(self, attempt, pretrained):
+        there = str(pretrained.directory)
+        said = attempt(init=there.replace("pretrained", "pretraind"))
+        assert said.code == 2
+        assert f"did you mean {there}?" in said.err
+        said = attempt(init=f"{there}/zzz")
+        assert said.code == 2
+        assert f"look into {there}" in said.err
+
+    @pytest.mark.parametrize(
+        ("content", "told"),
+        [
+            ("", "train.tsv: 0 rows, the file is empty"),
+            ("sentence\tlabel\n", "train.tsv"),
+            ("sentence\tmark\na\t1\n", "train.tsv:1"),
+            ("sentence\tlabel\na good film\t1\nbad\t7\n", "train.tsv:3"),
+            ("sentence\tlabel\na good film\n", "train.tsv:2"),
+        ],
+    )
+    def test_in_a_table(self, attempt, tmp_path, content, told):
+        folder = tmp_path / "data" / "glue" / "SST-2"
+        folder.mkdir(parents=True)
+        for name in ("train", "dev"):
+            (folder / f"{name}.tsv").write_text(content)
+        said = attempt(data__root=tmp_path / "data")
+        assert said.code == 3
+        assert told in said.err
+
+    def test_in_an_answer_that_is_not_where_it_is_said_to_be(
+        self, road, flags, questions, world, tmp_path
+    ):
+        content = json.loads((world / "squad" / "train-v2.0.json").read_text())
+        asked = [
+            question
+            for article in content["data"]
+            for paragraph in article["paragraphs"]
+            for question in paragraph["qas"]
+            if question.get("answers")
+        ]
+        asked[1]["answers"][0]["text"] = "nowhere to be found"
+        (tmp_path / "squad").mkdir()
+        (tmp_path / "squad" / "train-v2.0.json").write_text(json.dumps(content))
+        overrides = questions | {"data.root": tmp_path}
+        said = road("finetune", *flags(overrides), "--run-dir", tmp_path / "run")
+        assert said.code == 3
+        assert "train-v2.0.json" in said.err
+        assert asked[1]["id"] in said.err
+
+    def test_in_a_vocabulary_that_does_not_fit(self, attempt, pretrained, tmp_path):
+        import shutil
+
+        from road_ray.data.tokenizer import train_wordpiece
+
+        model = shutil.copytree(pretrained.hf_dir, tmp_path / "model")
+        words = " ".join(f"{a}{b}{c}" for a in "abcdefgh" for b in "abcdefgh" for c in "abcdefghi")
+        train_wordpiece([words] * 3, vocab_size=900).save_pretrained(model)
+        said = attempt(init=model)
+        assert said.code in (2, 4)
+        assert "400" in said.err
+
+    @pytest.mark.parametrize("kibibytes", [4, 12, 150, 380, 400, 420])
+    def test_on_a_full_disk(self, road, flags, sentiment, small_disk, kibibytes):
+        """Full before the record, at the first checkpoint and at the last model."""
+        disk = small_disk(kibibytes)
+        said = road("finetune", *flags(sentiment), "--run-dir", disk / "run")
+        assert said.code == 4
+        assert str(disk) in said.err
+        assert "No space left" in said.err
+        assert "fix: free space there" in said.err
+
+    def test_in_a_file_that_may_not_grow(self, road, flags, sentiment, tmp_path):
+        import resource
+
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
+        try:
+            said = road("finetune", *flags(sentiment), "--run-dir", tmp_path)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert said.code == 4
+        assert "File too large" in said.err

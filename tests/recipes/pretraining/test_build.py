@@ -1,0 +1,130 @@
+"""Every objective from the command line; what generators and initialisations are refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from transformers import AutoModel, ElectraForMaskedLM
+
+import road_ray as rr
+from road_ray.objectives.registry import OBJECTIVES
+from road_ray.recipes.pretraining.build import ObjectiveConfig
+from road_ray.training.monitoring.journal import read_rows
+
+MORE = {"teams": {"generator.scale": 1.0, "objective.shared_layers": 1}}
+
+
+@pytest.fixture
+def attempt(road, flags, pretraining, tmp_path):
+    def run(name: str = "run", **changed: object):
+        named = {key.replace("__", "."): value for key, value in changed.items()}
+        return road("pretrain", *flags(pretraining | {"run_dir": tmp_path / name} | named))
+
+    return run
+
+
+@pytest.mark.parametrize("name", ["electra_masked", "replace_mlm", "all_tokens_mlm"])
+def test_objectives_beside_electra_train(attempt, tmp_path, name):
+    said = attempt(objective__name=name, training__steps=1)
+    assert said.code == 0, said.err
+    AutoModel.from_pretrained(tmp_path / "run" / "hf")
+
+
+@pytest.mark.parametrize("name", ["mlm", "mc_bert", "teams", "adversarial"])
+def test_objectives_with_draws_of_their_own_resume_to_the_same_bytes(
+    name, pretraining, tmp_path, monkeypatch
+):
+    options = pretraining | {"objective.name": name, "training.steps": 4} | MORE.get(name, {})
+    options |= {"training.save_every_steps": 2}
+    whole = rr.pretrain(overrides=options | {"run_dir": str(tmp_path / "whole")})
+    kind = OBJECTIVES[name]
+    forward, calls = kind.forward, iter(range(100))
+
+    def killed(self, batch):
+        if next(calls) == 3:
+            raise RuntimeError("killed")
+        return forward(self, batch)
+
+    broken = options | {"run_dir": str(tmp_path / "broken")}
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "forward", killed)
+        with pytest.raises(RuntimeError, match="killed"):
+            rr.pretrain(overrides=broken)
+    resumed = rr.pretrain(overrides=broken)
+    weights = [(run.hf_dir / "model.safetensors").read_bytes() for run in (whole, resumed)]
+    assert weights[0] == weights[1]
+    assert len(read_rows(resumed.directory / "metrics.jsonl")) == 2
+    AutoModel.from_pretrained(whole.hf_dir)
+    assert json.loads((whole.hf_dir / "road_ray.json").read_text())["objective"] == name
+
+
+@pytest.mark.parametrize("family", ["bert", "albert"])
+def test_other_encoders_are_trained_and_gone_on_from(attempt, tmp_path, family):
+    chosen = {"encoder__family": family, "training__steps": 1}
+    chosen |= {"encoder__embedding_size": 32} if family == "bert" else {}
+    assert attempt("first", **chosen).code == 0
+    hf = tmp_path / "first" / "hf"
+    assert AutoModel.from_pretrained(hf).config.model_type == family
+    ElectraForMaskedLM.from_pretrained(hf / "generator")
+    more = attempt("second", init=hf, generator__init=hf, objective__name="replace_mlm", **chosen)
+    assert more.code == 0, more.err
+
+
+@pytest.mark.parametrize("kind", ["uniform", "unigram"])
+def test_generators_that_look_at_no_context(attempt, tmp_path, kind):
+    said = attempt(generator__kind=kind, training__steps=1)
+    assert said.code == 0, said.err
+    assert not (tmp_path / "run" / "hf" / "generator").exists()
+
+
+def test_two_stages_are_two_runs(attempt, tmp_path):
+    """A masked language model, then a discriminator that begins as it, the generator frozen."""
+    assert attempt("first", objective__name="mlm", training__steps=2).code == 0
+    first = tmp_path / "first"
+    stage = {"init": first, "generator__init": first, "generator__scale": 1.0}
+    stage |= {"generator__tying": "none", "training__steps": 2}
+    said = attempt("second", generator__frozen="true", **stage)
+    assert said.code == 0, said.err
+    kept = (tmp_path / "second" / "hf" / "generator" / "model.safetensors").read_bytes()
+    assert kept == (first / "hf" / "model.safetensors").read_bytes()
+    rows = read_rows(tmp_path / "second" / "metrics.jsonl")
+    assert "train/generator" not in rows[-1]
+    assert "train/generator_accuracy" in rows[-1]
+    said = attempt("third", generator__frozen="true", generator__tying="none")
+    assert said.code == 2
+    assert "without generator.init" in said.err
+
+
+def test_another_vocabulary_than_that_of_the_model_is_refused(attempt, tmp_path):
+    assert attempt("first", training__steps=1).code == 0
+    vocabulary = tmp_path / "vocab.txt"
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
+    vocabulary.write_text("\n".join(words + [f"##{letter}" for letter in words[5:]]))
+    for key in ("init", "generator__init"):
+        said = attempt("second", data__tokenizer=vocabulary, **{key: tmp_path / "first"})
+        assert said.code == 2
+        assert "was trained with another vocabulary" in said.err
+
+
+def test_an_unknown_objective_and_an_option_it_has_not_are_refused(attempt):
+    said = attempt(objective__name="electre")
+    assert said.code == 2
+    assert "did you mean 'electra'" in said.err
+    said = attempt(objective__name="mlm", objective__candidates=5)
+    assert said.code == 2
+    assert "objective 'mlm' has no such option" in said.err
+    assert "choose_fraction" in said.err
+
+
+def test_starting_from_the_corpus_is_for_electra(attempt):
+    said = attempt(start="corpus", encoder__family="albert")
+    assert said.code == 2
+    assert "made for electra only" in said.err
+
+
+def test_every_option_of_the_configuration_belongs_to_an_objective():
+    from road_ray.objectives.registry import options_of
+
+    known = {name for kind in OBJECTIVES.values() for name in options_of(kind)}
+    assert ObjectiveConfig.model_fields.keys() - {"name"} <= known

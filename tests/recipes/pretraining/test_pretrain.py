@@ -1,0 +1,207 @@
+"""Pre-training from the command line: shards once, figures of the last row, and a user's corpus."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+import road_ray as rr
+from road_ray.training.monitoring.journal import read_rows
+
+
+@pytest.fixture
+def attempt(road, flags, pretraining, tmp_path):
+    def run(*arguments: object, **changed: object):
+        named = {key.replace("__", "."): value for key, value in changed.items()}
+        overrides = pretraining | {"data.shards": tmp_path / "shards"} | named
+        overrides = {"run_dir": tmp_path / "run"} | overrides
+        return road("pretrain", *flags(overrides), *arguments)
+
+    return run
+
+
+def test_the_figures_are_those_of_the_last_row(pretrained):
+    rows = read_rows(pretrained.directory / "metrics.jsonl")
+    assert [row["step"] for row in rows] == [2, 4, 6]
+    assert {"train/generator", "train/discriminator", "train/lr"} <= set(pretrained.metrics)
+    assert pretrained.metrics == {
+        k: v for k, v in rows[-1].items() if k not in ("step",) and v is not None
+    }
+    assert json.loads((pretrained.directory / "metrics.json").read_text()) == pretrained.metrics
+
+
+def test_everything_for_the_next_stage_is_there(pretrained):
+    names = {str(p.relative_to(pretrained.hf_dir)) for p in pretrained.hf_dir.rglob("*")}
+    assert {
+        "model.safetensors",
+        "tokenizer.json",
+        "road_ray.json",
+        "generator/model.safetensors",
+    } <= names
+    lineage = json.loads((pretrained.hf_dir / "road_ray.json").read_text())
+    assert lineage["corpus"]["rows"] > 0
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_does_not(
+    pretrained, pretraining, tmp_path
+):
+    weights = {}
+    for seed in (0, 1):
+        run = rr.pretrain(overrides=pretraining, seed=seed, run_dir=tmp_path / str(seed))
+        weights[seed] = (run.hf_dir / "model.safetensors").read_bytes()
+    assert weights[0] == (pretrained.hf_dir / "model.safetensors").read_bytes()
+    assert weights[0] != weights[1]
+
+
+def test_a_run_goes_on_from_its_checkpoint(attempt, pretrained, tmp_path, monkeypatch):
+    from road_ray.objectives.electra import Electra
+
+    forward, calls = Electra.forward, iter(range(100))
+
+    def killed(self, batch):
+        if next(calls) == 4:
+            raise RuntimeError("killed")
+        return forward(self, batch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Electra, "forward", killed)
+        with pytest.raises(RuntimeError, match="killed"):
+            attempt(training__save_every_steps=3)
+    assert attempt(training__save_every_steps=3).code == 0
+    here, there = tmp_path / "run" / "hf", pretrained.hf_dir
+    assert (here / "model.safetensors").read_bytes() == (there / "model.safetensors").read_bytes()
+    steps = [row["step"] for row in read_rows(tmp_path / "run" / "metrics.jsonl")]
+    assert steps == [2, 4, 6]
+
+
+@pytest.mark.parametrize("journal", ["", None, '{"step": 1, "train/generator": 9.5}\n'])
+def test_a_run_killed_after_its_last_step_has_the_figures_of_its_checkpoint(
+    attempt, tmp_path, journal
+):
+    assert attempt(training__steps=1).code == 0
+    run = tmp_path / "run"
+    figures = (run / "metrics.json").read_text()
+    (run / "metrics.json").unlink()
+    shutil.rmtree(run / "hf")
+    (run / "metrics.jsonl").unlink()
+    if journal is not None:
+        (run / "metrics.jsonl").write_text(journal)
+    assert attempt(training__steps=1).code == 0
+    assert (run / "metrics.json").read_text() == figures
+
+
+def test_a_run_at_its_last_step_comes_back_from_a_mirror_without_its_journal(attempt, tmp_path):
+    settings = {"training__mirror": tmp_path / "mirror", "training__steps": 1}
+    assert attempt(**settings).code == 0
+    model = (tmp_path / "run" / "hf" / "model.safetensors").read_bytes()
+    shutil.rmtree(tmp_path / "run")
+    said = attempt(**settings)
+    assert said.code == 0, said.err
+    assert (tmp_path / "run" / "hf" / "model.safetensors").read_bytes() == model
+
+
+def test_plain_masked_language_modelling_leaves_an_encoder_too(attempt, tmp_path):
+    said = attempt(objective__name="mlm", training__steps=2)
+    assert said.code == 0
+    assert "model:" in said.out
+    again = attempt(run_dir=tmp_path / "more", init=tmp_path / "run", training__steps=2)
+    assert again.code == 0, again.err
+
+
+def test_another_text_of_the_same_name_and_size_is_another_corpus(attempt, tmp_path):
+    for number, text in enumerate(("some words here\n", "here some words\n")):
+        (tmp_path / "a.txt").write_text(text)
+        told = {"data__corpus": tmp_path / "a.txt", "training__steps": 1}
+        assert attempt(run_dir=tmp_path / str(number), **told).code == 0
+    assert len([p for p in (tmp_path / "shards").iterdir() if "tokenizer" not in p.name]) == 2
+
+
+def test_a_vocabulary_may_lie_below_the_root_of_the_environment(
+    attempt, world, tmp_path, monkeypatch
+):
+    root = tmp_path / "root"
+    (root / "vocab").mkdir(parents=True)
+    (root / "vocab" / "v.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n")
+    (root / "c.txt").write_text("a b a b a a\n")
+    monkeypatch.setenv("ROAD_DATA", str(root))
+    named = {"data__corpus": "c.txt", "data__tokenizer": "vocab/v.txt", "training__steps": 1}
+    assert attempt(data__root="null", **named).code == 0
+
+
+def test_an_encoder_of_another_size_is_refused(attempt, pretrained):
+    said = attempt(init=pretrained.directory, encoder__hidden_size=64)
+    assert said.code == 2
+    assert "its shape is not that of `encoder`" in said.err
+
+
+class TestCorpora:
+    """A file of one's own."""
+
+    @pytest.mark.parametrize(
+        ("name", "content", "code", "told"),
+        [
+            ("a.jsonl", '{"text": "one"}\n{"text": "two"}\n{"text": \n', 3, "a.jsonl:3"),
+            ("a.jsonl", '{"text": "one"}\n{"body": "two"}\n', 3, "a.jsonl:2"),
+            ("a.txt", "", 3, "a.txt"),
+            ("a.txt", " \n\n", 3, "0 documents"),
+            ("a.txt", "Only one line, and a short one.\n", 0, ""),
+        ],
+    )
+    def test_of_one_s_own(self, attempt, tmp_path, name, content, code, told):
+        (tmp_path / name).write_text(content)
+        said = attempt(data__corpus=tmp_path / name, training__steps=2)
+        assert said.code == code, said.err
+        assert told in said.err
+
+    def test_that_is_not_there(self, attempt, monkeypatch):
+        monkeypatch.delenv("ROAD_DATA", raising=False)
+        said = attempt(data__corpus="no/such.txt")
+        assert said.code == 3
+        assert "no/such.txt" in said.err
+        said = attempt(data__corpus="no/such.txt", data__root="hub")
+        assert said.code == 2
+        assert "data.root" in said.err
+
+    def test_cut_longer_than_the_position_table(self, attempt):
+        said = attempt(data__max_length_tokens=256)
+        assert said.code == 2
+        assert "data.max_length_tokens = 256 exceeds the position table" in said.err
+
+    @pytest.mark.parametrize("key", ["init", "generator__init"])
+    def test_a_model_that_is_not_there_is_told_before_a_corpus_is_built(
+        self, attempt, tmp_path, key
+    ):
+        said = attempt(**{key: tmp_path / "nothing", "data__shards": tmp_path / "shards"})
+        assert said.code == 2
+        assert f"{key.replace('__', '.')} = {tmp_path / 'nothing'}: no such directory" in said.err
+        assert not (tmp_path / "shards").exists()
+
+    def test_without_a_number_of_steps(self, attempt):
+        said = attempt(training__steps="null")
+        assert said.code == 2
+        assert "training.steps is not given" in said.err
+
+    def test_with_heads_that_do_not_divide_the_width(self, attempt):
+        assert "encoder.heads = 5" in attempt(encoder__heads=5).err
+
+    def test_with_a_named_vocabulary(self, attempt, tmp_path, pretrained):
+        vocabulary = tmp_path / "vocab.txt"
+        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
+        vocabulary.write_text("\n".join(words + [f"##{letter}" for letter in words[5:]]))
+        assert attempt(data__tokenizer=vocabulary, training__steps=1).code == 0
+        (tmp_path / "bad.txt").write_text("a\nb\n")
+        said = attempt(run_dir=tmp_path / "b", data__tokenizer=tmp_path / "bad.txt")
+        assert said.code == 3
+        assert "bad.txt: not a WordPiece vocabulary" in said.err
+
+    def test_shards_are_built_once(self, pretraining, tmp_path):
+        shards = tmp_path / "shards"
+        for seed in (0, 1):
+            rr.pretrain(
+                overrides=pretraining | {"data.shards": str(shards), "training.steps": 1},
+                seed=seed,
+                run_dir=tmp_path / str(seed),
+            )
+        assert len([p for p in shards.iterdir() if not p.name.startswith("tokenizer")]) == 1

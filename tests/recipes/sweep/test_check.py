@@ -1,0 +1,115 @@
+"""Every mistake of a sweep is told before its first trial, with its line."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from road_ray.config import InvalidConfig, override
+from road_ray.recipes.sweep.check import addressed, load_sweep
+from road_ray.recipes.sweep.config import shipped
+from road_ray.recipes.sweep.stages import base, split
+
+FILE = """\
+verb: finetune
+overrides: {data.dataset: sst2, training.evaluate_every_steps: 2}
+metric: eval/sst2/accuracy
+space:
+  optimizer.peak_lr: {loguniform: [1.0e-4, 1.0e-2]}
+  data.batch_size: {choice: [8, 16]}
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(FILE)
+    return path
+
+
+def drawn_from(scope, generator):
+    if scope.choice is not None:
+        return generator.choice(scope.choice)
+    low, high = scope.bounds
+    if scope.kind.endswith("int"):
+        return generator.randint(int(low), int(high))
+    return generator.uniform(low, high)
+
+
+@pytest.mark.parametrize("name", sorted(shipped()))
+def test_shipped_spaces_build_their_base_and_all_their_draws(name):
+    sweep, generator = load_sweep(name), random.Random(0)
+    assert sweep.name == name
+    for _ in range(25):
+        changes = {key: drawn_from(scope, generator) for key, scope in sweep.space.items()}
+        for stage, values in zip(sweep.stages, split(changes), strict=False):
+            override(base(stage), values)
+
+
+def test_the_verbs_own_keys_need_no_prefix(file):
+    sweep = load_sweep(file, ["init=runs/x", "trials=3", "data.root=miniature"])
+    assert sweep.overrides["init"] == "runs/x"
+    assert sweep.overrides["data.root"] == "miniature"
+    assert (sweep.trials, sweep.name) == (3, "mine")
+    assert load_sweep(file, ["init=1e5"]).overrides["init"] == "1e5"  # a directory, not a number
+    assert load_sweep(file, ["init='1e5'"]).overrides["init"] == "1e5"
+    assert addressed({"init": 1, "seed": 2, "odd": 3}, "finetune") == {
+        "overrides.init": 1,
+        "seed": 2,
+        "odd": 3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong", "told"),
+    [
+        (5, "optimizer.peak_rl: {uniform: [0, 1]}", "did you mean 'optimizer.peak_lr'"),
+        (5, "optimizer.peak_lr: {uniform: [0.1, 5]}", "0 < value <= 1"),
+        (5, "optimizer.peak_lr: {uniform: [1, 0]}", "is empty"),
+        (5, "then.seed: {int: [0, 1]}", "there is no `then`"),
+        (5, "seed: {int: [0, 1]}", "`seeds` repeats trials"),
+        (5, "optimizer.peak_lr: {loguniform: [0, 1]}", "touches 0"),
+    ],
+)
+def test_a_wrong_range_is_told_with_its_line(file, line, wrong, told):
+    file.write_text(FILE.replace("optimizer.peak_lr: {loguniform: [1.0e-4, 1.0e-2]}", wrong))
+    with pytest.raises(InvalidConfig) as error:
+        load_sweep(file)
+    assert told in str(error.value)
+    assert f"{file}:{line}" in str(error.value)
+
+
+def test_a_metric_that_the_verb_never_reports_is_told_before_the_first_trial(file):
+    with pytest.raises(InvalidConfig, match="did you mean 'eval/sst2/accuracy'"):
+        load_sweep(file, ["metric=eval/sst2/acc"])
+    with pytest.raises(InvalidConfig, match="override 'metric=eval/rte/f1'"):
+        load_sweep(file, ["metric=eval/rte/f1"])
+
+
+def test_a_scheduler_needs_figures_during_the_run(file):
+    with pytest.raises(InvalidConfig, match="evaluate_every_steps"):
+        load_sweep(file, ["training.evaluate_every_steps=null"])
+    assert load_sweep(file, ["training.evaluate_every_steps=null", "scheduler=none"])
+    assert load_sweep(file, ["workers=2"]), "a trial's workers are heard too"
+
+
+def test_a_given_point_must_be_allowed(file):
+    with pytest.raises(InvalidConfig, match=r"optimizer\.peak_lr = 7"):
+        load_sweep(file, ["points=[{optimizer.peak_lr: 7}]"])
+
+
+def test_a_population_needs_one_run_a_trial_that_any_child_can_go_on_from(file):
+    with pytest.raises(InvalidConfig) as told:
+        load_sweep(file, ["scheduler=pbt", "sampler=random", "seeds=2", "keep=best"])
+    text = str(told.value)
+    assert "allowed: seeds: 1" in text
+    assert "allowed: keep: all" in text
+    assert "data.batch_size: with scheduler = pbt a child goes on with its donor's" in text
+    assert "mine.yaml:6" in text
+    assert "optimizer.peak_lr" not in text
+
+
+def test_a_population_beside_a_searcher_is_refused(file):
+    with pytest.raises(InvalidConfig, match="allowed: sampler: random"):
+        load_sweep(file, ["scheduler=pbt"])

@@ -1,0 +1,54 @@
+"""Search spaces are found by path and by name, also in what is installed."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from road_ray.errors import ConfigError
+from road_ray.recipes.sweep.config import SHIPPED, StageConfig, locate, shipped
+
+NAMES = {
+    *("generator_size", "loss_weight", "temperature", "weighted_kd", "multitask_mix"),
+    *("finetune_glue", "pretrain_optimizer", "joint"),
+}
+
+
+def test_every_promised_space_is_shipped_with_its_source_and_cost():
+    assert set(shipped()) == NAMES
+    for path in shipped().values():
+        text = path.read_text(encoding="utf-8")
+        assert "# Source: " in text
+        assert "# Cost: " in text
+
+
+def test_a_wheel_has_them():
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
+    data = project["tool"]["setuptools"]["package-data"]["road_ray"]
+    assert "search_spaces/*.yaml" in data
+    assert SHIPPED.parent.name == "road_ray"
+
+
+@pytest.mark.parametrize("named", ["weighted_kd", "search_spaces/weighted_kd.yaml"])
+def test_a_shipped_one_is_found_from_anywhere(named, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert locate(named) == SHIPPED / "weighted_kd.yaml"
+
+
+def test_a_file_of_ones_own_comes_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("joint").write_text("verb: finetune\n")
+    assert locate("joint") == Path("joint")
+
+
+@pytest.mark.parametrize("named", ["weighted_kdd", "elsewhere/weighted_kd.yaml"])
+def test_an_unknown_one_is_told_with_the_nearest(named):
+    with pytest.raises(ConfigError, match="did you mean 'weighted_kd'"):
+        locate(named)
+
+
+def test_overrides_of_a_stage_may_be_nested():
+    stage = StageConfig(verb="finetune", overrides={"data": {"dataset": "rte"}, "seed": 1})
+    assert stage.overrides == {"data.dataset": "rte", "seed": 1}

@@ -1,0 +1,125 @@
+"""The whole sweep: begun, gone on with, finished, refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import road_ray as rr
+from road_ray.distributed.tune import trial_record
+from road_ray.distributed.tune.lock import locked
+from road_ray.errors import ConfigError, DivergedError, ResourceError
+from road_ray.recipes.sweep.check import load_sweep
+from road_ray.recipes.sweep.sweep import look_ahead, run
+from tests.cluster import own_cluster
+
+METRIC = "eval/sst2/accuracy"
+
+
+def finished(directory, config, states):
+    """As if an earlier start had run all trials."""
+    for number, state in enumerate(states):
+        values = (float(number),) if state == "complete" else ()
+        record = trial_record.Record(number, {"optimizer.peak_lr": 1e-3}, state, values)
+        trial_record.write(directory, record)
+
+
+@pytest.fixture
+def file(tmp_path, sentiment):
+    path = tmp_path / "mine.yaml"
+    lines = [f"  {key}: {value}" for key, value in sentiment.items() if key != "console"]
+    lines = [line for line in lines if "optimizer" not in line]
+    path.write_text(
+        "verb: finetune\noverrides:\n" + "\n".join(lines) + "\n"
+        "  training.evaluate_every_steps: 2\n  data.max_judged_rows: 20\n"
+        f"metric: {METRIC}\ntrials: 3\nconsole: quiet\nat_once: 1\n"
+        "space:\n  optimizer.peak_lr: {loguniform: [1.0e-4, 1.0e-2]}\n"
+        f"run_dir: {tmp_path}/sweep\n"
+    )
+    return path
+
+
+def test_a_finished_sweep_starts_nothing(file, tmp_path):
+    config = load_sweep(file)
+    finished(config.directory, config, ["complete", "pruned", "complete"])
+    done = run(config)
+    assert [trial.number for trial in done.best] == [2]
+    assert json.loads((done.directory / "sweep.json").read_text())["best"] == [2]
+    assert (done.directory / "sweep.resolved.yaml").is_file()
+
+
+def test_a_sweep_without_any_end_is_told(file):
+    config = load_sweep(file)
+    finished(config.directory, config, ["failed"] * 3)
+    with pytest.raises(DivergedError, match="no trial of mine came to its end; 3 failed"):
+        run(config)
+
+
+def test_a_second_start_of_the_same_sweep_is_refused(file):
+    config = load_sweep(file)
+    with (
+        locked(config.directory),
+        pytest.raises(ResourceError, match=f"is run by process {os.getpid()}"),
+    ):
+        run(config)
+
+
+def test_another_making_in_the_same_directory_is_refused(file):
+    config = load_sweep(file)
+    finished(config.directory, config, ["complete"] * 3)
+    run(config)
+    assert run(load_sweep(file, ["trials=2"])).best
+    with pytest.raises(ConfigError, match="overrides: there"):
+        run(load_sweep(file, ["data.batch_size=4"]))
+
+
+def test_what_every_trial_would_miss_is_told_at_once():
+    with pytest.raises(ConfigError, match="init is not given"):
+        look_ahead(load_sweep("finetune_glue"))
+    with pytest.raises(ConfigError, match=r"distillation\.teachers names 0"):
+        look_ahead(load_sweep("temperature", ["init=hub/name"]))
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """One core: enough for a sweep that makes one trial at a time."""
+    with own_cluster(1) as ray:
+        yield ray
+
+
+@pytest.mark.ray
+def test_a_sweep_finds_a_best_trial_and_tells_it_again(file, cluster):
+    done = rr.sweep(file)
+    assert len(done.trials) == 3
+    assert {trial.state for trial in done.trials} <= {"complete", "pruned"}
+    assert done.best[0].values[0] == max(t.values[0] for t in done.trials if t.state == "complete")
+    again = rr.sweep(file)  # without a cluster: nothing is left to do
+    assert again.trials == done.trials
+
+
+@pytest.mark.ray
+def test_a_population_trains_on_from_the_models_of_its_best(file, cluster):
+    done = rr.sweep(file, ["trials=6", "scheduler=pbt", "sampler=random", "grace_percent=20"])
+    children = [trial for trial in done.trials if trial.parent is not None]
+    assert len(done.trials) - len(children) == 6
+    assert children, "nobody gave way"
+    assert {trial.state for trial in children} <= {"complete", "pruned"}
+    for child in children:
+        place = trial_record.place_of(done.directory, child.number) / "seed-0"
+        rows = [json.loads(line) for line in (place / "metrics.jsonl").read_text().splitlines()]
+        assert min(row["step"] for row in rows if "step" in row) > child.parent_step >= 2
+
+
+def test_ray_is_not_imported_before_it_is_told_to_ask_for_a_token():
+    # It reads RAY_AUTH_MODE once, when it is imported; a cluster of its own would refuse it later.
+    told = subprocess.run(
+        [sys.executable, "-c", "import sys, road_ray.recipes.sweep.sweep; print('ray' in sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.strip() == "False"

@@ -1,0 +1,94 @@
+"""A page stands alone and shows text of others as text."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from road_ray.reporting.plots.chart import Axis, Chart, Line
+from road_ray.reporting.pages.page import (
+    Cell,
+    Example,
+    Examples,
+    Facts,
+    Figures,
+    Folded,
+    Gauge,
+    Gauges,
+    Page,
+    Prose,
+    Section,
+    Split,
+    Table,
+    cell,
+    render,
+    write,
+)
+
+EVIL = "<script>alert(1)</script>"
+CHART = Chart(EVIL, Axis("x"), Axis(), lines=[Line([(0, 0), (1, 1)], EVIL), Line([], EVIL)])
+BLOCKS = [
+    Table([EVIL], [[EVIL], [Cell(EVIL, EVIL, strong=True)]], live=True, trials=[1, 2], note=EVIL),
+    Figures([CHART]),
+    Facts({EVIL: EVIL}),
+    Prose([EVIL]),
+    Prose([EVIL], items=True),
+    Split([(EVIL, 0.5, EVIL)]),
+    Gauges([Gauge(EVIL, EVIL, 0.5, "fair", EVIL)]),
+    Examples(EVIL, [Example(EVIL, [EVIL, EVIL, EVIL], EVIL, EVIL, EVIL)]),
+    Folded(EVIL, EVIL),
+]
+
+
+def test_text_of_others_is_text_in_every_block():
+    page = Page(EVIL, EVIL, EVIL, [(EVIL, EVIL, EVIL)], [Section(EVIL, BLOCKS, EVIL)])
+    html = render(page)
+    assert html.count("<script>") == 1  # our own
+    assert "alert(1)</script>" not in html
+    assert html.count("&lt;script&gt;alert(1)&lt;/script&gt;") > 25
+
+
+def test_nothing_is_asked_of_a_network():
+    html = render(Page("t", sections=[Section("s", BLOCKS)]))
+    assert not re.search(r"https?:|//[a-z]|@import|url\(", html.replace("http-equiv", ""))
+    assert "default-src 'none'" in html
+
+
+def test_tables_sort_by_value_and_link_to_figures():
+    html = render(Page("t", sections=[Section("s", [Table(["a"], [[0.5]], True, [7])])]))
+    assert '<tr data-t="7"><td data-v="0.5" class="n">0.50</td></tr>' in html
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (None, "\N{EN DASH}"),
+        (1234, "1,234"),
+        (61.254, "61.25"),
+        (2e-5, "2e-5"),
+        ("a", "a"),
+        (True, "True"),
+    ],
+)
+def test_values_are_written_for_people(value, said):
+    assert cell(value).text == said
+
+
+def test_the_file_is_whole(tmp_path):
+    path = write(Page("t"), tmp_path / "new" / "report.html")
+    assert path.read_text().endswith("</html>\n")
+    assert [p.name for p in path.parent.iterdir()] == ["report.html"]
+
+
+def test_figures_are_listed_in_order():
+    page = Page("t", sections=[Section("a", [Figures([CHART])]), Section("b", [Figures([CHART])])])
+    assert page.figures() == [CHART, CHART]
+
+
+def test_a_page_that_finds_no_room_leaves_nothing(small_disk):
+    place = small_disk(64)
+    (place / "filler").write_bytes(bytes(40_000))
+    with pytest.raises(OSError, match="No space left"):
+        write(Page("t", about="a" * 100_000), place / "report.html")
+    assert [path.name for path in place.iterdir()] == ["filler"]

@@ -1,0 +1,55 @@
+"""SVG has every mark at its place, and every text of others escaped."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from road_ray.reporting.plots.chart import Axis, Bars, Cell, Chart, Dot, Line, Parallel
+from road_ray.reporting.plots.svg import draw
+
+EVIL = "<script>alert(1)</script>"
+FIGURES = [
+    Chart(
+        EVIL,
+        Axis(EVIL),
+        Axis(EVIL, names=(EVIL, "b")),
+        cells=[Cell((0, 0), (1, 1), 0.9, EVIL)],
+        lines=[Line([(0.0, 0.0), (1.0, 1.0)], EVIL, 1, trial=3)],
+        dots=[Dot(0.5, 0.5, 0.3, trial=3), Dot(1.0, 0.0, hollow=True)],
+    ),
+    Bars(EVIL, [(EVIL, 2.0), ("b", 0.0)], "%"),
+    Parallel(
+        EVIL, [Axis(EVIL), Axis(names=(EVIL,))], [(3, 0.5, [1.0, 0.0]), (4, None, [2.0, None])]
+    ),
+]
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: type(figure).__name__)
+def test_text_of_others_is_text(figure):
+    drawn = draw(figure)
+    assert "<script" not in drawn
+    assert "&lt;script" in drawn
+    ElementTree.fromstring(drawn)  # well-formed
+
+
+def test_marks_of_a_trial_carry_its_number():
+    assert draw(FIGURES[0]).count('data-t="3"') == 2
+    assert draw(FIGURES[2]).count("data-t=") == 2
+
+
+def test_a_line_spans_the_frame():
+    drawn = ElementTree.fromstring(
+        draw(Chart("t", Axis(), Axis(), lines=[Line([(0, 1.0), (10, 3.0)])]))
+    )
+    (line,) = drawn.iter("polyline")
+    (x0, y0), (x1, y1) = (map(float, pair.split(",")) for pair in line.get("points").split())
+    assert 48 < x0 < 70
+    assert 370 < x1 < 388
+    assert y0 > 200 > 30 > y1
+
+
+@pytest.mark.parametrize("points", [[], [(1.0, 2.0)], [(1.0, 2.0), (2.0, float("nan"))]])
+def test_little_to_draw_is_no_trouble(points):
+    ElementTree.fromstring(draw(Chart("t", Axis(), Axis(log=True), lines=[Line(points)])))

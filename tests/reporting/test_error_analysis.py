@@ -1,0 +1,84 @@
+"""Mistakes stand beside gold, worst first; data that is away is said to be."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from road_ray.data import catalog
+from road_ray.data.features.types import ChoiceExample, TagExample
+from road_ray.data.readers.registry import read_split
+from road_ray.reporting.error_analysis import _worse, mistakes
+from road_ray.reporting.pages.page import Examples, Prose
+from road_ray.reporting.run_record import read_run
+
+
+@pytest.fixture
+def judged(write_run, tmp_path, world):
+    def write(dataset, predict):
+        run = write_run(tmp_path / "r", data={"dataset": dataset, "root": str(world)})
+        rows = read_split(catalog.dataset(dataset), world, "dev")
+        place = run / "predictions" / dataset
+        place.mkdir(parents=True)
+        predicted = {row.id: predict(row) for row in rows}
+        (place / "predictions.json").write_text(json.dumps(predicted))
+        return rows, mistakes(read_run(run))
+
+    return write
+
+
+def test_questions_have_context_with_the_gold_marked(judged):
+    rows, (block,) = judged("squad_v2", lambda row: "" if row.answers else "Oz")
+    assert isinstance(block, Examples)
+    assert block.title == f"squad_v2: {len(rows)} of {len(rows)} not exactly right"
+    assert len(block.examples) == 8
+    for example in block.examples:
+        if example.tag == "missed":
+            assert example.context[1] == example.gold
+            assert example.predicted == "(no answer)"
+        else:
+            assert (example.tag, example.gold) == ("invented", "(no answer)")
+
+
+def test_labels_are_compared_by_name(judged):
+    _, (block,) = judged("sst2", lambda row: "positive")
+    assert {(e.gold, e.predicted) for e in block.examples} == {("negative", "positive")}
+
+
+def test_numbers_are_wrong_by_their_distance(write_run, tmp_path):
+    lines = ["index\tsentence1\tsentence2\tscore", *(f"{n}\ta\tb\t{n}.0" for n in range(6))]
+    (tmp_path / "glue" / "STS-B").mkdir(parents=True)
+    (tmp_path / "glue" / "STS-B" / "dev.tsv").write_text("\n".join(lines) + "\n")
+    run = write_run(tmp_path / "r", data={"dataset": "stsb", "root": str(tmp_path)})
+    (run / "predictions" / "stsb").mkdir(parents=True)
+    rows = read_split(catalog.dataset("stsb"), tmp_path, "dev")
+    predicted = json.dumps({row.id: "5.0" for row in rows})
+    (run / "predictions" / "stsb" / "predictions.json").write_text(predicted)
+    (block,) = mistakes(read_run(run))
+    gaps = [5.0 - float(example.gold) for example in block.examples]
+    assert gaps == [5.0, 4.0, 3.0, 2.0, 1.0]
+
+
+def test_all_right_is_said(judged):
+    _, (block,) = judged("squad_v2", lambda row: row.answers[0].text if row.answers else "")
+    assert block == Prose(["squad_v2: every row is right"])
+
+
+def test_data_that_is_away_is_said(run_directory):
+    place = run_directory / "predictions" / "squad_v2"
+    place.mkdir(parents=True)
+    (place / "predictions.json").write_text("{}")
+    (block,) = mistakes(read_run(run_directory))
+    assert "data.root = nowhere" in block.lines[0]
+
+
+def test_choices_and_tags_are_shown_by_name():
+    choice = ChoiceExample("7", "A dog ...", ("barks", "flies"), 0, "f:1")
+    goodness, example = _worse(choice, "1", catalog.dataset("sst2"))
+    assert (example.gold, example.predicted, goodness) == ("barks", "flies", 0.0)
+    assert _worse(choice, "0", catalog.dataset("sst2")) is None
+    tagged = TagExample("8", ("Ada", "left", "Rome"), ("B-PER", "O", "B-LOC"), "f:2")
+    goodness, example = _worse(tagged, "B-PER O O", catalog.dataset("sst2"))
+    assert (example.gold, example.predicted) == ("Rome: B-LOC", "Rome: O")
+    assert goodness == pytest.approx(2 / 3)

@@ -1,0 +1,41 @@
+"""Lineage is followed as far back as directories are there."""
+
+from __future__ import annotations
+
+import json
+
+from road_ray.reporting.lineage import ancestors, ancestry, described
+from road_ray.reporting.run_record import read_run
+
+
+def told(directory, **facts):
+    (directory / "hf").mkdir(parents=True)
+    (directory / "hf" / "road_ray.json").write_text(json.dumps(facts))
+
+
+def test_it_goes_back_to_the_corpus_and_names_teachers(run_directory, tmp_path):
+    corpus = {"tokens": 1200, "source": "wiki.txt, 5 bytes"}
+    told(tmp_path / "pre", objective="electra", corpus=corpus, init="")
+    told(tmp_path / "mtl", datasets=["mnli", "qqp"], seed=0, init=str(tmp_path / "pre"))
+    teacher = {"directory": "gone/hf", "weights_sha256": "ab" * 32}
+    told(run_directory, datasets=["squad_v2"], init=str(tmp_path / "mtl"), teachers=[teacher])
+    run = read_run(run_directory)
+    assert [role for role, _, _ in ancestors(run)] == ["initialised from"] * 2 + ["teacher 0"]
+    (table,) = ancestry(run)
+    assert [row[2] for row in table.rows] == [
+        "distilled on squad_v2",
+        "trained on mnli, qqp, seed 0",
+        "electra on 1,200 tokens of wiki.txt",
+        "no details",
+    ]
+    assert table.rows[3][3] == "ab" * 6
+
+
+def test_a_circle_ends(run_directory, tmp_path):
+    told(tmp_path / "a", datasets=["x"], init=str(tmp_path / "a"))
+    told(run_directory, init=str(tmp_path / "a"))
+    assert len(ancestors(read_run(run_directory))) == 8
+
+
+def test_what_is_gone_is_said_to_be():
+    assert described({}) == "not found here"

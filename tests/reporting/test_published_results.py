@@ -1,0 +1,26 @@
+"""Printed figures are found under the names that our figures have."""
+
+from __future__ import annotations
+
+from road_ray.data import catalog
+from road_ray.reporting.published_results import PUBLISHED, beside, published
+
+
+def test_every_figure_is_one_of_a_kind_and_a_percentage():
+    assert all(0 < row.value < 100 for row in PUBLISHED)
+    named = [(row.dataset, row.metric, row.model, row.source) for row in PUBLISHED]
+    assert len(set(named)) == len(named)
+    assert {"squad_v2", "mnli", "qqp", "sst2"} <= {row.dataset for row in PUBLISHED} & {
+        *catalog.DATASETS
+    }
+
+
+def test_tuned_thresholds_stand_beside_what_papers_print():
+    models = [row.model for row in published("squad_v2", "at_threshold_f1")]
+    assert "Weighted KD, W = 0.75" in models
+    assert published("squad_v2", "HasAns_f1") == []
+
+
+def test_a_line_has_the_highest_first():
+    assert beside("newsqa", "f1") == "60.4 ROaD-Large · 58.0 ELECTRA-Large"
+    assert beside("nothing", "f1") == ""

@@ -1,0 +1,70 @@
+"""Run directories are read as they are found, damaged ones too."""
+
+from __future__ import annotations
+
+import pytest
+
+from road_ray.reporting.run_record import counts, is_run, read_run, runs_below
+
+
+def test_a_run_is_read(run_directory):
+    run = read_run(run_directory)
+    assert (run.name, run.verb, run.finished, run.steps) == ("student-1", "distill", True, 8)
+    assert run.seconds == 8.0
+    assert run.settings["data.dataset"] == "squad_v2"
+    assert run.series("train/squad_v2")[1] == (2.0, 2.0)
+    assert run.last("train/squad_v2") == 0.5
+    assert run.last("train/none") is None
+    assert run.problems == ()
+
+
+def test_damage_is_told_and_the_rest_read(run_directory):
+    (run_directory / "metrics.json").write_text("{")
+    (run_directory / "config.resolved.yaml").write_text("a: [")
+    run = read_run(run_directory)
+    assert len(run.problems) == 2
+    assert "metrics.json is damaged" in " ".join(run.problems)
+    assert run.steps == 8
+
+
+def test_a_torn_last_row_is_left_out(run_directory):
+    with (run_directory / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 9, "tra')
+    assert read_run(run_directory).steps == 8
+
+
+def test_secrets_are_masked(write_run, tmp_path):
+    run = read_run(write_run(tmp_path / "r", tracking={"api_key": "very-secret-value"}))
+    assert "very-secret-value" not in str(run)
+
+
+def test_runs_are_found_below_a_folder(write_run, tmp_path):
+    for name in ("a-1", "deep/b-1", "a-1/checkpoints/c"):
+        if not (tmp_path / name).exists():
+            write_run(tmp_path / name)
+    assert [path.name for path in runs_below(tmp_path)] == ["a-1", "b-1"]
+    assert is_run(tmp_path / "a-1")
+    assert not is_run(tmp_path)
+
+
+def test_what_makes_runs_different():
+    assert not counts("seed")
+    assert not counts("tracking.wandb_project")
+    assert counts("weighting.wrong")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("metrics.jsonl", "null\n"),
+        ("metrics.jsonl", '{"step": "one"}\n'),
+        ("metrics.json", "[]"),
+        ("metrics.json", '{"eval/a": "high"}'),
+        ("environment.json", "null"),
+    ],
+)
+def test_a_record_of_the_wrong_kind_is_told(run_directory, name, content):
+    (run_directory / name).write_text(content)
+    (problem,) = read_run(run_directory).problems
+    assert problem.startswith(name)
+    assert "left out" in problem

@@ -1,0 +1,118 @@
+"""A checkpoint is that of one step, written while the loop goes on; what fails is told."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from road_ray.errors import ResourceError
+from road_ray.training.checkpoint.checkpoint import Checkpoints, verify
+from road_ray.training.checkpoint.async_save import Saver, named_tensors
+from road_ray.training.checkpoint.serialization import tensors_from_file
+from road_ray.training.worker import Worker
+
+
+class Model(torch.nn.Module):
+    """Two tied layers and an export."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gauges = {}
+        self.one, self.two = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+        self.two.weight = self.one.weight
+
+    def export(self, directory):
+        directory.mkdir()
+        (directory / "sum").write_text(str(float(self.one.weight.detach().sum())))
+
+
+@pytest.fixture
+def slow(tmp_path, monkeypatch):
+    """A saver whose disk waits for ``gate``."""
+    gate, model = threading.Event(), Model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    checkpoints = Checkpoints(tmp_path / "checkpoints")
+    real = checkpoints.save
+
+    def save(step, write):
+        gate.wait(60)
+        return real(step, write)
+
+    monkeypatch.setattr(checkpoints, "save", save)
+    training = SimpleNamespace(
+        checkpoints=checkpoints,
+        seed=1,
+        identity={},
+        configuration={},
+        record={},
+        tokenizer=None,
+        config=SimpleNamespace(mirror=None),
+    )
+    return gate, model, optimizer, checkpoints, Saver(model, model, optimizer, training, Worker())
+
+
+def update(model, optimizer):
+    (model.one(torch.ones(2, 4)) + model.two(torch.ones(2, 4))).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def test_the_loop_goes_on_and_the_checkpoint_stays_that_of_its_step(slow):
+    gate, model, optimizer, checkpoints, saver = slow
+    for step in (1, 2):  # the second one fills the twin of the first
+        gate.clear()
+        update(model, optimizer)
+        before = {name: tensor.clone() for name, tensor in named_tensors(model).items()}
+        moments = optimizer.state[model.one.weight]["exp_avg"].clone()
+        saver.save(step, wait=False)
+        update(model, optimizer)
+        gate.set()
+        saver.finish()
+        directory = checkpoints.newest()
+        assert directory.name == f"step-{step:08d}"
+        assert verify(directory) == []
+        saved = tensors_from_file(directory / "model.safetensors")
+        assert set(saved) == set(before) == {"one.weight", "one.bias", "two.bias"}
+        assert all(torch.equal(saved[name], before[name]) for name in before)
+        kept = tensors_from_file(directory / "optimizer.safetensors")
+        assert any(torch.equal(tensor, moments) for tensor in kept.values())
+        assert float((directory / "hf" / "sum").read_text()) == float(before["one.weight"].sum())
+
+
+def test_the_loop_is_not_held_up_by_a_slow_disk(slow):
+    gate, model, optimizer, _, saver = slow
+    update(model, optimizer)
+    began = time.perf_counter()
+    saver.save(1, wait=False)
+    held_up = time.perf_counter() - began
+    time.sleep(1.0)
+    gate.set()
+    saver.finish()
+    assert held_up < 1.0  # the disk took longer
+    assert saver.blocked_seconds == pytest.approx(held_up, abs=0.1)
+
+
+def test_a_failure_is_raised_by_the_next_call(slow, monkeypatch):
+    _, model, optimizer, checkpoints, saver = slow
+    update(model, optimizer)
+
+    def full(step, write):
+        raise ResourceError("no space")
+
+    monkeypatch.setattr(checkpoints, "save", full)
+    saver.save(1, wait=False)
+    with pytest.raises(ResourceError, match="no space"):
+        saver.save(2, wait=False)
+    with pytest.raises(ResourceError, match="no space"):
+        saver.save(3, wait=True)
+
+
+def test_workers_that_do_not_lead_write_nothing(slow, tmp_path):
+    _, model, optimizer, _, _ = slow
+    saver = Saver(model, model, optimizer, None, Worker(rank=1, size=1))
+    saver.save(1, wait=True)
+    assert not (tmp_path / "checkpoints").exists()

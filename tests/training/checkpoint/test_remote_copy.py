@@ -1,0 +1,209 @@
+"""Copies on an S3 server of the test's own: whole or not at all, and enough to go on from."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+
+import pytest
+import torch
+from pyarrow import fs
+
+from road_ray.data.mixing import accumulated
+from road_ray.errors import CheckpointError, ConfigError, InterruptedRunError, ResourceError
+from road_ray.training.checkpoint.checkpoint import MANIFEST, Checkpoints, verify
+from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.loop import train
+from road_ray.training.checkpoint.remote_copy import Mirror
+from road_ray.training.worker import Worker
+
+ALONE = Worker()
+
+
+@pytest.fixture(scope="module")
+def server():
+    """``host:port`` of an S3-compatible server with a bucket ``runs``."""
+    motoserver = pytest.importorskip("moto.server", reason="needs moto[s3], flask, flask-cors")
+    before = {name: os.environ.get(name) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+    os.environ |= dict.fromkeys(before, "testing")
+    one = motoserver.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    one.start()
+    host, port = one.get_host_and_port()
+    files = fs.S3FileSystem(
+        endpoint_override=f"{host}:{port}",
+        scheme="http",
+        region="us-east-1",
+        allow_bucket_creation=True,
+    )
+    files.create_dir("runs")
+    yield f"{host}:{port}", files
+    one.stop()
+    for name, value in before.items():
+        os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+@pytest.fixture
+def url(server, request):
+    name = request.node.name.replace("[", "-").strip("]")
+    return f"s3://runs/{name}?endpoint_override={server[0]}&scheme=http&region=us-east-1"
+
+
+def committed(root, steps, keep=9):
+    made = Checkpoints(root, keep=keep)
+
+    def write(directory):
+        (directory / "a.txt").write_text("a" * 3000)
+        (directory / "hf").mkdir()
+        (directory / "hf" / "b.txt").write_text("b")
+
+    return [made.save(step, write) for step in steps]
+
+
+def test_a_copy_comes_back_as_it_was_and_only_the_newest_are_kept(url, tmp_path):
+    mirror = Mirror(url, keep=2)
+    for directory in committed(tmp_path / "one", (1, 2, 3)):
+        mirror.push(directory)
+    assert mirror._committed() == ["step-00000003", "step-00000002"]
+    (tmp_path / "two").mkdir()
+    fetched = mirror.pull(tmp_path / "two")
+    assert fetched == tmp_path / "two" / "step-00000003"
+    assert verify(fetched) == []
+    assert (fetched / "hf" / "b.txt").read_text() == "b"
+    assert [path.name for path in (tmp_path / "two").iterdir()] == ["step-00000003"]
+
+
+def test_a_copy_without_manifest_is_none_and_a_damaged_one_is_passed_over(
+    url, server, tmp_path, caplog
+):
+    mirror, files = Mirror(url), server[1]
+    for directory in committed(tmp_path / "one", (1, 2, 3)):
+        mirror.push(directory)
+    base = mirror._base
+    (tmp_path / "two").mkdir()
+    files.delete_file(f"{base}/step-00000003/{MANIFEST}")
+    with files.open_output_stream(f"{base}/step-00000002/a.txt") as sink:
+        sink.write(b"x" * 3000)
+    with pytest.raises(ResourceError, match="every copy is damaged"):
+        mirror.pull(tmp_path / "two")
+    mirror.push(tmp_path / "one" / "step-00000001")
+    assert mirror.pull(tmp_path / "two").name == "step-00000001"
+    assert "step-00000002" in caplog.text
+
+
+def test_nothing_there_is_nothing(url, tmp_path):
+    assert Mirror(url).pull(tmp_path) is None
+
+
+def test_a_storage_that_fails_is_told_without_its_settings(tmp_path):
+    mirror = Mirror(f"file://{tmp_path}/a?x=1")
+    (tmp_path / "a").write_text("in the way")
+    (directory,) = committed(tmp_path / "one", (1,))
+    with pytest.raises(ResourceError, match="the storage fails") as told:
+        mirror.push(directory)
+    assert "kept:" in str(told.value)
+    with pytest.raises(ConfigError, match="no storage of that address"):
+        Mirror("nope://bucket/run")
+
+
+def test_a_run_whose_disk_is_gone_goes_on_from_the_copy(tiny, url, tmp_path):
+    def steps(start):
+        return accumulated(tiny.stream(tiny.rows()).since(start), 1)
+
+    def interrupted(start):
+        for number, passes in enumerate(steps(start), start):
+            if number == 2:
+                os.kill(os.getpid(), signal.SIGTERM)
+            yield passes
+
+    straight = tiny.supervised()
+    train(straight, steps, tiny.training(tmp_path / "straight"), ALONE)
+    with pytest.raises(InterruptedRunError):
+        train(tiny.supervised(), interrupted, tiny.training(tmp_path / "run", mirror=url), ALONE)
+    shutil.rmtree(tmp_path / "run")
+    again = tiny.supervised()
+    train(again, steps, tiny.training(tmp_path / "run", mirror=url), ALONE)
+    ours, theirs = again.state_dict(), straight.state_dict()
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    events = read_rows(tmp_path / "run" / "events.jsonl")
+    assert [event["kind"] for event in events] == ["fetched_from_mirror", "resumed"]
+
+
+RUN = {"configuration": {"verb": "finetune", "seed": 1}, "identity": {"rows": "ab"}}
+
+
+def pulled(tmp_path, state, run):
+    """A copy with this state, fetched for this run."""
+    made, mirror = Checkpoints(tmp_path / "one"), Mirror(str(tmp_path / "mirror"))
+    mirror.push(
+        made.save(3, lambda place: (place / "state.json").write_text(json.dumps(state)) and None)
+    )
+    root = tmp_path / "two"
+    root.mkdir()
+    try:
+        return mirror.pull(root, run)
+    finally:
+        assert not [*root.glob(".step-*")]
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        (RUN | {"configuration": {"verb": "finetune", "seed": 2}}, "seed: there 2, asked 1"),
+        (RUN | {"configuration": {"verb": "distill", "seed": 1}}, "verb: there 'distill', asked"),
+        (RUN | {"identity": {"rows": "cd"}}, "rows: there 'cd', asked 'ab'"),
+        (RUN | {"identity": {}}, "rows: there None, asked 'ab'"),
+        ({"identity": RUN["identity"]}, "an earlier version made it"),
+    ],
+)
+def test_a_copy_of_another_run_is_refused_and_stays_where_it_is(tmp_path, state, told):
+    with pytest.raises(CheckpointError, match=told) as refused:
+        pulled(tmp_path, state, RUN)
+    assert str(refused.value).startswith(f"{tmp_path}/mirror/step-00000003: ")
+    assert "training.mirror" in str(refused.value)
+    assert not [*(tmp_path / "two").iterdir()]
+    assert verify(tmp_path / "mirror" / "step-00000003") == []
+
+
+def test_a_key_of_another_version_does_not_make_another_run(tmp_path):
+    later = {"verb": "finetune", "seed": 1, "new": True}
+    fetched = pulled(tmp_path, RUN, RUN | {"configuration": later})
+    assert fetched == tmp_path / "two" / "step-00000003"
+
+
+def test_a_runs_own_checkpoint_is_taken_whatever_it_tells_of_the_configuration(tiny, tmp_path):
+    """As those that earlier versions made, and those that a sweep's child begins with."""
+
+    def steps(start):
+        return accumulated(tiny.stream(tiny.rows()).since(start), 1)
+
+    options = {"steps": 2, "configuration": {"seed": 1}}
+    train(tiny.supervised(), steps, tiny.training(tmp_path, **options), ALONE)
+    options = {"steps": 3, "configuration": {"seed": 2}, "mirror": str(tmp_path / "mirror")}
+    train(tiny.supervised(), steps, tiny.training(tmp_path, **options), ALONE)
+    path = tmp_path / "checkpoints" / "step-00000003" / "state.json"
+    assert json.loads(path.read_text())["configuration"] == {"seed": 2}
+    events = read_rows(tmp_path / "events.jsonl")
+    assert [event["kind"] for event in events] == ["resumed"]
+
+
+def test_a_mirror_that_is_down_does_not_stop_the_training(tiny, tmp_path):
+    (tmp_path / "mirror").write_text("in the way")
+    place = f"file://{tmp_path}/mirror/run"
+
+    def steps(start):
+        return accumulated(tiny.stream(tiny.rows()).since(start), 1)
+
+    made = tiny.training(tmp_path / "run", save_every_steps=3)
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    committed(tmp_path / "other", (1,))
+    config = made.config.model_copy(update={"mirror": place})
+    object.__setattr__(made, "config", config)
+    made.checkpoints.prepare()
+    try:
+        train(tiny.supervised(), steps, made, ALONE)
+    except ResourceError:
+        pytest.fail("the training was stopped")
+    kinds = [event["kind"] for event in read_rows(tmp_path / "run" / "events.jsonl")]
+    assert kinds == ["mirror_failed", "mirror_failed"]

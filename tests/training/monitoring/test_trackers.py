@@ -1,0 +1,204 @@
+"""Trackers: what holds for all of them, and what only one of them can show. Each is started twice
+for one run directory, in a process that is full of secrets.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from road_ray.errors import ConfigError
+from road_ray.training.monitoring.journal import Journal, read_rows
+from road_ray.training.monitoring.trackers import (
+    mlflow_tracker,
+    tensorboard_tracker,
+    wandb_tracker,
+    watched,
+    watchers,
+)
+
+CONFIG = {
+    "hf_token": "CANARYkey",
+    "nested": [{"password": "CANARYnested"}],
+    "optimizer": {"peak_lr": 0.125},
+    "note": "see CANARYkey",
+    "url": "https://u:CANARYurl@host",
+    "marker": "harmless-text",
+}
+NAMED = ("project", "name", CONFIG)
+PACKAGES = {"wandb": "wandb", "mlflow": "mlflow", "tensorboard": "tensorboardX"}
+REACHED = {
+    "wandb": lambda place: wandb_tracker(*NAMED, place),
+    "mlflow": lambda place: mlflow_tracker(f"sqlite:///{place}/mlflow.db", *NAMED, place),
+    "tensorboard": tensorboard_tracker,
+}
+NOWHERE = {
+    "wandb": lambda place: wandb_tracker(*NAMED, place, mode="online"),
+    "mlflow": lambda place: mlflow_tracker("http://127.0.0.1:9", *NAMED, place),
+}
+CHILD = """
+import sys
+from pathlib import Path
+from road_ray.training import trackers
+from tests.training import test_trackers
+kinds, place, trackers.START_TIMEOUT_SECONDS = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
+print("CANARYprinted")
+test_trackers.start_twice(getattr(test_trackers, kinds), place)
+"""
+
+
+def start_twice(trackers, root):
+    """One row at each start, for every tracker that is installed."""
+    for step in (1, 2):
+        for kind in filter(installed, trackers):
+            (root / kind).mkdir(exist_ok=True)
+            tracker = trackers[kind](root / kind)
+            with Journal(root / kind, console="plain", trackers=[tracker]) as journal:
+                row = {"train/loss": 1 / step, f"train/row_{step}": 1.0, "train/norm": float("nan")}
+                journal.write(step, row)
+        time.sleep(1.0)  # wandb names its files by the second
+
+
+def installed(kind):
+    return find_spec(PACKAGES[kind]) is not None
+
+
+def started(kinds, root, seconds, **environment):
+    checkout = str(Path(__file__).parents[3])
+    own = {"HOME": str(root), "PYTHONPATH": checkout, "HF_TOKEN": "CANARYenviron"}
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, kinds, str(root), seconds, "--hub.token=CANARYargument"],
+        env=os.environ | own | environment,
+        cwd=root,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    return root
+
+
+@pytest.fixture(scope="module")
+def reached(tmp_path_factory):
+    """A run directory of each tracker."""
+    key = {"WANDB_API_KEY": "CANARY" + "0" * 34}
+    return started("REACHED", tmp_path_factory.mktemp("reached"), "60", **key)
+
+
+@pytest.fixture(scope="module")
+def nowhere(tmp_path_factory):
+    """A run directory of each tracker that has a server, where none answers."""
+    given = {"WANDB_API_KEY": "0" * 40, "WANDB_BASE_URL": "http://127.0.0.1:9"}
+    return started("NOWHERE", tmp_path_factory.mktemp("nowhere"), "2", **given)
+
+
+def contents(place):
+    return {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def kind(request):
+    if not installed(request.param):
+        pytest.skip(f"{request.param} is not installed")
+    return request.param
+
+
+@pytest.mark.parametrize("kind", REACHED, indirect=True)
+def test_every_row_arrives_also_when_a_figure_is_no_number(reached, kind):
+    assert not (reached / kind / "events.jsonl").exists(), "the tracker was left out"
+    sent = b"".join(
+        content for path, content in contents(reached / kind).items() if path.suffix != ".jsonl"
+    )
+    for step in (1, 2):
+        assert b"train/row_%d" % step in sent
+
+
+@pytest.mark.parametrize("kind", REACHED, indirect=True)
+def test_no_secret_is_in_what_it_leaves(reached, kind):
+    found = contents(reached / kind)
+    assert [str(path) for path, content in found.items() if b"CANARY" in content] == []
+
+
+@pytest.mark.parametrize("kind", NOWHERE, indirect=True)
+def test_a_server_that_cannot_be_reached_costs_an_event_a_start_and_no_row(nowhere, kind):
+    assert [row["step"] for row in read_rows(nowhere / kind / "metrics.jsonl")] == [1, 2]
+    events = read_rows(nowhere / kind / "events.jsonl")
+    assert [event["kind"] for event in events] == ["tracker_failed"] * 2
+
+
+@pytest.mark.parametrize(("kind", "module"), [("wandb", "wandb"), ("mlflow", "mlflow.entities")])
+def test_without_the_package_the_extra_is_named(tmp_path, monkeypatch, kind, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ConfigError, match=rf"pip install road-ray\[{kind}\]"):
+        REACHED[kind](tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["wandb"], indirect=True)
+def test_wandb_has_the_configuration_and_one_id(reached, kind):
+    records = [path for path in contents(reached / kind) if path.suffix == ".wandb"]
+    assert len(records) == 2  # offline, each start has a file; they are joined when they are sent
+    assert len({path.stem.rpartition("-")[2] for path in records}) == 1
+    assert all(b"harmless-text" in path.read_bytes() for path in records)
+
+
+@pytest.mark.parametrize("kind", ["mlflow"], indirect=True)
+def test_mlflow_has_the_configuration_and_one_run(reached, kind):
+    from mlflow.tracking import MlflowClient
+
+    known = MlflowClient(tracking_uri=f"sqlite:///{reached / kind}/mlflow.db")
+    (run,) = known.search_runs([known.get_experiment_by_name("project").experiment_id])
+    assert (run.info.run_name, run.info.status) == ("name", "FINISHED")
+    assert run.data.params["optimizer.peak_lr"] == "0.125"
+    assert run.data.params["marker"] == "harmless-text"
+    assert run.data.metrics == {"train/loss": 0.5, "train/row_1": 1.0, "train/row_2": 1.0}
+
+
+def test_who_watches_the_thread_sees_every_row(tmp_path):
+    seen = []
+    with watched(lambda step, total, row: seen.append((step, total, row["a"]))):
+        trackers = watchers(9)
+    assert watchers(9) == []
+    with Journal(tmp_path, console="quiet", trackers=trackers) as journal:
+        journal.write(2, {"a": 0.5})
+    assert seen == [(2, 9, 0.5)]
+
+
+def test_a_watcher_may_end_the_run(tmp_path):
+    def stop(step, total, row):
+        raise SystemExit(0)
+
+    with (
+        watched(stop),
+        pytest.raises(SystemExit),
+        Journal(tmp_path, console="quiet", trackers=watchers(9)) as journal,
+    ):
+        journal.write(2, {"a": 0.5})
+    assert len(read_rows(tmp_path / "metrics.jsonl")) == 1
+
+
+def test_wandb_writes_no_secret_and_nothing_of_the_process_beside_its_configuration(
+    tmp_path, monkeypatch
+):
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_API_KEY", "c4n4ry-key-" + "0" * 29)
+    monkeypatch.setenv("OTHER_TOKEN", "c4n4ry-token")
+    monkeypatch.setenv("HOME", str(tmp_path / "c4n4ry-home"))
+    monkeypatch.setattr("sys.argv", ["road", "--secret=c4n4ry-argument"])
+    (tmp_path / "c4n4ry-here").mkdir()
+    monkeypatch.chdir(tmp_path / "c4n4ry-here")
+    config = {"mirror": "s3://b/x?sig=c4n4ry-sig", "note": "holds c4n4ry-token", "lr": 0.5}
+    tracker = wandb_tracker("mine", "r", config, tmp_path / "run")
+    tracker.log(1, {"loss": 1.0})
+    tracker.close(failed=False)
+    written = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    assert any(path.suffix == ".wandb" for path in written)
+    for path in written:
+        content = path.read_bytes()
+        for private in (b"c4n4ry", sys.executable.encode(), os.fsencode(Path(__file__).parents[3])):
+            assert private not in content, path

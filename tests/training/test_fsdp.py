@@ -1,0 +1,232 @@
+"""Parts of a model on two workers are the whole of it on one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.testing import assert_close
+from transformers import AlbertConfig, AlbertForMaskedLM, ElectraForMaskedLM, ElectraForPreTraining
+
+from road_ray.data.mixing import accumulated, mixed
+from road_ray.objectives.electra import Electra
+from road_ray.objectives.registry import OBJECTIVES
+from road_ray.training.compile import compile_encoders, recompute
+from road_ray.training.monitoring.journal import Journal, read_rows
+from road_ray.training.loop import train
+from road_ray.training.optimizer import OptimizerConfig, build_optimizer
+from road_ray.training.fsdp import layers, shard, whole
+from road_ray.training.step import backward
+from road_ray.training.checkpoint.serialization import tensors_from_file
+from road_ray.training.worker import Worker
+from tests.objectives.tiny import config_of, objective_of
+from tests.pair import both
+
+ALONE = Worker()
+STEPS = 4
+NOISE = {"rtol": 1e-4, "atol": 1e-5}  # as for two workers that hold everything
+CASES = {  # the norms are about 10: gradients are cut
+    "two passes": {"rates": {"max_grad_norm": 0.5}},
+    "lamb": {"rates": {"name": "lamb", "peak_lr": 0.1}},
+    "recomputed": {"activation_checkpointing": True},
+    "other heads": {"rates": {"layer_decay": 0.8, "max_grad_norm": 0.5}},
+}
+
+
+def steps_of(tiny, objective, worker, stop=None):
+    """Two passes a step of pre-training, or of tasks so that heads are untouched in some steps."""
+    place = {"rank": worker.rank, "size": worker.size, "batch_size": 7}
+    if isinstance(objective, Electra):
+        stream = tiny.stream(tiny.rows(), **place)
+    else:
+        tasks = [tiny.nli, tiny.similarity, tiny.mrc][: len(objective.model.tasks)]
+        streams = {t.name: tiny.stream(tiny.rows(t, unlabelled=0.4), **place) for t in tasks}
+
+    def steps(start):
+        if isinstance(objective, Electra):
+            drawn = accumulated(stream.since(2 * start), 2)
+        else:
+            drawn = mixed(streams, 2, seed=15, start=start)
+        for number, passes in enumerate(drawn, start):
+            if number == stop:
+                raise OSError("killed")
+            yield passes
+
+    return steps
+
+
+def run(tiny, directory, worker=ALONE, objective=None, *, stop=None, **options):
+    """The objective after four steps, or killed in one of them."""
+    objective = objective or tiny.electra(dropout=0.0)
+    journal = Journal(directory, console="quiet", enabled=worker.leads)
+    chosen = {"steps": STEPS, "precision": "fp32", "journal": journal} | options
+    steps = steps_of(tiny, objective, worker, stop)
+    train(objective, steps, tiny.training(directory, **chosen), worker)
+    return objective
+
+
+def told(directory):
+    """The journal without what a clock says; an area is no sum over workers."""
+    left_out = ("time/", "train/detection_auc")
+    rows = read_rows(directory / "metrics.jsonl")
+    return [{n: v for n, v in row.items() if not n.startswith(left_out)} for row in rows]
+
+
+def kept(directory):
+    """The last checkpoint of a run."""
+    return directory / "checkpoints" / f"step-{STEPS:08d}"
+
+
+def begun(tiny, name):
+    return tiny.supervised(0.0) if name == "other heads" else tiny.electra(0.0)
+
+
+def in_parts_and_whole(worker, directory, tiny):
+    """What each process does: every case in parts, and held by both."""
+    for name, options in CASES.items():
+        for how, sharded in (("parts", True), ("replicas", False)):
+            place = directory / how / name
+            run(tiny, place, worker, begun(tiny, name), sharded=sharded, **options)
+
+
+def test_two_sharded_workers_learn_as_two_replicas_and_as_one_process(tiny, tmp_path):
+    for name, options in CASES.items():
+        run(tiny, tmp_path / "alone" / name, ALONE, begun(tiny, name), **options)
+    both(in_parts_and_whole, tmp_path, tmp_path, tiny, timeout_seconds=200)
+    for name in CASES:
+        parts, replicas, alone = (tmp_path / how / name for how in ("parts", "replicas", "alone"))
+        for file in ("model.safetensors", "optimizer.safetensors"):
+            ours, one, other = (tensors_from_file(kept(d) / file) for d in (parts, alone, replicas))
+            text = f"{name}, {file}: "
+            assert_close(ours, one, **NOISE, msg=text.__add__)
+            assert_close(ours, other, rtol=1e-5, atol=1e-6, msg=text.__add__)
+        for row, one, other in zip(told(parts), told(alone), told(replicas), strict=True):
+            assert row == pytest.approx(one, rel=1e-3, abs=1e-5), name
+            assert row == pytest.approx(other, rel=1e-4, abs=1e-6), name
+        layouts = [
+            (kept(d) / "state.json").read_text().split('"optimizer"') for d in (parts, alone)
+        ]
+        assert layouts[0][1] == layouts[1][1]
+    assert all("train/grad_norm_generator" in row for row in told(tmp_path / "parts" / "lamb"))
+    for name in ("two passes", "other heads"):
+        assert min(row["train/grad_norm"] for row in told(tmp_path / "alone" / name)) > 0.5
+
+
+def broken_and_resumed(worker, directory, tiny):
+    """What each process does: a run at a stretch, broken ones, and what goes on from those."""
+    for _ in ("trained", "finished already"):
+        made = run(tiny, directory / "straight", worker, tiny.electra(0.1), sharded=True)
+        if worker.leads:  # the recipe's own objective has the last weights
+            last = tensors_from_file(kept(directory / "straight") / "model.safetensors")
+            ours = made.state_dict()
+            assert all(torch.equal(ours[name], tensor) for name, tensor in last.items())
+    for place, dropout in (("broken", 0.1), ("begun in parts", 0.0)):
+        how = {"stop": 3, "save_every_steps": 2, "sharded": True}
+        with pytest.raises(OSError, match="killed"):
+            run(tiny, directory / place, worker, tiny.electra(dropout), **how)
+    torch.manual_seed(12345)
+    run(tiny, directory / "broken", worker, tiny.electra(0.1), sharded=True)
+    run(tiny, directory / "begun alone", worker, sharded=True)
+
+
+def test_a_sharded_run_resumes_bit_for_bit_and_on_other_numbers_of_workers(tiny, tmp_path):
+    expected = run(tiny, tmp_path / "alone").state_dict()
+    with pytest.raises(OSError, match="killed"):
+        run(tiny, tmp_path / "begun alone", stop=3, save_every_steps=2)
+    both(broken_and_resumed, tmp_path, tmp_path, tiny, timeout_seconds=200)
+    for file in ("model.safetensors", "optimizer.safetensors", "state.json"):
+        one, other = ((kept(tmp_path / how) / file) for how in ("straight", "broken"))
+        assert one.read_bytes() == other.read_bytes(), file
+    assert told(tmp_path / "broken") == told(tmp_path / "straight")
+    last = tensors_from_file(kept(tmp_path / "begun alone") / "model.safetensors")
+    assert_close(last, {name: expected[name] for name in last}, **NOISE)
+    resumed = run(tiny, tmp_path / "begun in parts")
+    assert_close(resumed.state_dict(), expected, **NOISE)
+
+
+def looked_at(worker, directory, tiny, expected=None):
+    """What each process does: a training that is looked at after every step, the second is best."""
+    objective, figures = tiny.supervised(0.0, tasks=(tiny.nli,)), iter([50.0, 70.0, 60.0, 55.0])
+    probe = tiny.stream(tiny.rows(seed=9))[0]
+
+    def evaluate():
+        with torch.no_grad():
+            (term,) = objective(probe).values()
+        return {"eval/d/accuracy": next(figures), "eval/d/loss": float(term.total)}
+
+    how = {"evaluate": evaluate, "evaluate_every_steps": 1, "patience": 2, "sharded": True}
+    run(tiny, directory, worker, objective, **how)
+    if worker.leads and expected is not None:
+        assert_close(objective.state_dict(), expected, **NOISE)
+    return objective
+
+
+def test_looks_see_the_whole_model_and_leave_the_best_one(tiny, tmp_path):
+    expected = looked_at(ALONE, tmp_path / "alone", tiny).state_dict()
+    both(looked_at, tmp_path, tmp_path / "parts", tiny, expected, timeout_seconds=100)
+    for row, one in zip(told(tmp_path / "parts"), told(tmp_path / "alone"), strict=True):
+        assert row == pytest.approx(one, rel=1e-4, abs=1e-6)
+    last = tensors_from_file(kept(tmp_path / "alone") / "model.safetensors")
+    assert any(not torch.equal(expected[name], tensor) for name, tensor in last.items())
+
+
+def gradients(objective, worker, tiny):
+    place = {"rank": worker.rank, "size": worker.size, "batch_size": 7}
+    passes = [tiny.stream(tiny.rows(tiny.nli, count=21), **place)[0]]
+    backward(objective.train(), objective, passes, worker, seed=1, step=0, autocast=None)
+    return {n: None if p.grad is None else whole(p.grad) for n, p in objective.named_parameters()}
+
+
+def held(worker, tiny):
+    """What each process does: it counts what it holds, after one update."""
+    alone = gradients(tiny.supervised(0.0), ALONE, tiny)
+    for run_as in (lambda _: None, recompute):
+        objective = shard(tiny.supervised(0.0), worker)
+        run_as(objective)
+        ours = gradients(objective, worker, tiny)
+        assert_close(ours, alone, **NOISE)  # two heads have none
+    optimizer = build_optimizer(objective, OptimizerConfig())
+    optimizer.step()
+    for parameter in objective.parameters():
+        mine = parameter.to_local()
+        assert abs(2 * mine.numel() - parameter.numel()) <= parameter[:1].numel()
+        state = optimizer.state.get(parameter, {})
+        for tensor in (parameter.grad, state.get("exp_avg"), state.get("exp_avg_sq")):
+            assert tensor is None or tensor.to_local().shape == mine.shape
+
+
+def test_each_worker_holds_half_of_parameters_gradients_and_moments(tiny, tmp_path):
+    both(held, tmp_path, tiny, timeout_seconds=100)
+
+
+def compiled(worker, tiny):
+    alone = gradients(tiny.supervised(0.0), ALONE, tiny)
+    objective = shard(tiny.supervised(0.0), worker)
+    compile_encoders(objective, backend="eager")
+    assert_close(gradients(objective, worker, tiny), alone, **NOISE)
+
+
+@pytest.mark.slow
+def test_compiled_encoders_may_lie_in_parts(tiny, tmp_path):
+    both(compiled, tmp_path, tiny, timeout_seconds=200)
+
+
+def test_alone_a_sharded_training_is_a_plain_one(tiny, tmp_path):
+    ours = run(tiny, tmp_path / "sharded", sharded=True)
+    assert type(ours) is Electra
+    theirs = run(tiny, tmp_path / "plain").state_dict()
+    assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.state_dict().items())
+
+
+def test_every_layer_of_every_encoder_is_a_unit_of_its_own():
+    def electra(width, tying):
+        generator, main = ElectraForMaskedLM(config_of(width, 0)), config_of(32, 0)
+        special = {"special_ids": (0, 2, 3, 4), "mask_id": 4}
+        return Electra(generator, ElectraForPreTraining(main), tying=tying, **special)
+
+    size = {"hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 32}
+    albert = AlbertForMaskedLM(AlbertConfig(vocab_size=60, num_hidden_layers=3, **size))
+    shared = OBJECTIVES["mlm"](albert, special_ids=(0, 2, 3, 4), mask_id=4)
+    assert len(layers(electra(16, "embeddings"))) == 4
+    assert len(layers(electra(32, "all"))) == 2
+    assert len(layers(shared)) == 1
+    assert len(layers(objective_of("teams", dropout=0.0))) == 2 + 2 - 1 + 1  # one shared, one more

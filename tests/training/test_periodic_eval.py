@@ -1,0 +1,185 @@
+"""Patience: when a training ends before its last step, with which weights, and after a resume."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+import torch
+
+from road_ray.errors import ConfigError, InterruptedRunError
+from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.periodic_eval import quality
+from road_ray.training.loop import train
+from road_ray.training.checkpoint.serialization import tensors_from_file
+from road_ray.training.worker import Worker
+
+SCORES = {2: 50.0, 4: 70.0, 6: 70.0, 8: 60.0, 10: 90.0, 12: 95.0}  # by the steps of the looks
+
+
+def run(tiny, directory, *, kill_at=None, crash_at=None, scores=SCORES, **options):
+    """A training whose looks find ``scores``; its objective and the weights at every look."""
+    objective, seen = tiny.supervised(), {}
+    stream = tiny.stream(tiny.rows())
+
+    def evaluate():
+        step = taken[0]
+        weights = {k: v.clone() for k, v in objective.state_dict().items()}
+        seen[step] = weights
+        return {"eval/d/accuracy": scores[step], "eval/d/total": 1e6}
+
+    taken = [0]
+
+    def steps(start):
+        for number in range(start, 1000):
+            taken[0] = number + 1
+            if number == kill_at:
+                os.kill(os.getpid(), signal.SIGTERM)
+            if number == crash_at:
+                raise RuntimeError("gone")
+            yield [stream[number]]
+
+    chosen = {"evaluate_every_steps": 2, "steps": 12} | options
+    train(objective, steps, tiny.training(directory, evaluate=evaluate, **chosen), Worker.alone())
+    return objective, seen
+
+
+def kept(directory):
+    """The steps whose weights are there."""
+    return sorted(int(path.stem[5:]) for path in (directory / "checkpoints").glob("best-*"))
+
+
+def same(ours, theirs):
+    return all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_it_ends_after_so_many_looks_without_a_better_one(tiny, tmp_path):
+    objective, seen = run(tiny, tmp_path, patience=2)
+    assert list(seen) == [2, 4, 6, 8]  # 70 is not better than 70
+    assert same(objective.state_dict(), seen[4])
+    assert not same(objective.state_dict(), seen[8])
+    (event,) = [e for e in read_rows(tmp_path / "events.jsonl") if e["kind"] == "stopped_early"]
+    assert (event["step"], event["best_step"]) == (8, 4)
+    assert (tmp_path / "checkpoints" / "step-00000008").is_dir()
+
+
+def test_with_more_patience_the_last_step_is_looked_at_too(tiny, tmp_path):
+    objective, seen = run(tiny, tmp_path, patience=3)
+    assert list(seen) == [2, 4, 6, 8, 10, 12]
+    assert same(objective.state_dict(), seen[12])
+
+
+def test_without_patience_the_last_weights_stay(tiny, tmp_path):
+    objective, seen = run(tiny, tmp_path, steps=7)
+    assert list(seen) == [2, 4, 6]
+    assert not same(objective.state_dict(), seen[4])
+    assert not kept(tmp_path)
+
+
+@pytest.mark.parametrize("kill_at", [2, 4, 6])
+def test_a_resumed_run_is_as_patient(tiny, tmp_path, kill_at):
+    objective, _ = run(tiny, tmp_path / "straight", patience=2)
+    with pytest.raises(InterruptedRunError):
+        run(tiny, tmp_path / "stopped", patience=2, kill_at=kill_at)
+    resumed, _ = run(tiny, tmp_path / "stopped", patience=2)
+    assert same(resumed.state_dict(), objective.state_dict())
+    # Ended already: nothing is trained any more, and the best weights are there again.
+    again, seen = run(tiny, tmp_path / "stopped", patience=2)
+    assert not seen
+    assert same(
+        again.state_dict(),
+        tensors_from_file(tmp_path / "straight/checkpoints/best-00000004.safetensors"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("later", "scores"),
+    [
+        ({"evaluate_every_steps": 5, "patience": 1}, {5: 55.0}),  # step 6 is not looked at again
+        ({"evaluate_every_steps": 2, "patience": 2}, {6: 55.0, 8: 55.0}),  # it is worse this time
+    ],
+)
+def test_weights_of_a_look_that_was_lost_are_not_the_best(tiny, tmp_path, later, scores):
+    first = {"scores": {2: 50.0, 4: 60.0, 6: 70.0}, "save_every_steps": 4}
+    with pytest.raises(RuntimeError, match="gone"):
+        run(tiny, tmp_path, crash_at=7, patience=2, **first)
+    assert kept(tmp_path) == [4, 6]
+    _, seen = run(tiny, tmp_path / "straight", patience=1, scores={2: 50.0, 4: 60.0, 6: 55.0})
+    resumed, _ = run(tiny, tmp_path, scores=scores, **later)
+    assert same(resumed.state_dict(), seen[4])
+    assert kept(tmp_path) == [4]
+
+
+def test_a_best_look_without_its_weights_is_forgotten(tiny, tmp_path, caplog):
+    options = {"patience": 1, "save_every_steps": 4}
+    with pytest.raises(RuntimeError, match="gone"):
+        run(tiny, tmp_path, crash_at=5, **options)
+    (tmp_path / "checkpoints" / "best-00000004.safetensors").unlink()
+    resumed, seen = run(tiny, tmp_path, **options)
+    assert list(seen) == [6, 8]
+    assert same(resumed.state_dict(), seen[6])  # 70 is better than the 50 that are left
+    (event,) = [e for e in read_rows(tmp_path / "events.jsonl") if e["kind"] == "best_weights_lost"]
+    assert (event["step"], event["best_step"]) == (4, 2)
+    assert (
+        "the best look, at step 4, are gone; the best that is left: that of step 2" in caplog.text
+    )
+
+
+def test_a_run_that_came_back_without_its_journal_says_that_its_last_weights_are_judged(
+    tiny, tmp_path, caplog
+):
+    _, seen = run(tiny, tmp_path, patience=9, scores=SCORES | {12: 0.0})
+    (tmp_path / "metrics.jsonl").unlink()
+    again, _ = run(tiny, tmp_path, patience=9)
+    assert same(again.state_dict(), seen[12])
+    assert "no look is known any more: the last weights are judged" in caplog.text
+
+
+def test_no_more_weights_are_kept_than_a_resumed_run_may_need(tiny, tmp_path):
+    """The best of now and the one before, and the best as of each of the two checkpoints."""
+
+    class Rising(dict):
+        def __getitem__(self, step):
+            counts.append(len(kept(tmp_path)))
+            return float(step)
+
+    counts = []
+    run(
+        tiny,
+        tmp_path,
+        steps=16,
+        evaluate_every_steps=1,
+        save_every_steps=5,
+        patience=9,
+        scores=Rising(),
+    )
+    assert 2 < max(counts) <= 4
+    assert kept(tmp_path) == [16]
+
+
+def test_a_look_leaves_a_checkpoint_alone_that_is_being_written(tiny, tmp_path):
+    staged, there = tmp_path / "checkpoints" / f".step-00000001.tmp-{os.getpid()}", []
+
+    class Rising(dict):
+        def __getitem__(self, step):
+            if not there:
+                staged.mkdir(parents=True)
+            there.append(staged.is_dir())
+            return float(step)
+
+    run(tiny, tmp_path, patience=9, scores=Rising())
+    assert there == [True] * 6
+
+
+def test_quality_is_the_mean_of_what_papers_print_or_what_is_watched():
+    figures = {"eval/mrpc/accuracy": 80.0, "eval/mrpc/f1": 90.0, "eval/mrpc/total": 408.0}
+    assert quality(figures, None) == 85.0
+    assert quality(figures, "eval/mrpc/f1") == 90.0
+    with pytest.raises(ConfigError, match=r"eval/mrpc/f2: no figure of that name\n.*eval/mrpc/f1"):
+        quality(figures, "eval/mrpc/f2")
+
+
+def test_patience_needs_looks(tiny, tmp_path):
+    with pytest.raises(ConfigError, match=r"patience = 2: nothing is evaluated"):
+        run(tiny, tmp_path, patience=2, evaluate_every_steps=None)
