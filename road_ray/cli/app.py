@@ -17,10 +17,10 @@ from typing import Annotated, Any
 
 import typer
 
-from road_ray.cli.data import data_app
-from road_ray.cli.interrupt import uninterrupted
 from road_ray.cli.command_line import Line
+from road_ray.cli.data import data_app
 from road_ray.cli.info import check, presets, schema
+from road_ray.cli.interrupt import uninterrupted
 from road_ray.cli.options import (
     AddressOption,
     GpusOption,

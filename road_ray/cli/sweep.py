@@ -45,11 +45,11 @@ def sweep(
     from dataclasses import asdict
 
     from road_ray.cli.interrupt import uninterrupted
-    from road_ray.reporting.tables import aligned
     from road_ray.recipes.sweep.check import load_sweep
-    from road_ray.recipes.sweep.retention import model_of
     from road_ray.recipes.sweep.result import row_of
+    from road_ray.recipes.sweep.retention import model_of
     from road_ray.recipes.sweep.sweep import run
+    from road_ray.reporting.tables import aligned
 
     config = load_sweep(given[0], overrides)
     if dry_run:

@@ -16,17 +16,17 @@ import numpy as np
 from pydantic import Field
 
 from road_ray.config import Config
-from road_ray.data import (catalog, miniature)
-from road_ray.data.features import cache as feature_cache
+from road_ray.data import catalog, miniature
 from road_ray.data import paths as places
+from road_ray.data.features import cache as feature_cache
 from road_ray.data.features.encode import encode
 from road_ray.data.features.types import Example, Features, SpanExample, TextExample
-from road_ray.data.readers.hub import read_hub
 from road_ray.data.readers.custom import OwnSet, SetName
-from road_ray.data.special_heads import OWN_HEADS
+from road_ray.data.readers.hub import read_hub
 from road_ray.data.readers.quac import with_history
 from road_ray.data.readers.registry import read_split
 from road_ray.data.schema import Dataset, Span, Task
+from road_ray.data.special_heads import OWN_HEADS
 from road_ray.errors import ConfigError
 
 if TYPE_CHECKING:

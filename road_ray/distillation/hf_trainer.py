@@ -9,8 +9,8 @@ from typing import Any
 
 from transformers import Trainer
 
-from road_ray.distillation.ensemble.base import Ensemble, annotate
 from road_ray.distillation.custom_loop import model_inputs, student_loss
+from road_ray.distillation.ensemble.base import Ensemble, annotate
 from road_ray.distillation.weighting import Rule, resolve
 
 

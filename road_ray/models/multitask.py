@@ -21,16 +21,16 @@ from transformers import (
 )
 
 from road_ray.data.model_files import locate
-from road_ray.data.special_heads import OwnHead, own_head
 from road_ray.data.schema import Choose, Classify, Regress, Span, Tag, Task
+from road_ray.data.special_heads import OwnHead, own_head
 from road_ray.errors import CheckpointError
-from road_ray.models.encoder import load_encoder
 from road_ray.models.architectures import FAMILIES
+from road_ray.models.cpu_kernels import quicken
+from road_ray.models.encoder import load_encoder
 from road_ray.models.heads.base import Head
 from road_ray.models.heads.standard import Heads, build_head
-from road_ray.models.labels import label_order
-from road_ray.models.cpu_kernels import quicken
 from road_ray.models.hf_logging import hushed
+from road_ray.models.labels import label_order
 from road_ray.models.weights import headers_of, load_stored, read_tensors
 
 _log = logging.getLogger(__name__)

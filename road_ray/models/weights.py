@@ -15,9 +15,9 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from road_ray.config.json_file import read_json
 from road_ray.data.model_files import read_config
 from road_ray.errors import CheckpointError
-from road_ray.config.json_file import read_json
 from road_ray.models.architectures import FAMILIES
 from road_ray.models.hf_logging import hushed
 

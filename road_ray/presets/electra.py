@@ -9,8 +9,8 @@ from road_ray.data.corpus.source import CorpusConfig
 from road_ray.models.encoder import EncoderConfig
 from road_ray.recipes.pretraining.build import GeneratorConfig, ObjectiveConfig
 from road_ray.recipes.pretraining.pretrain import PretrainConfig
-from road_ray.training.optimizer import OptimizerConfig
 from road_ray.training.config import TrainingConfig
+from road_ray.training.optimizer import OptimizerConfig
 
 _BASE = EncoderConfig(
     layers=12, hidden_size=768, heads=12, intermediate_size=3072, embedding_size=768

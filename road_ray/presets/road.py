@@ -16,10 +16,13 @@ from road_ray.config import Config
 from road_ray.data.corpus.source import CorpusConfig
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import EncoderConfig
+from road_ray.presets.electra import PUBLISHED
+from road_ray.recipes.distillation.config import WeightingConfig
 from road_ray.recipes.distillation.distill_config import DistillConfig
 from road_ray.recipes.evaluate import EvaluateConfig, EvaluateDataConfig
 from road_ray.recipes.finetuning.finetune import FinetuneConfig, FinetuneDataConfig
 from road_ray.recipes.finetuning.many import FinetuningsConfig
+from road_ray.recipes.finetuning.teachers import TeachersConfig
 from road_ray.recipes.multitask.config import (
     MixingConfig,
     MixTeachingConfig,
@@ -28,11 +31,8 @@ from road_ray.recipes.multitask.config import (
 )
 from road_ray.recipes.pretraining.build import GeneratorConfig, ObjectiveConfig
 from road_ray.recipes.pretraining.pretrain import PretrainConfig
-from road_ray.presets.electra import PUBLISHED
-from road_ray.recipes.finetuning.teachers import TeachersConfig
-from road_ray.recipes.distillation.config import WeightingConfig
-from road_ray.training.optimizer import OptimizerConfig
 from road_ray.training.config import TrainingConfig
+from road_ray.training.optimizer import OptimizerConfig
 
 
 @dataclass(frozen=True)

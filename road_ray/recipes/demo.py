@@ -15,19 +15,19 @@ from road_ray.data.loading import MINIATURE
 from road_ray.distributed.train.launch import connected, side_by_side
 from road_ray.evaluation.metrics import summary
 from road_ray.models.encoder import EncoderConfig
+from road_ray.recipes.distillation.config import DistillationConfig, WeightingConfig
 from road_ray.recipes.distillation.distill import distill
 from road_ray.recipes.distillation.distill_config import DistillConfig
 from road_ray.recipes.finetuning.finetune import FinetuneConfig, FinetuneDataConfig, finetune
-from road_ray.recipes.multitask.multitask import multitask
+from road_ray.recipes.finetuning.teachers import listing
 from road_ray.recipes.multitask.config import MixingConfig, MultitaskConfig, MultitaskDataConfig
+from road_ray.recipes.multitask.multitask import multitask
 from road_ray.recipes.pretraining.build import GeneratorConfig
 from road_ray.recipes.pretraining.pretrain import PretrainConfig, pretrain
 from road_ray.recipes.run import Run, RunConfig, finished, opened
-from road_ray.recipes.finetuning.teachers import listing
-from road_ray.recipes.distillation.config import DistillationConfig, WeightingConfig
+from road_ray.training.config import TrainingConfig
 from road_ray.training.monitoring.journal import write_json_atomic
 from road_ray.training.optimizer import OptimizerConfig
-from road_ray.training.config import TrainingConfig
 
 if TYPE_CHECKING:
     from road_ray.distributed.teachers.client import ActorEnsemble

@@ -11,23 +11,23 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from road_ray.data.model_files import locate
 from road_ray.data.loading import SourceConfig, Split, entry_of, load_split
+from road_ray.data.model_files import locate
 from road_ray.data.schema import Task
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import ConfigError
+from road_ray.evaluation.consistency import consistency
 from road_ray.evaluation.glue import predictions_of
 from road_ray.evaluation.predict import evaluate_split
-from road_ray.evaluation.consistency import consistency
 from road_ray.models.encoder import check_vocabulary, model_directory
 from road_ray.models.multitask import MultitaskModel, load_trained
-from road_ray.recipes.validation import check_length, require_init
+from road_ray.recipes.distillation.ensemble_eval import judge_together
+from road_ray.recipes.distillation.teacher_list import listed, teacher_files
 from road_ray.recipes.inputs import Inputs, model_files, split_files
 from road_ray.recipes.model_record import head_for, stored_threshold, trained_length
-from road_ray.recipes.distillation.teacher_list import listed, teacher_files
 from road_ray.recipes.recorded_config import deciding_digest
 from road_ray.recipes.run import Run, RunConfig, finished, opened
-from road_ray.recipes.distillation.ensemble_eval import judge_together
+from road_ray.recipes.validation import check_length, require_init
 from road_ray.training.monitoring.journal import write_json_atomic
 from road_ray.training.worker import Worker
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from road_ray.data.corpus.source import CorpusConfig, corpus_path
-from road_ray.data.readers.registry import file_names
-from road_ray.data.loading import SourceConfig, entry_of, resolve_root
-from road_ray.errors import CheckpointError, ResourceError
 from road_ray.config.json_file import read_json
+from road_ray.data.corpus.source import CorpusConfig, corpus_path
+from road_ray.data.loading import SourceConfig, entry_of, resolve_root
+from road_ray.data.readers.registry import file_names
+from road_ray.errors import CheckpointError, ResourceError
 from road_ray.training.checkpoint.file_hashes import sha256_of
 
 INPUTS = "inputs.json"

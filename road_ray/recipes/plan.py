@@ -14,7 +14,6 @@ from road_ray.config import Config, override, to_dict
 from road_ray.data.loading import load_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.store.store import expected_bytes
-from road_ray.distributed.train.launch import connected
 from road_ray.distributed.estimate import (
     Prices,
     by_workers,
@@ -26,14 +25,15 @@ from road_ray.distributed.estimate import (
     reduced_bytes,
     step_seconds,
 )
+from road_ray.distributed.train.launch import connected
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import model_directory
-from road_ray.recipes.validation import require_init
-from road_ray.recipes.pretraining.flops import cost as flops
 from road_ray.recipes.distillation.distill_config import DistillConfig
+from road_ray.recipes.finetuning.teachers import TeachersConfig
+from road_ray.recipes.pretraining.flops import cost as flops
 from road_ray.recipes.pretraining.pretrain import PretrainConfig, phases
 from road_ray.recipes.run import TrackingConfig
-from road_ray.recipes.finetuning.teachers import TeachersConfig
+from road_ray.recipes.validation import require_init
 from road_ray.training.profile import Measured, measuring
 
 _TOLD_TO_NOBODY = {"tracking": TrackingConfig()}

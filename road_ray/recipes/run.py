@@ -18,18 +18,18 @@ from typing import Annotated, Any, ClassVar, Literal, TextIO
 from pydantic import AfterValidator, Field
 
 from road_ray.config import Config, to_dict, to_yaml
+from road_ray.config.json_file import read_json
 from road_ray.distributed.train.launch import check_machine
 from road_ray.errors import CheckpointError, DivergedError, ResourceError, RoadError
-from road_ray.config.json_file import read_json
 from road_ray.recipes.inputs import INPUTS, TEACHERS, Inputs, changed_inputs, found_inputs
 from road_ray.recipes.outputs import damage, require_source, seal
 from road_ray.recipes.recorded_config import RECORD, allowed_inputs, require_same
 from road_ray.reporting.provenance import environment, revision, version_of
 from road_ray.reporting.report import REPORT, leave_report
 from road_ray.training.checkpoint.checkpoint import MANIFEST, Checkpoints, disk_error
-from road_ray.training.monitoring.progress import Work
-from road_ray.training.monitoring.journal import Journal, write_json_atomic
 from road_ray.training.checkpoint.remote_copy import check_address
+from road_ray.training.monitoring.journal import Journal, write_json_atomic
+from road_ray.training.monitoring.progress import Work
 from road_ray.training.monitoring.trackers import (
     mlflow_tracker,
     tensorboard_tracker,

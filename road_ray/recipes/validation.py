@@ -6,9 +6,9 @@ import difflib
 import logging
 
 from road_ray.data.features.encode import shared
-from road_ray.data.special_heads import OWN_HEADS
-from road_ray.data.paths import named
 from road_ray.data.loading import SourceConfig, Split
+from road_ray.data.paths import named
+from road_ray.data.special_heads import OWN_HEADS
 from road_ray.errors import ConfigError
 from road_ray.recipes.outputs import require_whole_weights
 

@@ -6,15 +6,15 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+from road_ray.config.json_file import read_json
 from road_ray.data import catalog
 from road_ray.data.features.types import ChoiceExample, SpanExample, TagExample, TextExample
 from road_ray.data.features.types import Example as Row
-from road_ray.data.readers.registry import read_split
 from road_ray.data.loading import resolve_root
+from road_ray.data.readers.registry import read_split
 from road_ray.data.schema import Dataset, Regress
 from road_ray.errors import RoadError
 from road_ray.evaluation.squad import token_f1
-from road_ray.config.json_file import read_json
 from road_ray.reporting.pages.page import Block, Example, Examples, Prose
 from road_ray.reporting.run_record import RunRecord
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.reporting.pages.page import Block, Cell, Table
-from road_ray.reporting.run_record import RunRecord
 from road_ray.reporting.record_schema import model_facts
+from road_ray.reporting.run_record import RunRecord
 from road_ray.training.monitoring.secrets import redact
 
 _DEEPEST = 8

@@ -10,13 +10,13 @@ from typing import Literal
 
 from road_ray.errors import ConfigError, ResourceError
 from road_ray.reporting.pages.comparison_page import compare_page
-from road_ray.reporting.pages.page import Page, write
-from road_ray.reporting.plots.matplotlib import save_figures
-from road_ray.reporting.pages.run_page import run_page
-from road_ray.reporting.run_record import is_run, read_run, runs_below
 from road_ray.reporting.pages.demo_page import is_story, story_page
-from road_ray.reporting.sweep_record import is_sweep, read_sweep
+from road_ray.reporting.pages.page import Page, write
+from road_ray.reporting.pages.run_page import run_page
 from road_ray.reporting.pages.sweep_page import sweep_page
+from road_ray.reporting.plots.matplotlib import save_figures
+from road_ray.reporting.run_record import is_run, read_run, runs_below
+from road_ray.reporting.sweep_record import is_sweep, read_sweep
 
 _log = logging.getLogger(__name__)
 REPORT = "report.html"

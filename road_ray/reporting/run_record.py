@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import yaml as yaml_lines
-from road_ray.errors import RoadError
 from road_ray.config.json_file import read_json
+from road_ray.errors import RoadError
 from road_ray.reporting import record_schema as shapes
 from road_ray.reporting.plots.chart import Point
 from road_ray.training.monitoring.journal import read_rows

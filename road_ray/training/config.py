@@ -11,8 +11,8 @@ from pydantic import AfterValidator, Field
 from road_ray.config import Config
 from road_ray.models.precision import Precision
 from road_ray.training.checkpoint.checkpoint import Checkpoints
-from road_ray.training.monitoring.journal import Journal
 from road_ray.training.checkpoint.remote_copy import check_address
+from road_ray.training.monitoring.journal import Journal
 from road_ray.training.optimizer import OptimizerConfig
 
 OnSpike = Literal["warn", "skip", "stop"]

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from road_ray.training.optimizer import ElectraAdamW
 from road_ray.training.fsdp import whole
+from road_ray.training.optimizer import ElectraAdamW
 
 
 class Lamb(ElectraAdamW):

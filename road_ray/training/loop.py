@@ -18,23 +18,23 @@ from road_ray.models.precision import autocast_dtype
 from road_ray.objectives.base import Objective
 from road_ray.training import profile as measure
 from road_ray.training.allocator import keep_freed_memory
-from road_ray.training.compile import run_as
-from road_ray.training.loss_guard import Guard
-from road_ray.training.monitoring.collapse import Watch, gradient_norms
-from road_ray.training.periodic_eval import Looks
-from road_ray.training.mfu import MatrixShare
-from road_ray.training.monitoring.oom import shapes
-from road_ray.training.checkpoint.remote_copy import Mirror
-from road_ray.training.optimizer import ElectraAdamW, build_optimizer, clip, rate
 from road_ray.training.checkpoint.async_save import Saver, named_tensors
-from road_ray.training.config import Training
-from road_ray.training.fsdp import part, shard
-from road_ray.training.signals import OUTSIDE, StopRequest
-from road_ray.training.step import Tally, backward
+from road_ray.training.checkpoint.remote_copy import Mirror
 from road_ray.training.checkpoint.serialization import (
     load_optimizer,
     tensors_from_file,
 )
+from road_ray.training.compile import run_as
+from road_ray.training.config import Training
+from road_ray.training.fsdp import part, shard
+from road_ray.training.loss_guard import Guard
+from road_ray.training.mfu import MatrixShare
+from road_ray.training.monitoring.collapse import Watch, gradient_norms
+from road_ray.training.monitoring.oom import shapes
+from road_ray.training.optimizer import ElectraAdamW, build_optimizer, clip, rate
+from road_ray.training.periodic_eval import Looks
+from road_ray.training.signals import OUTSIDE, StopRequest
+from road_ray.training.step import Tally, backward
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)

@@ -33,13 +33,13 @@ from road_ray.distillation.ensemble.base import (
     LocalEnsemble,
     annotate,
 )
-from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.distillation.ensemble.stored import StoredEnsemble
+from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.distillation.weighting import resolve
 from road_ray.models.encoder import hugging_face_config
+from road_ray.models.hf_logging import hushed
 from road_ray.models.multitask import MultitaskModel
 from road_ray.models.precision import Precision
-from road_ray.models.hf_logging import hushed
 from road_ray.objectives.base import Objective
 from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.supervised import Supervised
@@ -112,8 +112,8 @@ def in_actors(lesson: Lesson, connection: Connection) -> None:
 @contextmanager
 def actors(lesson: Lesson, count: int = TEACHERS) -> Iterator[Any]:
     """Teachers in actors of a cluster, one of our own unless there is one."""
-    from road_ray.distributed.train.launch import connected
     from road_ray.distributed.teachers.pool import start
+    from road_ray.distributed.train.launch import connected
 
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory()))

@@ -25,14 +25,14 @@ from road_ray.data import catalog, miniature
 from road_ray.data.batching import Batching, BatchStream
 from road_ray.data.features.encode import encode
 from road_ray.data.features.types import SpanExample, TextExample
-from road_ray.data.readers.registry import read_split
 from road_ray.data.loading import SourceConfig, Split, load_split
+from road_ray.data.readers.registry import read_split
 from road_ray.data.schema import Classify, Span
 from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
 from road_ray.evaluation.predict import evaluate_logits
 from road_ray.models.encoder import EncoderConfig, hugging_face_config
-from road_ray.models.multitask import MultitaskModel
 from road_ray.models.hf_logging import hushed
+from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.supervised import Supervised
 from road_ray.training.config import TrainingConfig
 from tests.benchmarks import shapes

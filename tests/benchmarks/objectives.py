@@ -11,8 +11,8 @@ from road_ray.data.corpus.source import CorpusConfig
 from road_ray.models.encoder import new_detector, new_language_model, scaled
 from road_ray.objectives.base import Objective
 from road_ray.objectives.registry import OBJECTIVES, models_of
-from road_ray.recipes.pretraining.flops import cost
 from road_ray.recipes.pretraining.build import GeneratorConfig, ObjectiveConfig
+from road_ray.recipes.pretraining.flops import cost
 from road_ray.recipes.pretraining.pretrain import PretrainConfig
 from road_ray.training.config import TrainingConfig
 from tests.benchmarks import shapes

@@ -21,8 +21,8 @@ from road_ray.config import load
 from road_ray.data import miniature
 from road_ray.distributed.tune.driver import SETTINGS, search
 from road_ray.distributed.tune.lock import locked
-from road_ray.distributed.tune.trial_record import Outcome, Tell
 from road_ray.distributed.tune.space import SearchConfig
+from road_ray.distributed.tune.trial_record import Outcome, Tell
 from road_ray.recipes.sweep.check import load_sweep
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.stages import runs_of

@@ -151,8 +151,7 @@ FAULTS = (
         *("F23", "SIGKILL of a sweep's driver", "no finished trial lost or run again, no orphans"),
         f"{_SWEEP}test_a_driver_killed_three_times_loses_and_repeats_nothing",
         "distributed/tune/test_lock.py::test_a_trial_ends_with_the_process_that_started_it",
-        "distributed/tune/test_storage.py::"
-        "test_two_sweeps_of_one_name_in_one_database_are_refused",
+        "distributed/tune/test_storage.py::test_two_sweeps_of_one_name_in_one_database_are_refused",
         "recipes/sweep/test_sweep.py::test_a_second_start_of_the_same_sweep_is_refused",
     ),
     _f(

@@ -16,7 +16,17 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from road_ray.data.schema import Choose, Classify, Columns, Dataset, Regress, Span, Splits, Tag, Task
+from road_ray.data.schema import (
+    Choose,
+    Classify,
+    Columns,
+    Dataset,
+    Regress,
+    Span,
+    Splits,
+    Tag,
+    Task,
+)
 
 PAIR, TEXT = Columns(("premise", "hypothesis"), "label", "id"), Columns(("text",), "label")
 LABELS = Classify(("no", "yes"))

@@ -13,9 +13,9 @@ from typing import Any
 import road_ray as rr
 from road_ray.data import miniature
 from road_ray.distributed.tune import trial_record
-from road_ray.distributed.tune.trial_record import Record, Report
 from road_ray.distributed.tune.searcher import StudySearch
 from road_ray.distributed.tune.study import open_study
+from road_ray.distributed.tune.trial_record import Record, Report
 from road_ray.errors import InterruptedRunError
 from road_ray.recipes.sweep.check import load_sweep
 from road_ray.recipes.sweep.config import SweepConfig

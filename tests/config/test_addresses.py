@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.config.addresses import MASK, masked, refuse_secret, secret_in
 from road_ray.config import InvalidConfig, load, override
+from road_ray.config.addresses import MASK, masked, refuse_secret, secret_in
 from road_ray.recipes.evaluate import EvaluateConfig
 from road_ray.recipes.finetuning.finetune import FinetuneConfig
 from road_ray.recipes.pretraining.pretrain import PretrainConfig

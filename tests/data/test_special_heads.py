@@ -7,9 +7,9 @@ from typing import get_args
 import pytest
 
 from road_ray.data import catalog
-from road_ray.data.special_heads import OWN_HEADS, own_head
 from road_ray.data.loading import SourceConfig, entry_of
 from road_ray.data.schema import Choose, Classify, FeatureTag, JointSpan, Reason, Span, Tag
+from road_ray.data.special_heads import OWN_HEADS, own_head
 
 
 @pytest.mark.parametrize("head", OWN_HEADS, ids=lambda head: head.asked_by)

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from road_ray.distillation.losses import kd_loss
 from road_ray.distillation.custom_loop import model_inputs, soft_loss, student_loss
+from road_ray.distillation.losses import kd_loss
 from road_ray.errors import ConfigError, DataError
 
 SOFT = torch.tensor([[2.0, 0.0], [0.0, 1.0]])

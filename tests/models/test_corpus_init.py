@@ -10,7 +10,6 @@ import torch
 from transformers import ElectraForMaskedLM
 
 from road_ray.data.corpus.dataset import Corpus
-from road_ray.models.encoder import EncoderConfig, hugging_face_config, initialize
 from road_ray.models.corpus_init import (
     cooccurrence_embeddings,
     log_frequencies,
@@ -19,6 +18,7 @@ from road_ray.models.corpus_init import (
     sinusoidal_positions,
     start_from_corpus,
 )
+from road_ray.models.encoder import EncoderConfig, hugging_face_config, initialize
 
 STD = 0.1
 

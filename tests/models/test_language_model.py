@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from road_ray.models.encoder import EncoderConfig, new_detector, new_language_model
 from road_ray.models.architectures import FAMILIES
+from road_ray.models.encoder import EncoderConfig, new_detector, new_language_model
 from road_ray.models.language_model import decoder, detection_scores, states, vocabulary_logits
 from road_ray.models.weight_tying import tie
 

@@ -18,6 +18,7 @@ from transformers import (
 
 from road_ray.data.schema import Choose, Classify, Regress, Span, Tag, Task
 from road_ray.errors import CheckpointError
+from road_ray.models.architectures import FAMILIES
 from road_ray.models.encoder import (
     EncoderConfig,
     build_encoder,
@@ -25,7 +26,6 @@ from road_ray.models.encoder import (
     new_detector,
     new_language_model,
 )
-from road_ray.models.architectures import FAMILIES
 from road_ray.models.multitask import MultitaskModel, load_multitask, load_trained
 
 NLI = Task("nli", Classify(("contradiction", "entailment", "neutral")))

@@ -8,8 +8,8 @@ from torch.testing import assert_close
 from transformers import ElectraForMaskedLM
 
 from road_ray.errors import ConfigError
-from road_ray.objectives.parts.generator import Frequencies
 from road_ray.objectives.mc_bert import MCBert, choices
+from road_ray.objectives.parts.generator import Frequencies
 
 from .conftest import MASK, SPECIAL, VOCAB, config_of
 

@@ -101,7 +101,9 @@ def test_all_trainings_are_counted():
 
 
 def test_gpus_of_teachers_are_counted_in_every_generation(sentiment, teachers, monkeypatch):
-    monkeypatch.setattr("road_ray.distributed.estimate._available", lambda: {"CPU": 8.0, "GPU": 8.0})
+    monkeypatch.setattr(
+        "road_ray.distributed.estimate._available", lambda: {"CPU": 8.0, "GPU": 8.0}
+    )
     chosen = sentiment | {"distillation.teachers": [str(teachers.directory / "teachers.json")]}
     chosen |= {"distillation.generations": 2, "distillation.gpus_per_teacher": 0.5}
     found = planned("distill", chosen | {"distillation.replicas": 2})
@@ -111,7 +113,9 @@ def test_gpus_of_teachers_are_counted_in_every_generation(sentiment, teachers, m
 
 
 def test_the_gpu_of_this_process_is_counted(sentiment, monkeypatch):
-    monkeypatch.setattr("road_ray.distributed.estimate._available", lambda: {"CPU": 8.0, "GPU": 8.0})
+    monkeypatch.setattr(
+        "road_ray.distributed.estimate._available", lambda: {"CPU": 8.0, "GPU": 8.0}
+    )
     found = planned("finetune", sentiment | {"gpus_per_worker": 1})
     assert found["gpu_hours"] == found["hours"] > 0
 

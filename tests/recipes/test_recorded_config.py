@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from road_ray.recipes.distillation.config import DistillationConfig
 from road_ray.recipes.distillation.distill_config import DistillConfig
 from road_ray.recipes.finetuning.finetune import FinetuneConfig
 from road_ray.recipes.recorded_config import allowed_inputs, deciding_digest
-from road_ray.recipes.distillation.config import DistillationConfig
 
 
 def test_deciding_digest_changes_with_what_another_run_is_refused_for():

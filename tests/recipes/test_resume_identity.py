@@ -9,20 +9,20 @@ import pytest
 
 import road_ray as rr
 from road_ray.errors import CheckpointError
-from road_ray.recipes.resume_identity import deciding, mirrored_below
+from road_ray.recipes.distillation.born_again import generation
 from road_ray.recipes.distillation.distill_config import DistillConfig
 from road_ray.recipes.finetuning.finetune import FinetuneConfig
 from road_ray.recipes.finetuning.many import FinetuningsConfig, planned
-from road_ray.recipes.distillation.born_again import generation
+from road_ray.recipes.finetuning.teachers import TeachersConfig, _single
 from road_ray.recipes.multitask.config import MixingConfig, MultitaskConfig
 from road_ray.recipes.pretraining.pretrain import PretrainConfig
 from road_ray.recipes.pretraining.reproduce import ReproduceConfig, plan
+from road_ray.recipes.resume_identity import deciding, mirrored_below
 from road_ray.recipes.run import Run
-from road_ray.recipes.finetuning.teachers import TeachersConfig, _single
 from road_ray.recipes.sweep.config import StageConfig, SweepConfig
 from road_ray.recipes.sweep.stages import runs_of
-from road_ray.training.monitoring.journal import read_rows
 from road_ray.training.config import TrainingConfig
+from road_ray.training.monitoring.journal import read_rows
 
 OUTER = Path("runs/outer")
 MIRRORED = {"run_dir": OUTER, "training": TrainingConfig(mirror="s3://bucket/all?region=x")}

@@ -10,8 +10,8 @@ import pytest
 
 from road_ray.errors import ConfigError
 from road_ray.reporting.pages.page import write
-from road_ray.reporting.report import leave_report, page_of, report
 from road_ray.reporting.pages.sweep_page import sweep_page
+from road_ray.reporting.report import leave_report, page_of, report
 
 EVIL = "<script>alert(1)</script>"
 

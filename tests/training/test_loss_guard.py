@@ -8,9 +8,9 @@ import torch
 
 from road_ray.data.mixing import accumulated
 from road_ray.errors import DivergedError, InterruptedRunError
+from road_ray.training.loop import train
 from road_ray.training.loss_guard import Guard, Spikes
 from road_ray.training.monitoring.journal import read_rows
-from road_ray.training.loop import train
 from road_ray.training.worker import Worker
 
 AT = 12

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from road_ray.training import mfu
-from road_ray.training.monitoring.journal import read_rows
 from road_ray.training.loop import train
 from road_ray.training.mfu import SHARE, MatrixShare, forward_flops, matrix_rate
+from road_ray.training.monitoring.journal import read_rows
 from road_ray.training.worker import Worker
 
 ALONE = Worker()

@@ -11,6 +11,7 @@ from transformers import ElectraConfig, ElectraModel
 from road_ray.data.schema import Classify, Span, Task
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.supervised import Supervised
+from road_ray.training.checkpoint.serialization import load_optimizer, optimizer_tensors
 from road_ray.training.optimizer import (
     ElectraAdamW,
     OptimizerConfig,
@@ -20,7 +21,6 @@ from road_ray.training.optimizer import (
     parameter_groups,
     rate,
 )
-from road_ray.training.checkpoint.serialization import load_optimizer, optimizer_tensors
 
 TASKS = [Task("nli", Classify(("a", "b", "c"))), Task("mrc", Span())]
 

@@ -31,8 +31,8 @@ from road_ray.data.corpus.dataset import (
     open_corpus,
     tokenizer_digest,
 )
-from road_ray.data.corpus.parallel import Encoding, encoded_blocks
 from road_ray.data.corpus.encode import Encoded, Encoder
+from road_ray.data.corpus.parallel import Encoding, encoded_blocks
 from road_ray.data.tokenizer import special_ids
 from road_ray.errors import DataError, ResourceError
 

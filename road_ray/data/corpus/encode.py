@@ -18,9 +18,9 @@ from typing import IO, Any
 
 import numpy as np
 
+from road_ray.data.corpus.segments import TokenIds, two_segments
 from road_ray.data.features.types import Ints
 from road_ray.data.features.wordpiece_cache import KnownWords
-from road_ray.data.corpus.segments import TokenIds, two_segments
 
 # A row takes whole sentences and drops what overhangs, so paragraphs are cut up first (our choice).
 _SENTENCE_END = re.compile(r"\n+|(?<=[.!?])\s+")

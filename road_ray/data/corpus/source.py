@@ -13,12 +13,12 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from road_ray.config import Config
-from road_ray.data.corpus.dataset import FORMAT, Corpus, file_sha256, tokenizer_digest
-from road_ray.data.corpus.parallel import Encoding, encoded_blocks
 from road_ray.data.corpus.build import build_corpus
+from road_ray.data.corpus.dataset import FORMAT, Corpus, file_sha256, tokenizer_digest
 from road_ray.data.corpus.documents import read_corpus
-from road_ray.data.paths import named
+from road_ray.data.corpus.parallel import Encoding, encoded_blocks
 from road_ray.data.loading import resolve_root
+from road_ray.data.paths import named
 from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
 from road_ray.errors import ConfigError, DataError
 

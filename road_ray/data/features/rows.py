@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from road_ray.data.features.types import Ints, Longs
 from road_ray.data.features.ragged import Ragged, ranges, starts_of, tokenized
+from road_ray.data.features.types import Ints, Longs
 from road_ray.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from road_ray.data.features.types import Features, Ints, Longs, SpanExample
 from road_ray.data.features.ragged import Ragged, ranges, starts_of, tokenized
+from road_ray.data.features.types import Features, Ints, Longs, SpanExample
 from road_ray.data.schema import Dataset
 from road_ray.errors import ConfigError
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from road_ray.data.features.ragged import ranges, starts_of, tokenized
 from road_ray.data.features.rows import bounds_of
 from road_ray.data.features.types import UNKNOWN, Features, Longs, TagExample
-from road_ray.data.features.ragged import ranges, starts_of, tokenized
 from road_ray.data.schema import Dataset, Tag, Task
 from road_ray.errors import ConfigError, DataError
 

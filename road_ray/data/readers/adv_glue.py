@@ -9,8 +9,8 @@ from pathlib import Path
 
 from road_ray.data.features.types import TextExample
 from road_ray.data.readers.files import missing_columns, well_formed
-from road_ray.data.schema import Dataset
 from road_ray.data.readers.squad import read_document
+from road_ray.data.schema import Dataset
 from road_ray.errors import DataError
 
 

@@ -8,14 +8,14 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from road_ray.data.readers.multiple_choice import CHOICES, choice_example
-from road_ray.data.readers.conll import iob2
 from road_ray.data.features.types import Example, TagExample, TextExample
+from road_ray.data.readers.conll import iob2
 from road_ray.data.readers.mrqa import from_hub as mrqa_row
+from road_ray.data.readers.multiple_choice import CHOICES, choice_example
 from road_ray.data.readers.registry import file_names
-from road_ray.data.schema import Dataset
 from road_ray.data.readers.squad import span_example
 from road_ray.data.readers.zre import zre_example
+from road_ray.data.schema import Dataset
 from road_ray.errors import ConfigError, DataError
 
 _log = logging.getLogger(__name__)

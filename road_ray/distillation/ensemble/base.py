@@ -1,7 +1,7 @@
 """Teachers that answer with logits, and the stream of batches that their answers are attached to.
 
-The protocol has two sides: here is the ensemble in this process; ``distributed/teachers/client.py`` has
-the same in actors. The student's loop, loss and head never learn which one it was.
+The protocol has two sides: here is the ensemble in this process; ``distributed/teachers/client.py``
+has the same in actors. The student's loop, loss and head never learn which one it was.
 """
 
 from __future__ import annotations

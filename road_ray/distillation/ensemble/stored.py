@@ -21,8 +21,8 @@ from torch import Tensor
 from road_ray.data.schema import Task
 from road_ray.distillation.ensemble.base import Ensemble, inputs_of
 from road_ray.distillation.parity import Answers
-from road_ray.distillation.store.store import Places, TeacherStore
 from road_ray.distillation.store.rows import Keys, Rows, Wanted, padded, rows_of, unpadded
+from road_ray.distillation.store.store import Places, TeacherStore
 
 _log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from road_ray.distillation.store.store import LOCK, MANIFEST
+from road_ray.config.json_file import read_json
 from road_ray.distillation.store.shards import (
     DAMAGED,
     Shard,
@@ -25,8 +25,8 @@ from road_ray.distillation.store.shards import (
     shards_in,
     write_shard,
 )
+from road_ray.distillation.store.store import LOCK, MANIFEST
 from road_ray.errors import ConfigError, DataError, ResourceError
-from road_ray.config.json_file import read_json
 
 _SECONDS_A_DAY = 86400.0
 _GONE = ".gone"  # what a directory is called while it is removed

@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from road_ray.data.features.types import Features, Longs
 from road_ray.data.features.ragged import starts_of
+from road_ray.data.features.types import Features, Longs
 from road_ray.data.schema import Kind, Regress, Span, Tag
 from road_ray.distillation.ensemble.base import PAD_LOGIT
 from road_ray.errors import CheckpointError

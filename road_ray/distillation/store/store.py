@@ -23,10 +23,9 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from road_ray.data.features.types import Longs
 from road_ray.data.features.ragged import starts_of
+from road_ray.data.features.types import Longs
 from road_ray.data.schema import Kind, Task
-from road_ray.distillation.teacher_identity import DECISIVE
 from road_ray.distillation.store.rows import Keys, Rows, Values, counts_of, value_type
 from road_ray.distillation.store.shards import (
     Shard,
@@ -37,6 +36,7 @@ from road_ray.distillation.store.shards import (
     sweep,
     write_shard,
 )
+from road_ray.distillation.teacher_identity import DECISIVE
 from road_ray.errors import ResourceError
 
 _log = logging.getLogger(__name__)

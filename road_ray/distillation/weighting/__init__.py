@@ -9,10 +9,10 @@ common law. Classification has no trailing axes; spans are ``[M, B, 2, L]`` with
 N]``: one code serves all.
 """
 
-from road_ray.distillation.weighting.confidence import confidence, entropy
-from road_ray.distillation.weighting.combine import Soft, check_shapes, combine, soften
-from road_ray.distillation.weighting.correctness import correct_only, correctness, mean, num_right
 from road_ray.distillation.weighting.averaging import mean_probabilities, probability_shift
+from road_ray.distillation.weighting.combine import Soft, check_shapes, combine, soften
+from road_ray.distillation.weighting.confidence import confidence, entropy
+from road_ray.distillation.weighting.correctness import correct_only, correctness, mean, num_right
 from road_ray.distillation.weighting.registry import (
     MERGES,
     WEIGHTINGS,

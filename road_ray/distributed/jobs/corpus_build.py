@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache, partial
 from typing import Any
 
-from road_ray.data.corpus.parallel import Encoding, encoded_blocks, numbered_blocks
 from road_ray.data.corpus.encode import Encoded, Encoder
+from road_ray.data.corpus.parallel import Encoding, encoded_blocks, numbered_blocks
 from road_ray.distributed.train.launch import address_of, connected
 from road_ray.errors import ClusterError
 

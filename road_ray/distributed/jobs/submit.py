@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config.addresses import masked
-from road_ray.distributed.jobs.working_dir import files_of_line, packed, unknown_to_git
-from road_ray.distributed.jobs.cluster_profile import Profile
 from road_ray.distributed.auth import asked_for, refuse_open
+from road_ray.distributed.jobs.cluster_profile import Profile
+from road_ray.distributed.jobs.working_dir import files_of_line, packed, unknown_to_git
 from road_ray.errors import ClusterError, ConfigError
 from road_ray.training.monitoring.secrets import redact
 

@@ -27,10 +27,10 @@ from ray.exceptions import (
 from torch import Tensor
 
 from road_ray.distillation.ensemble.base import stacked
-from road_ray.distributed.teachers.request_batcher import Answers, Inputs
 from road_ray.distributed.placement import free_resources
-from road_ray.distributed.teachers.replicas import Pool, Replicas, cause_of, ping
 from road_ray.distributed.teachers.actor import packed_inputs
+from road_ray.distributed.teachers.replicas import Pool, Replicas, cause_of, ping
+from road_ray.distributed.teachers.request_batcher import Answers, Inputs
 from road_ray.errors import ClusterError, RoadError
 
 logger = logging.getLogger(__name__)

@@ -15,10 +15,10 @@ import ray
 from road_ray.data.model_files import locate
 from road_ray.data.schema import Task
 from road_ray.distillation.teacher_identity import fingerprint_config, fingerprint_weights
-from road_ray.distributed.teachers.client import ActorEnsemble
 from road_ray.distributed.placement import check_placement, core_share
-from road_ray.distributed.teachers.replicas import OnLost, Pool
 from road_ray.distributed.teachers.actor import Hosting, TeacherActor
+from road_ray.distributed.teachers.client import ActorEnsemble
+from road_ray.distributed.teachers.replicas import OnLost, Pool
 from road_ray.errors import ConfigError
 from road_ray.models.precision import Precision
 

@@ -164,9 +164,9 @@ def side_by_side(
     """
     import ray
 
-    from road_ray.distributed.train.supervisor import attended
-    from road_ray.distributed.train.coordinator import Board, listening
     from road_ray.distributed.placement import check_placement
+    from road_ray.distributed.train.coordinator import Board, listening
+    from road_ray.distributed.train.supervisor import attended
 
     check_placement("run", 1, {"CPU": num_cpus, "GPU": num_gpus})
     place, board = os.getcwd(), Board()

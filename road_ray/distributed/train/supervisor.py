@@ -15,8 +15,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from road_ray.distributed.train.coordinator import Beat, Board
 from road_ray.training.monitoring.oom import REMEDY
-from road_ray.training.signals import StopRequest
 from road_ray.training.monitoring.trackers import See
+from road_ray.training.signals import StopRequest
 
 _log = logging.getLogger(__name__)
 SILENT_SECONDS = 120.0  # of a worker without a sign of life; long for a machine that swaps

@@ -17,9 +17,9 @@ from optuna.trial import TrialState
 
 from road_ray.distributed.tune import trial_record
 from road_ray.distributed.tune.lock import wait_for_trials
-from road_ray.distributed.tune.trial_record import Record, Report
 from road_ray.distributed.tune.space import SearchConfig
 from road_ray.distributed.tune.study import open_study, record_of
+from road_ray.distributed.tune.trial_record import Record, Report
 
 _MAX_DEATHS = 2  # of a trial's process; it goes on from its checkpoints each time
 # Tune keeps no state that we read again, and writes none of its own logs.

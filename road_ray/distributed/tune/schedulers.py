@@ -15,8 +15,8 @@ from ray.tune.schedulers import (
 )
 
 from road_ray.distributed.tune.pbt import PERCENT, Breed, Population
-from road_ray.distributed.tune.trial_record import Report
 from road_ray.distributed.tune.space import SearchConfig
+from road_ray.distributed.tune.trial_record import Report
 
 
 @dataclass(frozen=True)

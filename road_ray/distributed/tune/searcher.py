@@ -19,10 +19,10 @@ from ray.tune.search import Searcher
 
 from road_ray.distributed.tune import trial_record
 from road_ray.distributed.tune.pbt import explored
-from road_ray.distributed.tune.trial_record import Record
 from road_ray.distributed.tune.space import SearchConfig
 from road_ray.distributed.tune.study import distributions, record_of, report, tell
 from road_ray.distributed.tune.trial import ENDED
+from road_ray.distributed.tune.trial_record import Record
 
 
 class StudySearch(Searcher):  # type: ignore[misc]

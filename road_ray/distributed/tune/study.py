@@ -21,9 +21,9 @@ from optuna.distributions import (
 from optuna.trial import FrozenTrial, TrialState
 
 from road_ray.distributed.tune import trial_record
-from road_ray.distributed.tune.trial_record import Record
 from road_ray.distributed.tune.space import Range, SearchConfig, grid_of, plain
 from road_ray.distributed.tune.storage import JOURNAL, kept
+from road_ray.distributed.tune.trial_record import Record
 from road_ray.errors import ResourceError
 
 _log = logging.getLogger(__name__)

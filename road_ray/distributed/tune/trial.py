@@ -17,13 +17,13 @@ from typing import Any
 import torch
 from ray import tune
 
-from road_ray.distributed.tune import trial_record
 from road_ray.distributed.train.launch import enter
-from road_ray.distributed.tune.time_limit import HUNG, limited
+from road_ray.distributed.tune import trial_record
 from road_ray.distributed.tune.lock import hold
 from road_ray.distributed.tune.pbt import inherit
-from road_ray.distributed.tune.trial_record import Record, Report, Run
 from road_ray.distributed.tune.schedulers import result_of
+from road_ray.distributed.tune.time_limit import HUNG, limited
+from road_ray.distributed.tune.trial_record import Record, Report, Run
 from road_ray.errors import DivergedError, RoadError
 
 ENDED = "ended"  # in the last result of a trial: how

@@ -26,12 +26,12 @@ from road_ray.data.schema import (
     Span,
     Tag,
 )
-from road_ray.models.heads.san import AnswerNetwork
-from road_ray.models.encoder import initialize, initialize_output
 from road_ray.models.architectures import FAMILIES, head_dropout
-from road_ray.models.heads.bilstm_tagger import FeatureTagger
+from road_ray.models.encoder import initialize, initialize_output
 from road_ray.models.heads.base import Head
+from road_ray.models.heads.bilstm_tagger import FeatureTagger
 from road_ray.models.heads.joint_span import JointSpanHead
+from road_ray.models.heads.san import AnswerNetwork
 
 
 class SentenceHead(Head):

@@ -11,11 +11,11 @@ from typing import Any
 
 from road_ray.config import override
 from road_ray.distributed.train.launch import connected
-from road_ray.recipes.resume_identity import mirrored_below
 from road_ray.recipes.distillation.distill_config import DistillConfig
-from road_ray.recipes.model_record import written_whole
-from road_ray.recipes.run import Run, opened
 from road_ray.recipes.distillation.ensemble_eval import judge_together
+from road_ray.recipes.model_record import written_whole
+from road_ray.recipes.resume_identity import mirrored_below
+from road_ray.recipes.run import Run, opened
 from road_ray.training.monitoring.journal import write_json_atomic
 
 Distill = Callable[..., Run]

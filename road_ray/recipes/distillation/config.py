@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, field_validator
 
 from road_ray.config import Config, to_dict
+from road_ray.config.json_file import read_json
 from road_ray.data.model_files import locate
 from road_ray.data.schema import Task
-from road_ray.distillation.teacher_manifest import identity_only
 from road_ray.distillation.schedule import Shape, schedule
+from road_ray.distillation.teacher_manifest import identity_only
 from road_ray.distillation.weighting import Rule, options_of, resolve
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.config.json_file import read_json
 from road_ray.models.encoder import model_directory
 from road_ray.models.precision import Precision
 from road_ray.recipes.distillation.teacher_list import named_in, num_folds

@@ -9,29 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 from road_ray.config import override, to_dict
 from road_ray.data.batching import Batch
+from road_ray.data.loading import Split, entry_of, load_split
 from road_ray.data.mixing import accumulated, timed
 from road_ray.data.model_files import locate
-from road_ray.data.loading import Split, entry_of, load_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble.base import annotate
+from road_ray.distillation.hidden_states import StatesTeacher
+from road_ray.distillation.schedule import schedule
 from road_ray.distillation.teacher_identity import LABEL_MAP, check_teacher
 from road_ray.distillation.teacher_manifest import teacher_manifest
-from road_ray.distillation.schedule import schedule
-from road_ray.distillation.hidden_states import StatesTeacher
 from road_ray.distributed.train.launch import connected, launch
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import model_directory
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.intermediate import Matched
-from road_ray.recipes.distillation.teacher_source import Asking, kept_with_checkpoints
-from road_ray.recipes.validation import require_init, require_plain_head
-from road_ray.recipes.distillation.distill_config import DistillConfig
-from road_ray.recipes.finetuning.finetune import fit, prepare
-from road_ray.recipes.distillation.out_of_fold import answering, needs_pool
 from road_ray.recipes.distillation.born_again import born_again
-from road_ray.recipes.distillation.teacher_list import num_folds
-from road_ray.recipes.run import Run, finished, opened
 from road_ray.recipes.distillation.config import (
     DistillationConfig,
     pool,
@@ -40,8 +33,15 @@ from road_ray.recipes.distillation.config import (
     rule,
     teacher_directories,
 )
-from road_ray.training.monitoring.journal import Journal
+from road_ray.recipes.distillation.distill_config import DistillConfig
+from road_ray.recipes.distillation.out_of_fold import answering, needs_pool
+from road_ray.recipes.distillation.teacher_list import num_folds
+from road_ray.recipes.distillation.teacher_source import Asking, kept_with_checkpoints
+from road_ray.recipes.finetuning.finetune import fit, prepare
+from road_ray.recipes.run import Run, finished, opened
+from road_ray.recipes.validation import require_init, require_plain_head
 from road_ray.training.loop import identity_of
+from road_ray.training.monitoring.journal import Journal
 from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:

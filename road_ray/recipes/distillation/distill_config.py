@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from road_ray.recipes.distillation.config import DistillationConfig, WeightingConfig
+from road_ray.recipes.distillation.teacher_list import teacher_files
 from road_ray.recipes.finetuning.finetune import FinetuneConfig
 from road_ray.recipes.inputs import TEACHERS, Inputs
-from road_ray.recipes.distillation.teacher_list import teacher_files
-from road_ray.recipes.distillation.config import DistillationConfig, WeightingConfig
 
 
 class DistillConfig(FinetuneConfig):

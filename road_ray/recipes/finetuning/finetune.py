@@ -16,8 +16,8 @@ from road_ray.data.batching import Batch, Batching, BatchStream, Share
 from road_ray.data.features.encode import overlap
 from road_ray.data.features.types import Example
 from road_ray.data.folds import fold_of
-from road_ray.data.mixing import accumulated
 from road_ray.data.loading import SourceConfig, Split, entry_of, load_split, tasks_of
+from road_ray.data.mixing import accumulated
 from road_ray.data.schema import Task
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distributed.train.launch import launch
@@ -32,14 +32,14 @@ from road_ray.models.encoder import (
 from road_ray.models.multitask import MultitaskModel, load_trained
 from road_ray.objectives.base import Objective
 from road_ray.objectives.supervised import Supervised
-from road_ray.recipes.validation import check_length, require_init, warn_of_overlap
-from road_ray.recipes.resume_identity import deciding
 from road_ray.recipes.inputs import Inputs, model_files, split_files
 from road_ray.recipes.model_record import head_for, other_task, sign, written_whole
+from road_ray.recipes.resume_identity import deciding
 from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
+from road_ray.recipes.validation import check_length, require_init, warn_of_overlap
+from road_ray.training.config import Training, TrainingConfig
 from road_ray.training.loop import identity_of, train
 from road_ray.training.optimizer import OptimizerConfig
-from road_ray.training.config import Training, TrainingConfig
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)

@@ -10,16 +10,16 @@ from typing import Any
 from pydantic import Field
 
 from road_ray.config import override
-from road_ray.data.readers.registry import is_there
 from road_ray.data.loading import entry_of, resolve_root
+from road_ray.data.readers.registry import is_there
 from road_ray.distributed.train.launch import connected, side_by_side
 from road_ray.errors import ConfigError
 from road_ray.evaluation.glue import average
 from road_ray.evaluation.metrics import summary
 from road_ray.recipes.finetuning import finetune as single
-from road_ray.recipes.resume_identity import mirrored_below
 from road_ray.recipes.finetuning.finetune import FinetuneConfig
 from road_ray.recipes.inputs import Inputs
+from road_ray.recipes.resume_identity import mirrored_below
 from road_ray.recipes.run import Run, finished, opened
 from road_ray.reporting.tables import is_principal
 from road_ray.training import profile as measure

@@ -11,11 +11,11 @@ from pydantic import Field
 
 from road_ray.distributed.train.launch import connected, side_by_side
 from road_ray.evaluation.metrics import summary
-from road_ray.recipes.validation import require_plain_head
-from road_ray.recipes.resume_identity import mirrored_below
-from road_ray.recipes.finetuning.finetune import FinetuneConfig, finetune
-from road_ray.recipes.run import Run, finished, opened
 from road_ray.recipes.distillation.ensemble_eval import judge_together
+from road_ray.recipes.finetuning.finetune import FinetuneConfig, finetune
+from road_ray.recipes.resume_identity import mirrored_below
+from road_ray.recipes.run import Run, finished, opened
+from road_ray.recipes.validation import require_plain_head
 from road_ray.training.monitoring.journal import write_json_atomic
 
 

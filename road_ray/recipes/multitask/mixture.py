@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from road_ray.data.batching import Batch, Batching, BatchStream, Share
-from road_ray.data.mixing import Stream, mixed, probabilities, tallied
 from road_ray.data.loading import Split, entry_of, load_split
+from road_ray.data.mixing import Stream, mixed, probabilities, tallied
 from road_ray.errors import ConfigError
-from road_ray.recipes.validation import check_length, warn_of_overlap
 from road_ray.recipes.multitask.config import MultitaskConfig
+from road_ray.recipes.validation import check_length, warn_of_overlap
 from road_ray.training.worker import Worker
 
 

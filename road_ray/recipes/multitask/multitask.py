@@ -20,17 +20,17 @@ from road_ray.models.encoder import check_vocabulary, load_encoder, model_direct
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.supervised import Supervised
-from road_ray.recipes.distillation.teacher_source import Asking
-from road_ray.recipes.validation import require_init
-from road_ray.recipes.resume_identity import deciding
-from road_ray.recipes.model_record import sign, written_whole
-from road_ray.recipes.multitask.teachers import askings, lessons, lineage, pools
-from road_ray.recipes.multitask.mixture import check_mixing, drawn, read, stream
-from road_ray.recipes.multitask.config import MultitaskConfig
-from road_ray.recipes.run import Run, checkpoints, finished, journal, opened
 from road_ray.recipes.distillation.config import record_teachers
-from road_ray.training.loop import identity_of, train
+from road_ray.recipes.distillation.teacher_source import Asking
+from road_ray.recipes.model_record import sign, written_whole
+from road_ray.recipes.multitask.config import MultitaskConfig
+from road_ray.recipes.multitask.mixture import check_mixing, drawn, read, stream
+from road_ray.recipes.multitask.teachers import askings, lessons, lineage, pools
+from road_ray.recipes.resume_identity import deciding
+from road_ray.recipes.run import Run, checkpoints, finished, journal, opened
+from road_ray.recipes.validation import require_init
 from road_ray.training.config import Training
+from road_ray.training.loop import identity_of, train
 from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:

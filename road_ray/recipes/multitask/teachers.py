@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from road_ray.config import to_dict
 from road_ray.data.batching import Batch, BatchStream
-from road_ray.data.mixing import Stream, timed
 from road_ray.data.loading import Split, entry_of, load_split
+from road_ray.data.mixing import Stream, timed
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble.base import Ensemble, annotate
 from road_ray.distillation.teacher_identity import LABEL_MAP, check_teacher
@@ -22,12 +22,18 @@ from road_ray.distillation.weighting import Rule
 from road_ray.distributed.train.launch import connected
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.encoder import model_directory
-from road_ray.recipes.distillation.teacher_source import Asking, Tell, kept_with_checkpoints
-from road_ray.recipes.validation import require_init
+from road_ray.recipes.distillation.config import (
+    TeachingConfig,
+    located,
+    pool,
+    recorded_teachers,
+    rule,
+)
 from road_ray.recipes.distillation.out_of_fold import answering, needs_pool
 from road_ray.recipes.distillation.teacher_list import num_folds
+from road_ray.recipes.distillation.teacher_source import Asking, Tell, kept_with_checkpoints
 from road_ray.recipes.multitask.config import MultitaskConfig
-from road_ray.recipes.distillation.config import TeachingConfig, located, pool, recorded_teachers, rule
+from road_ray.recipes.validation import require_init
 from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:

@@ -15,6 +15,14 @@ from road_ray.config import Config
 from road_ray.data.corpus.dataset import Corpus, tokenizer_digest
 from road_ray.data.tokenizer import load_tokenizer, special_ids
 from road_ray.errors import ConfigError, DataError
+from road_ray.models.architectures import detector_output
+from road_ray.models.corpus_init import (
+    log_frequencies,
+    look_at_neighbours,
+    open_paths,
+    sinusoidal_positions,
+    start_from_corpus,
+)
 from road_ray.models.encoder import (
     EncoderConfig,
     check_vocabulary,
@@ -24,14 +32,6 @@ from road_ray.models.encoder import (
     new_detector,
     new_language_model,
     scaled,
-)
-from road_ray.models.architectures import detector_output
-from road_ray.models.corpus_init import (
-    log_frequencies,
-    look_at_neighbours,
-    open_paths,
-    sinusoidal_positions,
-    start_from_corpus,
 )
 from road_ray.models.weight_tying import Tying
 from road_ray.objectives.base import Objective

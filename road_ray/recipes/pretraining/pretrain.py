@@ -16,25 +16,25 @@ from pydantic import model_validator
 
 from road_ray.data.batching import Batch, BatchStream, Share
 from road_ray.data.corpus.dataset import Corpus
-from road_ray.data.corpus.source import CorpusConfig, prepare_corpus
 from road_ray.data.corpus.length_schedule import Phase, PhasedSteps, phases_of, tokens_before
+from road_ray.data.corpus.source import CorpusConfig, prepare_corpus
 from road_ray.distributed.jobs.corpus_build import encoding_at
 from road_ray.distributed.train.launch import launch
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import EncoderConfig, model_directory
 from road_ray.objectives.base import Objective
-from road_ray.recipes.validation import require_init
-from road_ray.recipes.resume_identity import deciding
-from road_ray.recipes.pretraining.probe import ProbeConfig, early_probe
 from road_ray.recipes.inputs import Inputs, corpus_files, model_files
 from road_ray.recipes.model_record import sign, written_whole
 from road_ray.recipes.pretraining.build import GeneratorConfig, ObjectiveConfig, build_objective
+from road_ray.recipes.pretraining.probe import ProbeConfig, early_probe
+from road_ray.recipes.resume_identity import deciding
 from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
+from road_ray.recipes.validation import require_init
 from road_ray.training import profile as measure
-from road_ray.training.monitoring.journal import Journal
-from road_ray.training.loop import identity_of, train
-from road_ray.training.optimizer import OptimizerConfig
 from road_ray.training.config import Training, TrainingConfig
+from road_ray.training.loop import identity_of, train
+from road_ray.training.monitoring.journal import Journal
+from road_ray.training.optimizer import OptimizerConfig
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -46,7 +46,8 @@ class PretrainConfig(RunConfig):
     run_dir: Path = Path("runs/pretrain")
     init: str = ""  # go on from this encoder; empty: new weights
     # Of new weights. "corpus": words, positions and first heads start from what the corpus says
-    # (models/corpus_init.py); for models and budgets so small that they would not leave the frequencies.
+    # (models/corpus_init.py); for models and budgets so small that they would not leave the
+    # frequencies.
     start: Literal["random", "corpus"] = "random"
     data: CorpusConfig = CorpusConfig()
     encoder: EncoderConfig = EncoderConfig()

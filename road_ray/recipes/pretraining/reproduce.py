@@ -13,15 +13,15 @@ from road_ray.config import override
 from road_ray.distributed.train.launch import connected, side_by_side
 from road_ray.evaluation.glue import electra_figure
 from road_ray.evaluation.metrics import paired_test, summary
-from road_ray.recipes.pretraining.comparisons import COMPARISONS, Arm, Comparison
-from road_ray.recipes.resume_identity import mirrored_below
-from road_ray.recipes.pretraining.flops import cost
-from road_ray.recipes.finetuning.finetune import FinetuneConfig, FinetuneDataConfig, finetune
-from road_ray.recipes.pretraining.pretrain import PretrainConfig, pretrain
 from road_ray.presets.electra import miniature
+from road_ray.recipes.finetuning.finetune import FinetuneConfig, FinetuneDataConfig, finetune
+from road_ray.recipes.pretraining.comparisons import COMPARISONS, Arm, Comparison
+from road_ray.recipes.pretraining.flops import cost
+from road_ray.recipes.pretraining.pretrain import PretrainConfig, pretrain
+from road_ray.recipes.resume_identity import mirrored_below
 from road_ray.recipes.run import Run, RunConfig, finished, opened
-from road_ray.training.monitoring.journal import write_json_atomic
 from road_ray.training.config import TrainingConfig
+from road_ray.training.monitoring.journal import write_json_atomic
 
 
 class ReproduceConfig(RunConfig):

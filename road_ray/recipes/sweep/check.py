@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from road_ray.config import yaml as yaml_lines
 from road_ray.config import InvalidConfig, load, override
+from road_ray.config import yaml as yaml_lines
 from road_ray.config.fields import field_at
 from road_ray.config.messages import unknown
 from road_ray.errors import Problem

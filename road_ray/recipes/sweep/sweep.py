@@ -14,19 +14,19 @@ from road_ray.distributed.tune.driver import Watch, search
 from road_ray.distributed.tune.lock import locked
 from road_ray.distributed.tune.trial_record import Record
 from road_ray.errors import ConfigError, DivergedError, ResourceError
-from road_ray.recipes.validation import require_init
-from road_ray.recipes.distillation.distill_config import DistillConfig
-from road_ray.recipes.multitask.teachers import teachers_by_dataset
-from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.distillation.config import teacher_directories
-from road_ray.reporting.report import leave_report
+from road_ray.recipes.distillation.distill_config import DistillConfig
+from road_ray.recipes.multitask.config import MultitaskConfig
+from road_ray.recipes.multitask.teachers import teachers_by_dataset
 from road_ray.recipes.sweep.check import load_sweep
 from road_ray.recipes.sweep.config import SweepConfig
-from road_ray.recipes.sweep.retention import tidy
+from road_ray.recipes.sweep.progress import shown
 from road_ray.recipes.sweep.result import Sweep, write_result
+from road_ray.recipes.sweep.retention import tidy
 from road_ray.recipes.sweep.stages import base
 from road_ray.recipes.sweep.trial import Trial
-from road_ray.recipes.sweep.progress import shown
+from road_ray.recipes.validation import require_init
+from road_ray.reporting.report import leave_report
 
 _RECORD = "sweep.resolved.yaml"
 # What decides a trial's figure; trials of another make no one sweep.

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from road_ray.distributed.tune.trial_record import Outcome, Report, Tell
 from road_ray.distributed.tune.space import drawn
+from road_ray.distributed.tune.trial_record import Outcome, Report, Tell
 from road_ray.errors import ConfigError
 from road_ray.evaluation.metrics import summary
 from road_ray.recipes.sweep.config import SweepConfig

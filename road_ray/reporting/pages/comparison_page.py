@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.evaluation.metrics import PairedTest, paired_test, summary
-from road_ray.reporting.plots.chart import Axis, Chart, Line, thinned
 from road_ray.reporting.health import loss_names
 from road_ray.reporting.pages.page import NOTHING, Block, Cell, Figures, Page, Prose, Section, Table
-from road_ray.reporting.published_results import published
 from road_ray.reporting.pages.run_page import clock, headline
+from road_ray.reporting.plots.chart import Axis, Chart, Line, thinned
+from road_ray.reporting.published_results import published
 from road_ray.reporting.run_record import RunRecord, counts
 from road_ray.reporting.tables import metric_title
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.errors import DataError
-from road_ray.reporting.plots.chart import Axis, Chart, Line, thinned
 from road_ray.reporting.pages.page import Cell, Figures, Page, Section, Table
+from road_ray.reporting.plots.chart import Axis, Chart, Line, thinned
 from road_ray.reporting.run_record import read_run
 from road_ray.reporting.tables import spread
 

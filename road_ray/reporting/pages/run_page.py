@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from road_ray.reporting.advice import advice, time_split
-from road_ray.reporting.lineage import ancestry
-from road_ray.reporting.plots.chart import Axis, Bars, Chart, Line, thinned
-from road_ray.reporting.health import gauges, right_counts
 from road_ray.reporting.error_analysis import mistakes
+from road_ray.reporting.health import gauges, right_counts
+from road_ray.reporting.lineage import ancestry
 from road_ray.reporting.pages.page import (
     NOTHING,
     Block,
@@ -26,6 +25,7 @@ from road_ray.reporting.pages.page import (
     Table,
     Value,
 )
+from road_ray.reporting.plots.chart import Axis, Bars, Chart, Line, thinned
 from road_ray.reporting.published_results import beside
 from road_ray.reporting.run_record import RunRecord
 from road_ray.reporting.tables import is_principal, metric_title, percent

@@ -21,10 +21,10 @@ from torch import Tensor
 from road_ray.errors import ResourceError
 from road_ray.objectives.base import Objective
 from road_ray.training.checkpoint.remote_copy import Mirror
-from road_ray.training.optimizer import ElectraAdamW
+from road_ray.training.checkpoint.serialization import optimizer_tensors, tensors_to_file
 from road_ray.training.config import Training
 from road_ray.training.fsdp import gather, whole
-from road_ray.training.checkpoint.serialization import optimizer_tensors, tensors_to_file
+from road_ray.training.optimizer import ElectraAdamW
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)

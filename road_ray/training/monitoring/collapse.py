@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import torch
 
 from road_ray.objectives.base import Objective
-from road_ray.training.monitoring.journal import Journal
 from road_ray.training.fsdp import whole
+from road_ray.training.monitoring.journal import Journal
 
 _GRACE = 0.25  # of the run, in which a detector may still say "original" to everything
 _ROWS = 5  # of the journal, one after the other

@@ -7,10 +7,10 @@ import os
 import numpy as np
 import pytest
 
-from road_ray.data.corpus import parallel
 from road_ray.data.corpus import build as module
-from road_ray.data.corpus.dataset import _read_once, open_corpus, tokenizer_digest
+from road_ray.data.corpus import parallel
 from road_ray.data.corpus.build import build_corpus
+from road_ray.data.corpus.dataset import _read_once, open_corpus, tokenizer_digest
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import DataError, ResourceError
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from road_ray.data.corpus.dataset import DamagedCorpus, _read_once, open_corpus
 from road_ray.data.corpus.build import build_corpus
+from road_ray.data.corpus.dataset import DamagedCorpus, _read_once, open_corpus
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import DataError
 

@@ -10,9 +10,9 @@ import torch
 
 from road_ray.config import InvalidConfig, load, to_dict
 from road_ray.data.batching import BatchStream
+from road_ray.data.corpus.length_schedule import PhasedSteps, phases_of, tokens_before
 from road_ray.data.corpus.source import CorpusConfig
 from road_ray.data.features.types import Features
-from road_ray.data.corpus.length_schedule import PhasedSteps, phases_of, tokens_before
 from road_ray.errors import ConfigError
 
 BERT = ["max_length_tokens=512", "shorter_first.128.fraction=0.9", "batch_size=256"]

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import pytest
 
 from road_ray.data.corpus import parallel
-from road_ray.data.corpus.parallel import blocks, encoded_blocks
 from road_ray.data.corpus.encode import Encoder
+from road_ray.data.corpus.parallel import blocks, encoded_blocks
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ResourceError
 

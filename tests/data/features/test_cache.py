@@ -8,8 +8,8 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from road_ray.data.features import cache as feature_cache
 from road_ray.data import loading
+from road_ray.data.features import cache as feature_cache
 from road_ray.data.features.cache import cached, directory_of, key_of
 from road_ray.data.features.types import TextExample
 from road_ray.data.loading import SourceConfig, load_split

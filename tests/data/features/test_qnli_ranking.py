@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from road_ray.data.features.types import TextExample
 from road_ray.data.features.qnli_ranking import ranked
+from road_ray.data.features.types import TextExample
 from road_ray.errors import DataError
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from road_ray.data.features import spans as encode_spans_module
 from road_ray.data.catalog import dataset
+from road_ray.data.features import spans as encode_spans_module
 from road_ray.data.features.spans import encode_spans
 from road_ray.data.features.types import Answer, Features, SpanExample
 from road_ray.data.readers.registry import read_split

@@ -8,8 +8,8 @@ import pytest
 
 import road_ray as rr
 from road_ray.config import load
-from road_ray.data.readers.custom import OwnSet
 from road_ray.data.loading import SourceConfig, entry_of, load_split
+from road_ray.data.readers.custom import OwnSet
 from road_ray.data.schema import Classify
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ConfigError, DataError

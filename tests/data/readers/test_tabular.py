@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.data.schema import Columns
 from road_ray.data.readers.tabular import (
     read_glue_tsv,
     read_table,
 )
+from road_ray.data.schema import Columns
 from road_ray.errors import DataError
 
 PAIR = Columns(("a", "b"), label="gold")

@@ -8,8 +8,8 @@ import time
 
 import numpy as np
 import pytest
+from tests.distillation.test_store import NLI, WHO, answers, rows
 
-from road_ray.distillation.store.store import TeacherStore
 from road_ray.distillation.store.maintenance import (
     chosen,
     damaged,
@@ -18,8 +18,8 @@ from road_ray.distillation.store.maintenance import (
     prune,
     remove_damaged,
 )
+from road_ray.distillation.store.store import TeacherStore
 from road_ray.errors import ConfigError, DataError, ResourceError
-from tests.distillation.test_store import NLI, WHO, answers, rows
 
 OTHER = WHO | {"weights_sha256": "f" * 64, "directory": "t1"}
 

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from road_ray.data.catalog import task
-from road_ray.distillation.store.store import LOCK, TeacherStore, directory_name, expected_bytes
 from road_ray.distillation.store.rows import rows_of, unpadded
+from road_ray.distillation.store.store import LOCK, TeacherStore, directory_name, expected_bytes
 from road_ray.errors import ResourceError
 
 NLI, MRC = task("nli"), task("mrc")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from road_ray.data.corpus import parallel
-from road_ray.data.corpus.parallel import encoded_blocks
 from road_ray.data.corpus.build import build_corpus
 from road_ray.data.corpus.encode import Encoder
+from road_ray.data.corpus.parallel import encoded_blocks
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.distributed.jobs import corpus_build as module
 from road_ray.distributed.jobs.corpus_build import encoded_on_cluster, encoding_at

@@ -15,16 +15,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from road_ray.distributed.train import supervisor
-from road_ray.distributed.train import start_timeout
-from road_ray.distributed.train import launch as module
-from road_ray.distributed.train.supervisor import SILENT_SECONDS
-from road_ray.distributed.train.launch import connected, launch, side_by_side
 from road_ray.distributed.placement import wait_for_room
+from road_ray.distributed.train import launch as module
+from road_ray.distributed.train import start_timeout, supervisor
+from road_ray.distributed.train.launch import connected, launch, side_by_side
+from road_ray.distributed.train.supervisor import SILENT_SECONDS
 from road_ray.errors import ClusterError, DataError, DivergedError, InterruptedRunError
 from road_ray.training.monitoring.journal import Journal
-from road_ray.training.signals import OUTSIDE, StopRequest
 from road_ray.training.monitoring.trackers import watched, watchers
+from road_ray.training.signals import OUTSIDE, StopRequest
 from road_ray.training.worker import Worker
 
 

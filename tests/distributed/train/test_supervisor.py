@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from road_ray.distributed.train.supervisor import obituary
 from road_ray.distributed.train.coordinator import Beat
+from road_ray.distributed.train.supervisor import obituary
 
 
 def test_a_process_that_was_killed_may_have_needed_memory():

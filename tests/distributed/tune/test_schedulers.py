@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from road_ray.config import load
-from road_ray.distributed.tune.trial_record import Report
 from road_ray.distributed.tune.schedulers import _Earlier, replay, result_of, scheduler
 from road_ray.distributed.tune.space import SearchConfig
+from road_ray.distributed.tune.trial_record import Report
 
 BASE = {"metric": "m", "space": {"x": {"uniform": [0, 1]}}}
 

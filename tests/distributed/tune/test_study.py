@@ -8,12 +8,12 @@ import pytest
 from optuna.trial import TrialState
 
 from road_ray.config import load
-from road_ray.distributed.tune import trial_record
 from road_ray.distributed.tune import study as sweep_study
-from road_ray.distributed.tune.trial_record import Record, Report
+from road_ray.distributed.tune import trial_record
 from road_ray.distributed.tune.space import SearchConfig
 from road_ray.distributed.tune.storage import JOURNAL
 from road_ray.distributed.tune.study import distributions, open_study, tell
+from road_ray.distributed.tune.trial_record import Record, Report
 from road_ray.errors import ConfigError, ResourceError
 
 BASE = {"metric": "m", "trials": 6, "space": {"x": {"uniform": [0, 1]}, "c": {"choice": [1, [2]]}}}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from road_ray.distributed.tune import trial_record
-from road_ray.distributed.tune import trial
+from road_ray.distributed.tune import trial, trial_record
 from road_ray.distributed.tune.time_limit import HUNG
-from road_ray.distributed.tune.trial_record import Outcome, Record, Report
 from road_ray.distributed.tune.trial import Work, perform
+from road_ray.distributed.tune.trial_record import Outcome, Record, Report
 from road_ray.errors import DivergedError
 
 CONFIG = {"number": 2, "params": {"x": 1}}

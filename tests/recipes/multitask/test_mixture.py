@@ -9,8 +9,8 @@ import pytest
 from road_ray.config import load
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import ConfigError
-from road_ray.recipes.multitask.mixture import check_mixing, drawn, read, stream
 from road_ray.recipes.multitask.config import MultitaskConfig
+from road_ray.recipes.multitask.mixture import check_mixing, drawn, read, stream
 from road_ray.training.worker import Worker
 
 ALONE = Worker.alone()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from road_ray.config import override
+from road_ray.presets.electra import miniature
 from road_ray.recipes.pretraining.comparisons import COMPARISONS
 from road_ray.recipes.pretraining.flops import cost
-from road_ray.presets.electra import miniature
 
 
 @pytest.mark.parametrize("name", COMPARISONS)

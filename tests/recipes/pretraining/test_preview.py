@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import road_ray as rr
-from road_ray.recipes.pretraining.preview import is_pretraining, peek
 from road_ray.recipes.pretraining.pretrain import prepare
+from road_ray.recipes.pretraining.preview import is_pretraining, peek
 from road_ray.training.loop import load_weights
 from road_ray.training.worker import Worker
 from road_ray.verbs import configure

@@ -117,7 +117,11 @@ def test_a_population_trains_on_from_the_models_of_its_best(file, cluster):
 def test_ray_is_not_imported_before_it_is_told_to_ask_for_a_token():
     # It reads RAY_AUTH_MODE once, when it is imported; a cluster of its own would refuse it later.
     told = subprocess.run(
-        [sys.executable, "-c", "import sys, road_ray.recipes.sweep.sweep; print('ray' in sys.modules)"],
+        [
+            sys.executable,
+            "-c",
+            "import sys, road_ray.recipes.sweep.sweep; print('ray' in sys.modules)",
+        ],
         capture_output=True,
         text=True,
         check=True,

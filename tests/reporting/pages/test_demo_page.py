@@ -7,9 +7,9 @@ import json
 import pytest
 
 from road_ray.errors import DataError
+from road_ray.reporting.pages.demo_page import story_page
 from road_ray.reporting.pages.page import render
 from road_ray.reporting.report import page_of
-from road_ray.reporting.pages.demo_page import story_page
 
 ROWS = [
     {"model": "no KD", "seeds": 2, "in domain F1": 50.0, "in domain F1 +-": 1.25},

@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from road_ray.reporting.plots.chart import Axis, Chart, Line
 from road_ray.reporting.pages.page import (
     Cell,
     Example,
@@ -25,6 +24,7 @@ from road_ray.reporting.pages.page import (
     render,
     write,
 )
+from road_ray.reporting.plots.chart import Axis, Chart, Line
 
 EVIL = "<script>alert(1)</script>"
 CHART = Chart(EVIL, Axis("x"), Axis(), lines=[Line([(0, 0), (1, 1)], EVIL), Line([], EVIL)])

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from road_ray.errors import ResourceError
-from road_ray.training.checkpoint.checkpoint import Checkpoints, verify
 from road_ray.training.checkpoint.async_save import Saver, named_tensors
+from road_ray.training.checkpoint.checkpoint import Checkpoints, verify
 from road_ray.training.checkpoint.serialization import tensors_from_file
 from road_ray.training.worker import Worker
 
