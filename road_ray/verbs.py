@@ -19,26 +19,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Verb:
-    """A recipe by name: where its configuration class and its function are."""
+    """A verb: its configuration class and its recipe, each as ``module:name`` below ``recipes``."""
 
     name: str
     about: str
-    config_name: str
-    module: str | None = None  # below road_ray.recipes; None: called as the verb
-
-    @property
-    def _module(self) -> Any:
-        return import_module(f"road_ray.recipes.{self.module or self.name}")
+    config_at: str
+    recipe_at: str
 
     @property
     def config(self) -> type[Config]:
-        """The configuration class of the verb."""
-        return cast("type[Config]", getattr(self._module, self.config_name))
+        """The configuration class."""
+        return cast("type[Config]", _named(self.config_at))
 
     @property
     def run(self) -> Callable[..., Run]:
-        """The recipe itself: configuration in, run out."""
-        return cast("Callable[..., Run]", getattr(self._module, self.name))
+        """The recipe: configuration in, run out."""
+        return cast("Callable[..., Run]", _named(self.recipe_at))
+
+
+def _named(place: str) -> Any:
+    module, name = place.split(":")
+    return getattr(import_module(f"road_ray.recipes.{module}"), name)
 
 
 VERBS: dict[str, Verb] = {
@@ -47,28 +48,51 @@ VERBS: dict[str, Verb] = {
         Verb(
             "pretrain",
             "pre-train an encoder on a text corpus (ELECTRA and its line)",
-            "PretrainConfig",
+            "pretraining.pretrain:PretrainConfig",
+            "pretraining.pretrain:pretrain",
         ),
         Verb(
             "multitask",
             "multi-task pre-training on a mix of data sets",
-            "MultitaskConfig",
+            "multitask.config:MultitaskConfig",
+            "multitask.multitask:multitask",
         ),
         Verb(
             "finetune",
             "one data set, one head; or N seeds of several data sets",
-            "FinetuningsConfig",
-            "finetunings",
+            "finetuning.many:FinetuningsConfig",
+            "finetuning.many:finetune",
         ),
-        Verb("teachers", "N seeds of finetune; writes teachers.json", "TeachersConfig"),
-        Verb("distill", "a student from an ensemble of teachers in Ray actors", "DistillConfig"),
-        Verb("evaluate", "a trained model on one or more data sets", "EvaluateConfig"),
+        Verb(
+            "teachers",
+            "N seeds of finetune; writes teachers.json",
+            "finetuning.teachers:TeachersConfig",
+            "finetuning.teachers:teachers",
+        ),
+        Verb(
+            "distill",
+            "a student from an ensemble of teachers in Ray actors",
+            "distillation.distill_config:DistillConfig",
+            "distillation.distill:distill",
+        ),
+        Verb(
+            "evaluate",
+            "a trained model on one or more data sets",
+            "evaluate:EvaluateConfig",
+            "evaluate:evaluate",
+        ),
         Verb(
             "reproduce",
             "a published comparison of pre-training, at your scale",
-            "ReproduceConfig",
+            "pretraining.reproduce:ReproduceConfig",
+            "pretraining.reproduce:reproduce",
         ),
-        Verb("demo", "the whole story at miniature scale, in a few minutes", "DemoConfig"),
+        Verb(
+            "demo",
+            "the whole story at miniature scale, in a few minutes",
+            "demo:DemoConfig",
+            "demo:demo",
+        ),
     )
 }
 

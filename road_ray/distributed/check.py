@@ -89,8 +89,8 @@ def _version(url: str) -> Finding:
 
 
 def _joined(address: str) -> list[Finding]:
+    from road_ray.distributed.connection import connected
     from road_ray.distributed.placement import free_resources
-    from road_ray.distributed.train.launch import connected
 
     try:
         with connected(address):

@@ -12,12 +12,12 @@ from transformers import PreTrainedModel
 from road_ray.data.batching import Batch
 from road_ray.models.encoder import initialize_output
 from road_ray.models.language_model import detection_scores, states, vocabulary_logits
+from road_ray.objectives.base import Term
 from road_ray.objectives.electra import Electra
 from road_ray.objectives.masking import corrupt, sample
 from road_ray.objectives.parts.corruption import language_model
 from road_ray.objectives.parts.detection import detection_gauges, detection_losses
 from road_ray.objectives.parts.generator import Generator
-from road_ray.objectives.term import Term
 
 
 def policy_loss(log_chances: Tensor, rewards: Tensor, baselines: Tensor) -> Tensor:

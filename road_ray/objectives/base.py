@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from road_ray.data.batching import NOISE_CHANNELS, Batch
-from road_ray.objectives.term import Term
+
+
+@dataclass(frozen=True)
+class Term:
+    """One summand of a training loss: ``weight * total / count``, the count taken over all workers.
+
+    ``total`` is a scalar that carries the gradient, ``count`` the number of items (tokens or
+    examples) that it sums over on this worker. Only the loop divides, so 1 worker equals N workers
+    whatever their counts.
+    """
+
+    total: Tensor
+    count: Tensor
+    weight: float = 1.0
 
 
 class Objective(nn.Module, ABC):

@@ -20,8 +20,8 @@ from road_ray.distillation.losses import (
 from road_ray.distillation.schedule import Schedule
 from road_ray.errors import ConfigError, DataError
 from road_ray.models.multitask import MultitaskModel
+from road_ray.objectives.base import Term
 from road_ray.objectives.supervised import Supervised, gold_total
-from road_ray.objectives.term import Term
 
 
 class Distilled(Supervised):

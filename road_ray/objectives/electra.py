@@ -9,10 +9,10 @@ from transformers import PreTrainedModel
 
 from road_ray.data.batching import Batch
 from road_ray.models.language_model import detection_scores
+from road_ray.objectives.base import Term
 from road_ray.objectives.parts.corruption import Corrupting
 from road_ray.objectives.parts.detection import detection_gauges, detection_losses
 from road_ray.objectives.parts.generator import Generator
-from road_ray.objectives.term import Term
 
 
 class Electra(Corrupting):

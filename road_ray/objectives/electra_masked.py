@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from road_ray.data.batching import Batch
 from road_ray.models.language_model import detection_scores
+from road_ray.objectives.base import Term
 from road_ray.objectives.electra import Electra
 from road_ray.objectives.parts.detection import detection_gauges, detection_losses
-from road_ray.objectives.term import Term
 
 
 class ElectraMasked(Electra):

@@ -11,8 +11,8 @@ from road_ray.data.batching import Batch
 from road_ray.distillation.hidden_states import Layers, StatesTeacher, layer_map, states_of
 from road_ray.errors import ConfigError
 from road_ray.models.multitask import MultitaskModel
+from road_ray.objectives.base import Term
 from road_ray.objectives.distilled import Distilled
-from road_ray.objectives.term import Term
 
 
 class Matched(Distilled):

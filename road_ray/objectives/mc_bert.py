@@ -13,12 +13,12 @@ from transformers import PreTrainedModel
 from road_ray.data.batching import Batch
 from road_ray.models.language_model import decoder, prediction_states, states, vocabulary_logits
 from road_ray.models.weight_tying import tie
+from road_ray.objectives.base import Term
 from road_ray.objectives.masking import corrupt
 from road_ray.objectives.parts.candidates import candidate_logits, with_replacement
 from road_ray.objectives.parts.corruption import Corrupting, language_model
 from road_ray.objectives.parts.generator import Generator
 from road_ray.objectives.parts.sampling import predict
-from road_ray.objectives.term import Term
 
 
 def choices(

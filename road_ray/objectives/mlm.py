@@ -14,8 +14,8 @@ from road_ray.models.cpu_kernels import quicken
 from road_ray.models.hf_logging import hushed
 from road_ray.models.language_model import states, vocabulary_logits
 from road_ray.models.weight_tying import tie
+from road_ray.objectives.base import Term
 from road_ray.objectives.parts.masked_input import Masked
-from road_ray.objectives.term import Term
 
 
 class MaskedLanguageModel(Masked):

@@ -12,9 +12,9 @@ from transformers import PreTrainedModel
 from road_ray.data.batching import Batch
 from road_ray.models.language_model import states, vocabulary_logits
 from road_ray.models.weight_tying import tie
+from road_ray.objectives.base import Term
 from road_ray.objectives.parts.corruption import Corrupting
 from road_ray.objectives.parts.generator import Generator
-from road_ray.objectives.term import Term
 
 
 class ReplaceMLM(Corrupting):

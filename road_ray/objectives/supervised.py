@@ -17,8 +17,7 @@ from road_ray.data.batching import Batch, allowed_positions
 from road_ray.data.features.types import FURTHER, IMPOSSIBLE, UNKNOWN
 from road_ray.data.schema import JointSpan, Regress, Span, Task
 from road_ray.models.multitask import MultitaskModel
-from road_ray.objectives.base import Objective
-from road_ray.objectives.term import Term
+from road_ray.objectives.base import Objective, Term
 
 _ANSWERABILITY_WEIGHT = 0.5
 

@@ -16,13 +16,13 @@ from road_ray.errors import ConfigError
 from road_ray.models.encoder import initialize, initialize_output
 from road_ray.models.language_model import decoder, prediction_states, states, vocabulary_logits
 from road_ray.models.weight_tying import share_layers, tie
+from road_ray.objectives.base import Term
 from road_ray.objectives.masking import corrupt
 from road_ray.objectives.parts.candidates import candidate_logits, without_replacement
 from road_ray.objectives.parts.corruption import Corrupting, language_model
 from road_ray.objectives.parts.detection import detection_gauges, detection_losses
 from road_ray.objectives.parts.generator import Generator
 from road_ray.objectives.parts.sampling import predict
-from road_ray.objectives.term import Term
 
 
 class Teams(Corrupting):

@@ -1,4 +1,4 @@
-"""Pre-training configurations of the papers, each with its source; ``road presets`` lists them.
+"""Pre-training as the papers have it, each preset with its source.
 
 All use the vocabulary of uncased BERT, as ELECTRA does; where a paper used another, that is noted.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from road_ray.data.corpus.source import CorpusConfig
 from road_ray.models.encoder import EncoderConfig
+from road_ray.presets.registry import preset
 from road_ray.recipes.pretraining.build import GeneratorConfig, ObjectiveConfig
 from road_ray.recipes.pretraining.pretrain import PretrainConfig
 from road_ray.training.config import TrainingConfig
@@ -29,6 +30,7 @@ def _steps(steps: int) -> TrainingConfig:
     return TrainingConfig(steps=steps, save_every_steps=10_000)
 
 
+@preset("pretrain")
 def electra_small() -> PretrainConfig:
     """ELECTRA-Small. Source: Clark et al. 2020, table 6."""
     return PretrainConfig(
@@ -40,6 +42,7 @@ def electra_small() -> PretrainConfig:
     )
 
 
+@preset("pretrain")
 def electra_small_plus() -> PretrainConfig:
     """The released ELECTRA-Small ("Small++"): 4M steps, a generator as wide as the discriminator,
     rows of 512. Source: README of google-research/electra; the rest as ELECTRA-Small, our choice.
@@ -53,6 +56,7 @@ def electra_small_plus() -> PretrainConfig:
     )
 
 
+@preset("pretrain")
 def electra_base() -> PretrainConfig:
     """ELECTRA-Base. Source: Clark et al. 2020, table 6."""
     return PretrainConfig(
@@ -64,6 +68,7 @@ def electra_base() -> PretrainConfig:
     )
 
 
+@preset("pretrain")
 def electra_large() -> PretrainConfig:
     """ELECTRA-Large, 400K steps. Source: Clark et al. 2020, table 6; a quarter of the tokens
     chosen.
@@ -80,6 +85,7 @@ def electra_large() -> PretrainConfig:
     )
 
 
+@preset("pretrain")
 def bert_small() -> PretrainConfig:
     """The BERT baseline at ELECTRA-Small's size. Source: Clark et al. 2020, table 6."""
     return electra_small().model_copy(
@@ -87,6 +93,7 @@ def bert_small() -> PretrainConfig:
     )
 
 
+@preset("pretrain")
 def bert_base() -> PretrainConfig:
     """The BERT baseline at ELECTRA-Base's size. Source: Clark et al. 2020, table 6."""
     return electra_base().model_copy(
@@ -94,6 +101,7 @@ def bert_base() -> PretrainConfig:
     )
 
 
+@preset("pretrain")
 def alectra_small() -> PretrainConfig:
     """ELECTRA-Small's objective and recipe on ALBERT, whose layers share their weights. After the
     "ALECTRA" of ROaD's authors; sizes our choice.
@@ -119,6 +127,7 @@ def _mc_bert(encoder: EncoderConfig, divider: int) -> PretrainConfig:
     )
 
 
+@preset("pretrain")
 def mc_bert_small() -> PretrainConfig:
     """MC-BERT-Small: a meta controller of half the width. Source: the released code of arXiv
     2006.05744, whose vocabulary is a BPE of 32.7k entries.
@@ -126,6 +135,7 @@ def mc_bert_small() -> PretrainConfig:
     return _mc_bert(EncoderConfig(embedding_size=256), 2)
 
 
+@preset("pretrain")
 def mc_bert_base() -> PretrainConfig:
     """MC-BERT-Base: a meta controller of a third of the width. Source: the released code of arXiv
     2006.05744, whose vocabulary is a BPE of 32.7k entries.
@@ -133,6 +143,7 @@ def mc_bert_base() -> PretrainConfig:
     return _mc_bert(_BASE, 3)
 
 
+@preset("pretrain")
 def teams_small() -> PretrainConfig:
     """TEAMS-Small: a generator of half the depth at full width. Source: official/projects/teams of
     tensorflow/models.
@@ -147,6 +158,7 @@ def teams_small() -> PretrainConfig:
     )
 
 
+@preset("pretrain")
 def teams_base() -> PretrainConfig:
     """TEAMS at ELECTRA-Base's size. The published recipe is not at hand: sizes and rates are those
     of ELECTRA-Base, steps those of TEAMS-Small, our choice.
@@ -156,63 +168,7 @@ def teams_base() -> PretrainConfig:
     )
 
 
-def miniature() -> PretrainConfig:
-    """What the arms of a comparison share on a laptop: two layers of 128, short rows, a start from
-    the corpus. Our choice.
-    """
-    return PretrainConfig(
-        start="corpus",
-        data=CorpusConfig(vocab_size=4096, max_length_tokens=64, batch_size=32),
-        encoder=EncoderConfig(
-            layers=2,
-            hidden_size=128,
-            heads=2,
-            intermediate_size=512,
-            dropout=0.0,
-            attention_dropout=0.0,
-            initializer_std=0.06,
-        ),
-        generator=GeneratorConfig(scale=0.5),
-        optimizer=OptimizerConfig(peak_lr=1e-3, beta2=0.98, bias_correction=True),
-        training=TrainingConfig(steps=1000, log_every_steps=100),
-    )
-
-
-def tiny_teams() -> PretrainConfig:
-    """TEAMS for a laptop: four layers of 256, a generator of two of them. Our choice."""
-    return _tiny("teams", GeneratorConfig(scale=1.0, depth=0.5), ObjectiveConfig(shared_layers=1))
-
-
-def tiny_mc_bert() -> PretrainConfig:
-    """MC-BERT for a laptop, with a generator of half the width. Our choice."""
-    return _tiny("mc_bert", GeneratorConfig(scale=0.5), ObjectiveConfig())
-
-
-def tiny_alectra() -> PretrainConfig:
-    """ELECTRA on ALBERT for a laptop. Our choice."""
-    made = _tiny("electra", GeneratorConfig(scale=0.5), ObjectiveConfig())
-    encoder = made.encoder.model_copy(update={"family": "albert"})
-    return made.model_copy(update={"encoder": encoder, "start": "random"})
-
-
-def _tiny(name: str, generator: GeneratorConfig, options: ObjectiveConfig) -> PretrainConfig:
-    return PretrainConfig(
-        start="corpus",
-        data=CorpusConfig(vocab_size=4096, max_length_tokens=64, batch_size=16),
-        encoder=EncoderConfig(
-            layers=4,
-            max_length_tokens=512,
-            dropout=0.0,
-            attention_dropout=0.0,
-            initializer_std=0.06,
-        ),
-        generator=generator,
-        objective=options.model_copy(update={"name": name}),
-        optimizer=OptimizerConfig(peak_lr=5e-4, warmup_steps=200, beta2=0.98, bias_correction=True),
-        training=TrainingConfig(steps=4000, save_every_steps=500, log_every_steps=100),
-    )
-
-
+@preset("pretrain")
 def second_stage_small() -> PretrainConfig:
     """Second of two stages at ELECTRA-Small's size: the generator is frozen and the discriminator
     begins as it; give a finished bert_small as init and as generator.init. Source: Clark et al.
@@ -224,10 +180,3 @@ def second_stage_small() -> PretrainConfig:
             "training": _steps(500_000),
         }
     )
-
-
-PUBLISHED = (
-    *(electra_small, electra_small_plus, electra_base, electra_large, bert_small, bert_base),
-    *(alectra_small, mc_bert_small, mc_bert_base, teams_small, teams_base, second_stage_small),
-    *(tiny_teams, tiny_mc_bert, tiny_alectra),
-)

@@ -12,7 +12,8 @@ from pydantic import Field
 
 from road_ray.data.corpus.source import CorpusConfig
 from road_ray.data.loading import MINIATURE
-from road_ray.distributed.train.launch import connected, side_by_side
+from road_ray.distributed.connection import connected
+from road_ray.distributed.parallel import side_by_side
 from road_ray.evaluation.metrics import summary
 from road_ray.models.encoder import EncoderConfig
 from road_ray.recipes.distillation.config import DistillationConfig, WeightingConfig

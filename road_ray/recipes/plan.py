@@ -14,6 +14,7 @@ from road_ray.config import Config, override, to_dict
 from road_ray.data.loading import load_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.store.store import expected_bytes
+from road_ray.distributed.connection import connected
 from road_ray.distributed.estimate import (
     Prices,
     by_workers,
@@ -25,7 +26,6 @@ from road_ray.distributed.estimate import (
     reduced_bytes,
     step_seconds,
 )
-from road_ray.distributed.train.launch import connected
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import model_directory
 from road_ray.recipes.distillation.distill_config import DistillConfig

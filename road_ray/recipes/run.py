@@ -19,7 +19,7 @@ from pydantic import AfterValidator, Field
 
 from road_ray.config import Config, to_dict, to_yaml
 from road_ray.config.json_file import read_json
-from road_ray.distributed.train.launch import check_machine
+from road_ray.distributed.connection import check_machine
 from road_ray.errors import CheckpointError, DivergedError, ResourceError, RoadError
 from road_ray.recipes.inputs import INPUTS, TEACHERS, Inputs, changed_inputs, found_inputs
 from road_ray.recipes.outputs import damage, require_source, seal

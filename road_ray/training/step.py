@@ -16,8 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from road_ray.data.batching import Batch
-from road_ray.objectives.base import Objective
-from road_ray.objectives.term import Term
+from road_ray.objectives.base import Objective, Term
 from road_ray.training.worker import Worker
 
 

@@ -112,8 +112,8 @@ def in_actors(lesson: Lesson, connection: Connection) -> None:
 @contextmanager
 def actors(lesson: Lesson, count: int = TEACHERS) -> Iterator[Any]:
     """Teachers in actors of a cluster, one of our own unless there is one."""
+    from road_ray.distributed.connection import connected
     from road_ray.distributed.teachers.pool import start
-    from road_ray.distributed.train.launch import connected
 
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory()))

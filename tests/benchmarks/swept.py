@@ -81,7 +81,7 @@ class Timed:
 @contextmanager
 def cluster() -> Iterator[None]:
     """Two cores, up; its processes find this package."""
-    from road_ray.distributed.train.launch import connected
+    from road_ray.distributed.connection import connected
 
     os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])
     with connected(num_cpus=2):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.distillation.test_store import NLI, WHO, answers, rows
 
 from road_ray.distillation.store.store import TeacherStore
+from tests.distillation.store.test_store import NLI, WHO, answers, rows
 
 
 @pytest.fixture

@@ -102,7 +102,9 @@ def test_the_head_stays_and_spot_machines_are_watched(name):
     nodes = config["available_node_types"]
     assert [node for node in nodes if spot in str(nodes[node])] == ["gpu_spot"]
     assert config["head_node_type"] == "head"
-    assert any(f"distributed.spot {name}" in c for c in config["worker_start_ray_commands"])
+    assert any(
+        f"distributed.train.preemption {name}" in c for c in config["worker_start_ray_commands"]
+    )
 
 
 def strict(schema: Any) -> Any:

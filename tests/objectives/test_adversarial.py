@@ -12,8 +12,7 @@ from road_ray.models.language_model import detection_scores
 from road_ray.objectives.adversarial import Adversarial, policy_loss
 from road_ray.objectives.electra import Electra
 from road_ray.objectives.parts.generator import Frequencies
-
-from .conftest import MASK, SPECIAL, VOCAB
+from tests.objectives.conftest import MASK, SPECIAL, VOCAB
 
 OPTIONS = {"special_ids": SPECIAL, "mask_id": MASK}
 

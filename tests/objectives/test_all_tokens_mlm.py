@@ -10,8 +10,7 @@ from torch.testing import assert_close
 from transformers import ElectraForMaskedLM
 
 from road_ray.objectives.all_tokens_mlm import AllTokensMLM, copy_losses
-
-from .conftest import MASK, SPECIAL, config_of
+from tests.objectives.conftest import MASK, SPECIAL, config_of
 
 
 def test_losses_by_hand():

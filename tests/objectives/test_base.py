@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from road_ray.objectives.base import Objective
-from road_ray.objectives.term import Term
+from road_ray.objectives.base import Objective, Term
 
 
 class _Whole(Objective):

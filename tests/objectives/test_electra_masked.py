@@ -9,8 +9,7 @@ from road_ray.models.language_model import detection_scores
 from road_ray.objectives.electra import Electra
 from road_ray.objectives.electra_masked import ElectraMasked
 from road_ray.objectives.parts.detection import detection_losses
-
-from .conftest import MASK, SPECIAL
+from tests.objectives.conftest import MASK, SPECIAL
 
 
 def test_only_chosen_positions_count(generator, discriminator, batch):

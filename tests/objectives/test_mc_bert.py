@@ -10,8 +10,7 @@ from transformers import ElectraForMaskedLM
 from road_ray.errors import ConfigError
 from road_ray.objectives.mc_bert import MCBert, choices
 from road_ray.objectives.parts.generator import Frequencies
-
-from .conftest import MASK, SPECIAL, VOCAB, config_of
+from tests.objectives.conftest import MASK, SPECIAL, VOCAB, config_of
 
 DRAWN = torch.tensor([[7, 5, 9], [7, 5, 9]])
 GOLD = torch.tensor([5, 5])

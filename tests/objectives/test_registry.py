@@ -9,8 +9,7 @@ from transformers import AutoModel, ElectraForMaskedLM, ElectraForPreTraining
 
 from road_ray.objectives.registry import OBJECTIVES, models_of, options_of
 from road_ray.training.compile import recompute
-
-from .conftest import MASK, SPECIAL, config_of
+from tests.objectives.conftest import MASK, SPECIAL, config_of
 
 EXTRA = {"teams": {"shared_layers": 1, "candidates": 3}, "mc_bert": {"candidates": 4}}
 

@@ -8,8 +8,7 @@ from torch.testing import assert_close
 from transformers import ElectraForMaskedLM
 
 from road_ray.objectives.replace_mlm import ReplaceMLM
-
-from .conftest import MASK, SPECIAL, config_of
+from tests.objectives.conftest import MASK, SPECIAL, config_of
 
 
 @pytest.fixture

@@ -9,8 +9,7 @@ from transformers import AlbertConfig, AlbertForMaskedLM, ElectraForMaskedLM
 
 from road_ray.errors import ConfigError
 from road_ray.objectives.teams import Teams
-
-from .conftest import MASK, SPECIAL, VOCAB, config_of
+from tests.objectives.conftest import MASK, SPECIAL, VOCAB, config_of
 
 
 def made(**options):

@@ -78,7 +78,7 @@ def test_small_shared_memory_and_an_old_clock_are_problems(monkeypatch, world):
 def test_a_cluster_that_cannot_be_joined_is_a_problem(monkeypatch, world):
     from contextlib import contextmanager
 
-    from road_ray.distributed.train import launch
+    from road_ray.distributed import connection
     from road_ray.errors import ClusterError
 
     @contextmanager
@@ -86,7 +86,7 @@ def test_a_cluster_that_cannot_be_joined_is_a_problem(monkeypatch, world):
         raise ClusterError(f"address = {address}: no Ray cluster could be joined\n  fix: start one")
         yield
 
-    monkeypatch.setattr(launch, "connected", refused)
+    monkeypatch.setattr(connection, "connected", refused)
     found, good = states("10.0.0.1:6379", str(world))
     what = "address = 10.0.0.1:6379: no Ray cluster could be joined"
     assert found["cluster"] == (what, "PROBLEM")

@@ -13,7 +13,7 @@ from typing import Any
 
 from road_ray.data.corpus.encode import Encoded, Encoder
 from road_ray.data.corpus.parallel import Encoding, encoded_blocks, numbered_blocks
-from road_ray.distributed.train.launch import address_of, connected
+from road_ray.distributed.connection import address_of, connected
 from road_ray.errors import ClusterError
 
 _BLOCK_SECONDS = 900.0  # for a block of a million characters: a second, and a wait for a free core

@@ -21,7 +21,7 @@ from road_ray.distillation.ensemble import base as local
 from road_ray.distillation.ensemble.stored import Members, StoredEnsemble
 from road_ray.distillation.teacher_identity import check_teachers
 from road_ray.distillation.teacher_manifest import teacher_manifest
-from road_ray.distributed.train.launch import connected
+from road_ray.distributed.connection import connected
 from road_ray.errors import ConfigError
 from road_ray.models.precision import Precision
 

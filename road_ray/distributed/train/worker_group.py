@@ -27,12 +27,12 @@ from ray.train import (
 )
 from ray.train.torch import get_device
 
+from road_ray.distributed.connection import enter
 from road_ray.distributed.network import ByNodeAddress, named_cluster
 from road_ray.distributed.placement import check_placement, wait_for_room
 from road_ray.distributed.train import start_timeout
 from road_ray.distributed.train.coordinator import Board, listening
 from road_ray.distributed.train.elastic import ElasticTrainer
-from road_ray.distributed.train.launch import enter
 from road_ray.distributed.train.supervisor import attended
 from road_ray.errors import ClusterError, RoadError
 from road_ray.training.monitoring import trackers

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from ray import tune
 
-from road_ray.distributed.train.launch import enter
+from road_ray.distributed.connection import enter
 from road_ray.distributed.tune import trial_record
 from road_ray.distributed.tune.lock import hold
 from road_ray.distributed.tune.pbt import inherit

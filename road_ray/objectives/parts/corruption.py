@@ -15,10 +15,10 @@ from road_ray.models.cpu_kernels import quicken
 from road_ray.models.hf_logging import hushed
 from road_ray.models.language_model import states
 from road_ray.models.weight_tying import Tying, share
+from road_ray.objectives.base import Term
 from road_ray.objectives.masking import corrupt
 from road_ray.objectives.parts.generator import Frequencies, Generator, draw, is_frozen
 from road_ray.objectives.parts.masked_input import Masked
-from road_ray.objectives.term import Term
 
 
 class Corruption(NamedTuple):

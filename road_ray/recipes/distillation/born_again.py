@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import override
-from road_ray.distributed.train.launch import connected
+from road_ray.distributed.connection import connected
 from road_ray.recipes.distillation.distill_config import DistillConfig
 from road_ray.recipes.distillation.ensemble_eval import judge_together
 from road_ray.recipes.model_record import written_whole

@@ -18,7 +18,8 @@ from road_ray.distillation.hidden_states import StatesTeacher
 from road_ray.distillation.schedule import schedule
 from road_ray.distillation.teacher_identity import LABEL_MAP, check_teacher
 from road_ray.distillation.teacher_manifest import teacher_manifest
-from road_ray.distributed.train.launch import connected, launch
+from road_ray.distributed.connection import connected
+from road_ray.distributed.train.launch import launch
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import model_directory
 from road_ray.models.multitask import MultitaskModel

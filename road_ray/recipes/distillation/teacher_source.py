@@ -18,7 +18,7 @@ from road_ray.distillation.ensemble.base import Ensemble, LocalEnsemble
 from road_ray.distillation.ensemble.stored import Borrowed, Members, StoredEnsemble
 from road_ray.distillation.parity import Answers, all_of, check_parity
 from road_ray.distillation.store.rows import keys_of
-from road_ray.distributed.train.launch import connected
+from road_ray.distributed.connection import connected
 from road_ray.recipes.distillation.config import TeachingConfig, pool
 
 if TYPE_CHECKING:

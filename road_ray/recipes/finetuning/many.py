@@ -12,7 +12,8 @@ from pydantic import Field
 from road_ray.config import override
 from road_ray.data.loading import entry_of, resolve_root
 from road_ray.data.readers.registry import is_there
-from road_ray.distributed.train.launch import connected, side_by_side
+from road_ray.distributed.connection import connected
+from road_ray.distributed.parallel import side_by_side
 from road_ray.errors import ConfigError
 from road_ray.evaluation.glue import average
 from road_ray.evaluation.metrics import summary

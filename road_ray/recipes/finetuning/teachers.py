@@ -9,7 +9,8 @@ from typing import Any
 
 from pydantic import Field
 
-from road_ray.distributed.train.launch import connected, side_by_side
+from road_ray.distributed.connection import connected
+from road_ray.distributed.parallel import side_by_side
 from road_ray.evaluation.metrics import summary
 from road_ray.recipes.distillation.ensemble_eval import judge_together
 from road_ray.recipes.finetuning.finetune import FinetuneConfig, finetune

@@ -19,7 +19,7 @@ from road_ray.distillation.ensemble.base import Ensemble, annotate
 from road_ray.distillation.teacher_identity import LABEL_MAP, check_teacher
 from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.distillation.weighting import Rule
-from road_ray.distributed.train.launch import connected
+from road_ray.distributed.connection import connected
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.encoder import model_directory
 from road_ray.recipes.distillation.config import (

@@ -10,11 +10,14 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from road_ray.config import override
-from road_ray.distributed.train.launch import connected, side_by_side
+from road_ray.data.corpus.source import CorpusConfig
+from road_ray.distributed.connection import connected
+from road_ray.distributed.parallel import side_by_side
 from road_ray.evaluation.glue import electra_figure
 from road_ray.evaluation.metrics import paired_test, summary
-from road_ray.presets.electra import miniature
+from road_ray.models.encoder import EncoderConfig
 from road_ray.recipes.finetuning.finetune import FinetuneConfig, FinetuneDataConfig, finetune
+from road_ray.recipes.pretraining.build import GeneratorConfig
 from road_ray.recipes.pretraining.comparisons import COMPARISONS, Arm, Comparison
 from road_ray.recipes.pretraining.flops import cost
 from road_ray.recipes.pretraining.pretrain import PretrainConfig, pretrain
@@ -22,6 +25,29 @@ from road_ray.recipes.resume_identity import mirrored_below
 from road_ray.recipes.run import Run, RunConfig, finished, opened
 from road_ray.training.config import TrainingConfig
 from road_ray.training.monitoring.journal import write_json_atomic
+from road_ray.training.optimizer import OptimizerConfig
+
+
+def laptop_scale() -> PretrainConfig:
+    """What the arms of a comparison share on a laptop: two layers of 128, short rows, a start from
+    the corpus. Our choice.
+    """
+    return PretrainConfig(
+        start="corpus",
+        data=CorpusConfig(vocab_size=4096, max_length_tokens=64, batch_size=32),
+        encoder=EncoderConfig(
+            layers=2,
+            hidden_size=128,
+            heads=2,
+            intermediate_size=512,
+            dropout=0.0,
+            attention_dropout=0.0,
+            initializer_std=0.06,
+        ),
+        generator=GeneratorConfig(scale=0.5),
+        optimizer=OptimizerConfig(peak_lr=1e-3, beta2=0.98, bias_correction=True),
+        training=TrainingConfig(steps=1000, log_every_steps=100),
+    )
 
 
 class ReproduceConfig(RunConfig):
@@ -32,7 +58,7 @@ class ReproduceConfig(RunConfig):
     # Of each arm's pre-training, by the paper's rules; ELECTRA-Small has 1.3e18.
     flops: float = Field(6e13, gt=0)
     num_seeds: int = Field(3, ge=1)
-    pretrain: PretrainConfig = miniature()  # what all arms share
+    pretrain: PretrainConfig = laptop_scale()  # what all arms share
     probe: FinetuneConfig = FinetuneConfig(
         data=FinetuneDataConfig(max_length_tokens=64, max_rows=20_000, max_judged_rows=4000),
         training=TrainingConfig(steps=600, log_every_steps=200),

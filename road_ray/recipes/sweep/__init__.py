@@ -1,1 +1,6 @@
-"""Sweeps: trials are runs of the very same recipes, drawn from a file of `search_spaces/`."""
+"""Sweeps: ``road sweep``. Trials are runs of the same recipes, drawn from ``search_spaces/``.
+
+``check.py`` reads a file and reports every mistake, ``sweep.py`` runs it, ``stages.py`` turns drawn
+values into configurations, ``result.py`` writes what came out. The search itself is in
+``distributed/tune/``.
+"""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import load, to_dict, to_yaml
-from road_ray.distributed.train.launch import connected, prepared
+from road_ray.distributed.connection import connected, prepared
 from road_ray.distributed.tune.driver import Watch, search
 from road_ray.distributed.tune.lock import locked
 from road_ray.distributed.tune.trial_record import Record

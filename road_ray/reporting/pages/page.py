@@ -232,4 +232,4 @@ def _template() -> Template:
 
 @cache
 def _asset(name: str) -> str:
-    return files("road_ray.reporting").joinpath("assets", name).read_text(encoding="utf-8")
+    return files("road_ray.reporting.pages").joinpath("assets", name).read_text(encoding="utf-8")

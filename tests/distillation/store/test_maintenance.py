@@ -8,7 +8,6 @@ import time
 
 import numpy as np
 import pytest
-from tests.distillation.test_store import NLI, WHO, answers, rows
 
 from road_ray.distillation.store.maintenance import (
     chosen,
@@ -20,6 +19,7 @@ from road_ray.distillation.store.maintenance import (
 )
 from road_ray.distillation.store.store import TeacherStore
 from road_ray.errors import ConfigError, DataError, ResourceError
+from tests.distillation.store.test_store import NLI, WHO, answers, rows
 
 OTHER = WHO | {"weights_sha256": "f" * 64, "directory": "t1"}
 

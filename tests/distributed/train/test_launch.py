@@ -15,10 +15,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from road_ray.distributed import connection
+from road_ray.distributed.connection import connected
+from road_ray.distributed.parallel import side_by_side
 from road_ray.distributed.placement import wait_for_room
-from road_ray.distributed.train import launch as module
 from road_ray.distributed.train import start_timeout, supervisor
-from road_ray.distributed.train.launch import connected, launch, side_by_side
+from road_ray.distributed.train.launch import launch
 from road_ray.distributed.train.supervisor import SILENT_SECONDS
 from road_ray.errors import ClusterError, DataError, DivergedError, InterruptedRunError
 from road_ray.training.monitoring.journal import Journal
@@ -143,12 +145,12 @@ def where(config, worker):
 def test_more_workers_than_cores_are_refused_before_anything_starts(monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    module.check_machine(2, None)
-    module.check_machine(8, "10.0.0.1:6379")
+    connection.check_machine(2, None)
+    connection.check_machine(8, "10.0.0.1:6379")
     with pytest.raises(ClusterError, match=r"workers = 8 find no place on this machine: .* has 2"):
-        module.check_machine(8, None)
+        connection.check_machine(8, None)
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
-    module.check_machine(8, None)
+    connection.check_machine(8, None)
 
 
 @pytest.mark.parametrize(
@@ -170,8 +172,8 @@ def test_the_address_of_the_environment_is_joined(monkeypatch, given, environmen
         return SimpleNamespace(dashboard_url=None)
 
     monkeypatch.setattr(ray, "init", init)
-    monkeypatch.setattr(module, "asked_for", lambda create: None)
-    monkeypatch.setattr(module, "_require_answer", lambda address: None)
+    monkeypatch.setattr(connection, "asked_for", lambda create: None)
+    monkeypatch.setattr(connection, "_require_answer", lambda address: None)
     monkeypatch.setattr(ray, "shutdown", lambda: None)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     if environment is not None:
@@ -187,7 +189,7 @@ def test_an_address_where_nobody_listens_is_told_at_once(monkeypatch):
     import ray
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(module, "asked_for", lambda create: None)
+    monkeypatch.setattr(connection, "asked_for", lambda create: None)
     with socket.socket() as taken:  # bound, not listening: no other program can answer
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"

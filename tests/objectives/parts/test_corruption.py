@@ -9,8 +9,7 @@ from transformers import ElectraForMaskedLM, ElectraForPreTraining
 from road_ray.errors import ConfigError
 from road_ray.objectives.electra import Electra
 from road_ray.objectives.parts.generator import Frequencies
-
-from .conftest import MASK, SPECIAL, VOCAB, config_of
+from tests.objectives.conftest import MASK, SPECIAL, VOCAB, config_of
 
 OPTIONS = {"special_ids": SPECIAL, "mask_id": MASK}
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 
 from road_ray.objectives.mlm import MaskedLanguageModel
-
-from .conftest import MASK, SPECIAL
+from tests.objectives.conftest import MASK, SPECIAL
 
 
 def test_shares_are_those_asked_for(generator, batch):

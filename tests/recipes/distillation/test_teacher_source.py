@@ -68,14 +68,14 @@ def test_cold_and_warm_runs_are_bit_equal_and_the_warm_one_starts_no_teacher(stu
 KILLED = """
 import json, os, signal, sys
 import road_ray as rr
-from road_ray.distillation import store_shards
+from road_ray.distillation.store import shards
 commits = []
 def fault(what, staged):
     commits.append(what)
     if commits.count("store") == 5:  # of three teachers' second flush the second
         os.truncate(staged, 100)
         os.kill(os.getpid(), signal.SIGKILL)
-store_shards._fault = fault
+shards._fault = fault
 rr.distill(**json.loads(sys.argv[1]))
 """
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from road_ray.config import override
-from road_ray.presets.electra import miniature
 from road_ray.recipes.pretraining.comparisons import COMPARISONS
 from road_ray.recipes.pretraining.flops import cost
+from road_ray.recipes.pretraining.reproduce import laptop_scale
 
 
 @pytest.mark.parametrize("name", COMPARISONS)
@@ -15,7 +15,7 @@ def test_every_stage_is_a_configuration_with_a_cost(name):
     comparison = COMPARISONS[name]
     for arm in comparison.arms:
         for stage in arm.stages:
-            assert cost(override(miniature(), stage)).step_paper > 0
+            assert cost(override(laptop_scale(), stage)).step_paper > 0
     names = [arm.name for arm in comparison.arms]
     assert len(set(names)) == len(names)
 

@@ -171,7 +171,8 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
 
 def test_a_killed_process_loses_no_row_that_it_had_written(tmp_path):
     code = (
-        "import os, sys; from pathlib import Path; from road_ray.training.monitoring.journal import Journal\n"
+        "import os, sys; from pathlib import Path\n"
+        "from road_ray.training.monitoring.journal import Journal\n"
         "journal = Journal(Path(sys.argv[1]), console='quiet')\n"
         "for step in range(20): journal.write(step, {'a': 1.0})\n"
         "os.kill(os.getpid(), 9)\n"

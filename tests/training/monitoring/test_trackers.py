@@ -45,8 +45,8 @@ NOWHERE = {
 CHILD = """
 import sys
 from pathlib import Path
-from road_ray.training import trackers
-from tests.training import test_trackers
+from road_ray.training.monitoring import trackers
+from tests.training.monitoring import test_trackers
 kinds, place, trackers.START_TIMEOUT_SECONDS = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
 print("CANARYprinted")
 test_trackers.start_twice(getattr(test_trackers, kinds), place)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from road_ray.training.lamb import Lamb
-from road_ray.training.optimizer import ElectraAdamW, OptimizerConfig, build_optimizer
+from road_ray.training.optimizer import ElectraAdamW, Lamb, OptimizerConfig, build_optimizer
 
 
 def group(parameter, decay):

@@ -1,0 +1,33 @@
+"""Configuration: preset, YAML file and dotted overrides become one frozen object.
+
+``base.py`` has ``Config``, the class that every section of a configuration derives from, and the
+functions that load, override and write one. ``layers.py`` lays sources over each other and
+remembers where each value came from, ``fields.py`` describes fields by their dotted keys,
+``messages.py`` words the errors, ``types.py`` says what counts as a number, and ``yaml.py`` reads
+YAML with line numbers. The sections themselves stand in the ``config.py`` of the room that uses
+them. No torch, no Ray here.
+"""
+
+from road_ray.config.base import (
+    Config,
+    InvalidConfig,
+    digest,
+    json_schema,
+    load,
+    override,
+    preset_named_in,
+    to_dict,
+    to_yaml,
+)
+
+__all__ = [
+    "Config",
+    "InvalidConfig",
+    "digest",
+    "json_schema",
+    "load",
+    "override",
+    "preset_named_in",
+    "to_dict",
+    "to_yaml",
+]

@@ -1,0 +1,7 @@
+"""Ray Train: one training on a group of workers.
+
+Start with ``launch.py``. ``worker_group.py`` starts a group and restarts it, ``supervisor.py`` is
+the driver beside its workers, ``coordinator.py`` the actor through which they talk, ``elastic.py``
+the changing number of machines, ``preemption.py`` the notice of a cloud, ``start_timeout.py`` the
+deadline of a start.
+"""

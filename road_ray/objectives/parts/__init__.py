@@ -1,0 +1,1 @@
+"""Parts that several pre-training objectives share: corruption, generators, detection, sampling."""
