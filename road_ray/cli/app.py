@@ -17,10 +17,10 @@ from typing import Annotated, Any
 
 import typer
 
-from road_ray.cli.command_line import Line
+from road_ray.cli.command_line import CommandLine
 from road_ray.cli.data import data_app
 from road_ray.cli.info import check, presets, schema
-from road_ray.cli.interrupt import uninterrupted
+from road_ray.cli.interrupt import run_interruptible
 from road_ray.cli.options import (
     AddressOption,
     GpusOption,
@@ -29,7 +29,7 @@ from road_ray.cli.options import (
     QuietOption,
     VerboseOption,
     WorkersOption,
-    says_more,
+    is_verbose,
 )
 from road_ray.cli.plan import plan, show_plan
 from road_ray.cli.report import report
@@ -87,7 +87,7 @@ def _register(name: str, about: str) -> None:
         verbose: VerboseOption = False,
         dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what it takes")] = False,
     ) -> None:
-        line = Line.read(
+        line = CommandLine.read(
             arguments or [],
             preset=preset,
             run_dir=run_dir,
@@ -115,18 +115,18 @@ app.command(context_settings=submit_settings)(submit)
 def _run(verb: str, config: Any, as_json: bool) -> None:
     if getattr(config, "console", None) == "quiet":
         logging.getLogger("road_ray").setLevel(logging.WARNING)
-    run = uninterrupted(VERBS[verb].run, config, config.run_dir)
+    run = run_interruptible(VERBS[verb].run, config, config.run_dir)
     if as_json:
         typer.echo(json.dumps({"directory": str(run.directory), "metrics": dict(run.metrics)}))
         return
-    from road_ray.reporting.tables import aligned, figures, story
+    from road_ray.reporting.tables import aligned, demo_table, figures
 
     table = run.directory / "table.json"
     tasks = run.directory / "tasks.json"
     if tasks.is_file():
         typer.echo(aligned(json.loads(tasks.read_text(encoding="utf-8"))))
     elif table.is_file():
-        typer.echo(story(json.loads(table.read_text(encoding="utf-8"))))
+        typer.echo(demo_table(json.loads(table.read_text(encoding="utf-8"))))
     else:
         typer.echo(figures(run.metrics))
     made = {"model": run.hf_dir, "predictions": run.directory / "predictions"}
@@ -185,7 +185,7 @@ def main() -> None:
     except RoadError as error:
         from road_ray.training.monitoring.secrets import redact
 
-        if says_more():
+        if is_verbose():
             typer.echo(redact({"text": traceback.format_exc()})["text"], err=True)
         text = redact({"text": str(error)})["text"]  # a refused address may hold a key
         typer.echo(text if text.startswith("error[") else f"error[{error.kind}] {text}", err=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Line:
+class CommandLine:
     """A preset, over it a YAML file, over that the overrides, in the order in which they count."""
 
     preset: str | None
@@ -17,7 +17,7 @@ class Line:
     overrides: tuple[str, ...]
 
     @classmethod
-    def read(cls, words: Sequence[str], *, preset: str | None = None, **flags: Any) -> Line:
+    def read(cls, words: Sequence[str], *, preset: str | None = None, **flags: Any) -> CommandLine:
         """Of the words after the verb, the first of which is the YAML file unless it is an
         override; flags count last, those that are None not at all.
         """

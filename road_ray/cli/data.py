@@ -42,7 +42,7 @@ def data_peek(
     rows: Annotated[int, typer.Option(min=1)] = 3,
 ) -> None:
     """Rows as the model sees them: with their gold, or with what a pre-training hides."""
-    from road_ray.data.preview import shown
+    from road_ray.data.preview import format_rows
     from road_ray.recipes.pretraining.preview import is_pretraining, peek
 
     if is_pretraining(dataset):
@@ -53,7 +53,7 @@ def data_peek(
             f"data peek {dataset}: no tokenizer to cut it with\n  fix: add --tokenizer MODEL, or "
             "name the directory of a pre-training run"
         )
-    typer.echo(shown(dataset, split, root, _model_of(tokenizer), rows))
+    typer.echo(format_rows(dataset, split, root, _model_of(tokenizer), rows))
 
 
 @data_app.command("tokenizer")

@@ -10,7 +10,7 @@ from typing import Any
 from road_ray.errors import InterruptedRunError
 
 
-def uninterrupted(function: Callable[..., Any], config: Any, directory: Path) -> Any:
+def run_interruptible(function: Callable[..., Any], config: Any, directory: Path) -> Any:
     """``function(config)``. SIGTERM and Ctrl-C outside the loop, which has its own way to stop, end
     it too.
     """

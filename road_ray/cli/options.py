@@ -17,7 +17,7 @@ def _say_more(wanted: bool) -> None:
         _ours.setLevel(logging.DEBUG)
 
 
-def says_more() -> bool:
+def is_verbose() -> bool:
     """Whether -v was given: notes of libraries, and the traceback of an error."""
     return _ours.isEnabledFor(logging.DEBUG)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from road_ray.cli.command_line import Line
+from road_ray.cli.command_line import CommandLine
 from road_ray.cli.options import (
     AddressOption,
     GpusOption,
@@ -46,7 +46,7 @@ def plan(
 
     if verb not in PLANNED:
         raise ConfigError(f"road plan {verb}: not planned\n  allowed: {', '.join(PLANNED)}")
-    line = Line.read(
+    line = CommandLine.read(
         arguments or [],
         preset=preset,
         workers=workers,
@@ -66,10 +66,10 @@ def show_plan(verb: str, config: Config, as_json: bool, prices: Path | None = No
 
     table = load(Prices, path=prices) if prices else None
     found = planned(verb, config, VERBS[verb].run, table)
-    typer.echo(json.dumps(found) if as_json else told(found))
+    typer.echo(json.dumps(found) if as_json else format_plan(found))
 
 
-def told(found: Mapping[str, Any]) -> str:
+def format_plan(found: Mapping[str, Any]) -> str:
     """A plan for people."""
     from road_ray.reporting.tables import aligned
 

@@ -20,9 +20,9 @@ _Teachers = Annotated[
 @store_app.command("ls")
 def store_ls(store: _Store, as_json: JsonOption = False) -> None:
     """Each teacher of the store: rows, size, when it was last used."""
-    from road_ray.distillation.store.maintenance import kept_in
+    from road_ray.distillation.store.maintenance import list_teachers
 
-    show_list([_line(one) for one in kept_in(store)], as_json)
+    show_list([_line(one) for one in list_teachers(store)], as_json)
 
 
 @store_app.command("inspect")
@@ -30,9 +30,9 @@ def store_inspect(store: _Store, teachers: _Teachers = None) -> None:
     """Whose answers these are: weights, tokenizer, labels, as a JSON list."""
     import json
 
-    from road_ray.distillation.store.maintenance import chosen, kept_in
+    from road_ray.distillation.store.maintenance import list_teachers, select_teachers
 
-    found = chosen(kept_in(store), teachers or [])
+    found = select_teachers(list_teachers(store), teachers or [])
     told = [{"name": one.directory.name, **one.manifest} for one in found]
     typer.echo(json.dumps(told, indent=1))
 
@@ -44,11 +44,11 @@ def store_verify(
     put_aside: Annotated[bool, typer.Option(help="quarantine what is damaged")] = False,
 ) -> None:
     """Read every shard against its sha256; exit code 3 when one is damaged."""
-    from road_ray.distillation.store.maintenance import chosen, damaged, kept_in
+    from road_ray.distillation.store.maintenance import find_damage, list_teachers, select_teachers
 
     problems = 0
-    for one in chosen(kept_in(store), teachers or []):
-        found = damaged(one, put_aside=put_aside)
+    for one in select_teachers(list_teachers(store), teachers or []):
+        found = find_damage(one, put_aside=put_aside)
         problems += len(found)
         typer.echo(f"{one.directory.name}: {len(one.shards)} shards, {len(found)} damaged")
         for problem in found:
@@ -59,9 +59,9 @@ def store_verify(
 @store_app.command("merge")
 def store_merge(store: _Store, teachers: _Teachers = None) -> None:
     """One shard a teacher, each row once."""
-    from road_ray.distillation.store.maintenance import chosen, kept_in, merge
+    from road_ray.distillation.store.maintenance import list_teachers, merge, select_teachers
 
-    for one in chosen(kept_in(store), teachers or []):
+    for one in select_teachers(list_teachers(store), teachers or []):
         files, rows = merge(one)
         typer.echo(f"{one.directory.name}: {rows:,} rows, {len(one.shards)} -> {files} shards")
 
@@ -75,11 +75,16 @@ def store_prune(
     ] = None,
 ) -> None:
     """Remove teachers by name or by disuse, and shards that were put aside as damaged."""
-    from road_ray.distillation.store.maintenance import chosen, kept_in, prune, remove_damaged
+    from road_ray.distillation.store.maintenance import (
+        list_teachers,
+        prune,
+        remove_damaged,
+        select_teachers,
+    )
 
-    kept = kept_in(store)
+    kept = list_teachers(store)
     gone = (
-        list(prune(chosen(kept, teachers or []), unused_days=unused_days))
+        list(prune(select_teachers(kept, teachers or []), unused_days=unused_days))
         if (teachers or unused_days is not None)
         else []
     )

@@ -39,10 +39,10 @@ def submit(
 
     Sent again, the same line finds its job, or goes on where the last one ended.
     """
-    from road_ray.distributed.jobs.cluster_profile import profile_of
+    from road_ray.distributed.jobs.cluster_profile import load_profile
     from road_ray.distributed.jobs.submit import Jobs
 
-    profile = profile_of(cluster)
+    profile = load_profile(cluster)
     if open_cluster:
         profile = profile.model_copy(update={"open_cluster": True})
     if words[0] not in _ACTIONS:

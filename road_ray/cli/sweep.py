@@ -44,7 +44,7 @@ def sweep(
     overrides = given[1:] + [f"{key}={value}" for key, value in flags.items() if value is not None]
     from dataclasses import asdict
 
-    from road_ray.cli.interrupt import uninterrupted
+    from road_ray.cli.interrupt import run_interruptible
     from road_ray.recipes.sweep.check import load_sweep
     from road_ray.recipes.sweep.result import row_of
     from road_ray.recipes.sweep.retention import model_of
@@ -55,7 +55,7 @@ def sweep(
     if dry_run:
         _show_plan(config, as_json)
         return
-    done = uninterrupted(run, config, config.directory)
+    done = run_interruptible(run, config, config.directory)
     if as_json:
         best = [asdict(trial) for trial in done.best]
         told = {"directory": str(done.directory), "best": best}
@@ -74,10 +74,10 @@ def sweep(
 def _show_plan(config: SweepConfig, as_json: bool) -> None:
     """What the first run of a trial takes at the values that are not drawn."""
     from road_ray.cli.plan import show_plan
-    from road_ray.recipes.sweep.stages import base
-    from road_ray.recipes.sweep.sweep import look_ahead
+    from road_ray.recipes.sweep.stages import base_config
+    from road_ray.recipes.sweep.sweep import check_sources
 
-    look_ahead(config)
+    check_sources(config)
     if not as_json:
         after = f", then {config.then.verb}" if config.then else ""
         drawn = ", ".join(config.space)
@@ -85,4 +85,4 @@ def _show_plan(config: SweepConfig, as_json: bool) -> None:
             f"{config.name}: {config.trials} trials of {config.seeds} x {config.verb}{after}, "
             f"which draw {drawn}; the first run of one, before values are drawn:"
         )
-    show_plan(config.verb, base(config), as_json)
+    show_plan(config.verb, base_config(config), as_json)

@@ -20,10 +20,10 @@ from ruamel.yaml.comments import CommentedSeq
 
 from road_ray.config import yaml as yaml_lines
 from road_ray.config.addresses import refuse_secret
-from road_ray.config.fields import shown
+from road_ray.config.fields import format_value
 from road_ray.config.layers import Layers
 from road_ray.config.messages import InvalidConfig
-from road_ray.config.types import expanded, refuse_unwritable, tame, texts
+from road_ray.config.types import expand_user, refuse_unwritable, strict_types, texts
 from road_ray.errors import Problem
 
 __all__ = [
@@ -62,7 +62,7 @@ class Config(BaseModel):
         cls, source: Any, handler: GetCoreSchemaHandler, /
     ) -> CoreSchema:
         schema = handler(source)
-        tame(handler.resolve_ref_schema(schema))
+        strict_types(handler.resolve_ref_schema(schema))
         return schema
 
     @field_validator("*", mode="after")
@@ -71,7 +71,7 @@ class Config(BaseModel):
         for text in texts(value):
             refuse_secret(str(text))
             refuse_unwritable(text)
-        return expanded(value)
+        return expand_user(value)
 
 
 def load(
@@ -111,12 +111,12 @@ def override(config: T, changes: Mapping[str, Any]) -> T:
 
 def preset_named_in(path: Path) -> str | None:
     """The ``preset: NAME`` of a YAML file, or None where it has none."""
-    written = yaml_lines.read(path)
+    written = yaml_lines.read_yaml(path)
     name = written.values.get("preset")
     if name is None or isinstance(name, str):
         return name
     where = f"{path}:{written.lines[('preset',)]}"
-    what = f"preset = {shown(name)}\n    allowed: the name of a preset"
+    what = f"preset = {format_value(name)}\n    allowed: the name of a preset"
     raise InvalidConfig([Problem(where, what, "`road presets` lists them")])
 
 

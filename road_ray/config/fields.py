@@ -67,7 +67,7 @@ class Field:
         return list(dict.fromkeys(name for s in self.sections for name in s.model_fields))
 
 
-def dotted(key: Key) -> str:
+def format_key(key: Key) -> str:
     """``optimizer.groups[2].name`` for ``("optimizer", "groups", 2, "name")``."""
     text = ""
     for part in key:
@@ -75,7 +75,7 @@ def dotted(key: Key) -> str:
     return text
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as YAML writes it, cut to one short line, without the secrets of addresses."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
@@ -99,7 +99,7 @@ def field_at(kind: type[BaseModel], key: Key) -> Field | None:
     return field
 
 
-def allowed(field: Field) -> str:
+def allowed_values(field: Field) -> str:
     """The values a field takes, in words: ``0 <= value <= 1``, ``true or false``."""
     pairs = _members(field.annotation, field.metadata)
     texts = [
@@ -111,7 +111,7 @@ def allowed(field: Field) -> str:
 def known_keys(kind: type[BaseModel], above: Key = ()) -> Iterator[str]:
     """Every dotted key of a configuration, sections included, five levels deep."""
     for name, info in kind.model_fields.items():
-        yield dotted((*above, name))
+        yield format_key((*above, name))
         for section in Field(info.annotation).sections if len(above) + 1 < _DEEPEST_KEY else ():
             yield from known_keys(section, (*above, name))
 
@@ -152,9 +152,9 @@ def _is_section(annotation: Any) -> bool:
 def _allowed_member(annotation: Any, metadata: tuple[Any, ...]) -> str:
     origin, arguments = get_origin(annotation) or annotation, get_args(annotation)
     if origin is Literal:
-        return " or ".join(shown(choice) for choice in arguments)
+        return " or ".join(format_value(choice) for choice in arguments)
     if isinstance(annotation, type) and issubclass(annotation, Enum):
-        return " or ".join(shown(choice.value) for choice in annotation)
+        return " or ".join(format_value(choice.value) for choice in annotation)
     if _is_section(annotation):
         return f"a section with the keys {', '.join(annotation.model_fields) or '(none)'}"
     if origin in _LISTS or origin in _MAPPINGS:
@@ -170,11 +170,13 @@ def _allowed_member(annotation: Any, metadata: tuple[Any, ...]) -> str:
 
 def _allowed_collection(origin: Any, arguments: tuple[Any, ...]) -> str:
     if origin in _MAPPINGS:
-        return "a mapping of names" + (f" to: {allowed(Field(arguments[1]))}" if arguments else "")
+        return "a mapping of names" + (
+            f" to: {allowed_values(Field(arguments[1]))}" if arguments else ""
+        )
     if origin is tuple and arguments and Ellipsis not in arguments:
-        items = ", ".join(allowed(Field(argument)) for argument in arguments)
+        items = ", ".join(allowed_values(Field(argument)) for argument in arguments)
         return f"a list of {len(arguments)}: [{items}]"
-    return "a list" + (f" of: {allowed(Field(arguments[0]))}" if arguments else "")
+    return "a list" + (f" of: {allowed_values(Field(arguments[0]))}" if arguments else "")
 
 
 def _range(metadata: tuple[Any, ...]) -> str:

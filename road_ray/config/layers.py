@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from road_ray.config import yaml as yaml_lines
-from road_ray.config.fields import Field, Key, field_at, shown
-from road_ray.config.messages import InvalidConfig, missing, unfit, unknown
+from road_ray.config.fields import Field, Key, field_at, format_value
+from road_ray.config.messages import InvalidConfig, invalid_value, missing_key, unknown_key
 from road_ray.errors import Problem
 
 T = TypeVar("T", bound=BaseModel)
@@ -52,7 +52,7 @@ class Layers:
             self.origins.update(inside)
 
     def put_file(self, path: Path) -> None:
-        written = yaml_lines.read(path)
+        written = yaml_lines.read_yaml(path)
         if "preset" not in self.kind.model_fields:
             written.values.pop("preset", None)
         self.problems += written.problems
@@ -63,7 +63,7 @@ class Layers:
     def put_overrides(self, overrides: Sequence[str] | Mapping[str, Any]) -> None:
         if isinstance(overrides, Mapping):
             for name, value in overrides.items():
-                self._put_override(str(name), value, f"override '{name}={shown(value)}'")
+                self._put_override(str(name), value, f"override '{name}={format_value(value)}'")
             return
         for text in [overrides] if isinstance(overrides, str) else overrides:
             name, equals, written = text.partition("=")
@@ -122,11 +122,11 @@ class Layers:
             where = self._where(key)
             if entry["type"] == "extra_forbidden":
                 for leaf, value in self._unknown_leaves(key, entry["input"], where):
-                    yield unknown(self.kind, leaf, value, self._where(leaf))
+                    yield unknown_key(self.kind, leaf, value, self._where(leaf))
             elif entry["type"] == "missing":
-                yield missing(self.kind, key, where)
+                yield missing_key(self.kind, key, where)
             else:
-                yield unfit(self.kind, key, entry, where)
+                yield invalid_value(self.kind, key, entry, where)
 
     def _unknown_leaves(self, key: Key, value: Any, where: str) -> Iterator[tuple[Key, Any]]:
         """An unknown section of a file is one mistake; an override names its own whole key."""

@@ -13,7 +13,15 @@ from typing import Any
 from pydantic import BaseModel
 
 from road_ray.config.addresses import masked
-from road_ray.config.fields import Field, Key, allowed, dotted, field_at, known_keys, shown
+from road_ray.config.fields import (
+    Field,
+    Key,
+    allowed_values,
+    field_at,
+    format_key,
+    format_value,
+    known_keys,
+)
 from road_ray.errors import ConfigError, Problem
 
 _MOST_SHOWN = 20  # mistakes; whoever has more has named the wrong file
@@ -37,41 +45,43 @@ class InvalidConfig(ConfigError):
         return "\n".join([*blocks, f"  {count}{_NOTHING_HAPPENED}"])
 
 
-def unknown(kind: type[BaseModel], key: Key, value: Any, where: str) -> Problem:
+def unknown_key(kind: type[BaseModel], key: Key, value: Any, where: str) -> Problem:
     """The problem of a key that does not exist, with the nearest one that does."""
     noun = "section" if isinstance(value, Mapping) else "key"
-    head = dotted(key) if noun == "section" else f"{dotted(key)} = {shown(value)}"
+    head = format_key(key) if noun == "section" else f"{format_key(key)} = {format_value(value)}"
     parent = max((key[:n] for n in range(len(key)) if field_at(kind, key[:n])), key=len)
     names = (field_at(kind, parent) or Field(kind)).keys
-    place = f"section {dotted(parent)!r}" if parent else "the top level"
+    place = f"section {format_key(parent)!r}" if parent else "the top level"
     known = f"no such {noun}\n    allowed: in {place}: {', '.join(names) or 'no keys'}"
     near = _nearest(kind, key, parent, names)
     remedy = (
-        f"did you mean {near!r}?" if near else f"remove {dotted(key)!r}, or use a name from above"
+        f"did you mean {near!r}?"
+        if near
+        else f"remove {format_key(key)!r}, or use a name from above"
     )
     return Problem(where, f"{head}\n    {known}", remedy)
 
 
-def missing(kind: type[BaseModel], key: Key, where: str) -> Problem:
+def missing_key(kind: type[BaseModel], key: Key, where: str) -> Problem:
     """The problem of a required key that nobody set."""
     field = field_at(kind, key)
     detail = _detail(field) if field else ""
-    return Problem(where, f"{dotted(key)} is not set{detail}", f"set {dotted(key)}")
+    return Problem(where, f"{format_key(key)} is not set{detail}", f"set {format_key(key)}")
 
 
-def unfit(kind: type[BaseModel], key: Key, error: Mapping[str, Any], where: str) -> Problem:
+def invalid_value(kind: type[BaseModel], key: Key, error: Mapping[str, Any], where: str) -> Problem:
     """The problem of a value that its field refuses (``error``: one entry of pydantic's list)."""
     field, value = field_at(kind, key), error["input"]
     own_words = error["type"] in ("value_error", "assertion_error")
     if own_words and (field is None or field.sections):
-        name = dotted(key) or kind.__name__
+        name = format_key(key) or kind.__name__
         return Problem(where, f"{name}: {_reason(error)}", "change one of the values it names")
     reason = f"\n    {_reason(error)}" if own_words or field is None else ""
     if error["type"] == "union_tag_invalid":
         return _wrong_tag(key, error["ctx"], where)
-    head = f"{dotted(key)} = {shown(value)}"
+    head = f"{format_key(key)} = {format_value(value)}"
     if isinstance(value, Mapping):
-        head = f"{dotted(key)} is given as a section ({', '.join(map(str, value))})"
+        head = f"{format_key(key)} is given as a section ({', '.join(map(str, value))})"
     if field is None:
         return Problem(where, head + reason)
     # A field that refuses a value in its own words knows more than its type does.
@@ -81,9 +91,9 @@ def unfit(kind: type[BaseModel], key: Key, error: Mapping[str, Any], where: str)
 
 def _wrong_tag(key: Key, context: Mapping[str, Any], where: str) -> Problem:
     """The problem of a section whose kind (``objective.name``) is none of those there are."""
-    name, tags = dotted((*key, context["discriminator"].strip("'"))), context["expected_tags"]
+    name, tags = format_key((*key, context["discriminator"].strip("'"))), context["expected_tags"]
     near = difflib.get_close_matches(context["tag"], tags.replace("'", "").split(", "), n=1)
-    what = f"{name} = {shown(context['tag'])}\n    allowed: {tags}"
+    what = f"{name} = {format_value(context['tag'])}\n    allowed: {tags}"
     return Problem(where, what, f"did you mean {near[0]!r}?" if near else "use one of these")
 
 
@@ -92,7 +102,7 @@ def _reason(error: Mapping[str, Any]) -> str:
 
 
 def _detail(field: Field) -> str:
-    lines = f"\n    allowed: {allowed(field)}"
+    lines = f"\n    allowed: {allowed_values(field)}"
     if field.info and field.info.description:
         lines += f"\n    meaning: {' '.join(field.info.description.split())}"
     return lines
@@ -122,18 +132,18 @@ def _default(field: Field) -> str:
     info = field.info
     if info is None or info.is_required() or info.default_factory or info.default is None:
         return ""
-    return f" (default: {shown(info.default)})"
+    return f" (default: {format_value(info.default)})"
 
 
 def _nearest(kind: type[BaseModel], key: Key, parent: Key, siblings: Sequence[str]) -> str | None:
     """The likeliest meant key: the same name elsewhere, a near sibling, a near key anywhere."""
-    name, last = dotted(key), str(key[-1])
+    name, last = format_key(key), str(key[-1])
     everywhere = [k for k in known_keys(kind) if k != name]
     same_name = [k for k in everywhere if k.rpartition(".")[2] == last]
     if same_name:
         return max(same_name, key=lambda k: difflib.SequenceMatcher(None, k, name).ratio())
     near = difflib.get_close_matches(str(key[len(parent)]), siblings, n=1)
-    sibling = dotted((*parent, near[0])) if near else None
+    sibling = format_key((*parent, near[0])) if near else None
     if sibling and len(key) == len(parent) + 1:
         return sibling
     by_last = {k.rpartition(".")[2]: k for k in reversed(everywhere)}

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic_core import PydanticCustomError, core_schema
 
 
-def tame(schema: Any) -> None:
+def strict_types(schema: Any) -> None:
     """Put a strict look in front of every number and bool of a core schema, in place."""
     if isinstance(schema, dict):
         for name, inner in schema.items():
@@ -25,7 +25,7 @@ def _looked_at(inner: Any) -> Any:
     look = _look(inner) if isinstance(inner, dict) else None
     if look is not None:
         return core_schema.no_info_before_validator_function(look, inner)
-    tame(inner)
+    strict_types(inner)
     return inner
 
 
@@ -97,7 +97,7 @@ def _too_long(name: str) -> bool:
     return len(name.encode()) > 255
 
 
-def expanded(value: Any) -> Any:
+def expand_user(value: Any) -> Any:
     """The value with ``~`` replaced in every path of it."""
     if isinstance(value, Path):
         try:
@@ -105,7 +105,7 @@ def expanded(value: Any) -> Any:
         except RuntimeError:
             raise ValueError(f"no home directory for {str(value)!r}") from None
     if isinstance(value, list | tuple) and any(isinstance(item, Path) for item in value):
-        return type(value)(expanded(item) for item in value)
+        return type(value)(expand_user(item) for item in value)
     if isinstance(value, dict) and any(isinstance(item, Path) for item in value.values()):
-        return {name: expanded(item) for name, item in value.items()}
+        return {name: expand_user(item) for name, item in value.items()}
     return value

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from road_ray.config.fields import Key, dotted
+from road_ray.config.fields import Key, format_key
 from road_ray.config.messages import InvalidConfig
 from road_ray.errors import Problem
 
@@ -27,7 +27,7 @@ _MISSING = object()  # stands for a value that was refused
 
 
 @dataclass
-class Written:
+class YamlDocument:
     """The values of one YAML text, the line of every key in it, and what was refused on the way."""
 
     values: dict[str, Any] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Written:
     refused: set[Key] = field(default_factory=set)
 
 
-def read(path: Path) -> Written:
+def read_yaml(path: Path) -> YamlDocument:
     """The content of a YAML file; an empty one is an empty mapping.
 
     Raises: InvalidConfig where the file as a whole cannot be used.
@@ -121,7 +121,7 @@ class _Builder:
     def __init__(self, name: str, *, with_lines: bool = True) -> None:
         self.name = name
         self.with_lines = with_lines
-        self.written = Written()
+        self.written = YamlDocument()
         self.left = _MOST_VALUES
         self.constructor = YAML(typ="safe", pure=True).constructor
 
@@ -134,7 +134,7 @@ class _Builder:
             raise _too_much(self.name, f"is nested deeper than {_DEEPEST} levels")
         tag = str(node.tag).removeprefix(_TAG)
         if tag not in _PLAIN_TAGS:
-            what = f"{dotted(key)} has the tag {str(node.tag).replace(_TAG, '!!')!r}"
+            what = f"{format_key(key)} has the tag {str(node.tag).replace(_TAG, '!!')!r}"
             return self.refuse(node, key, f"{what}\n    allowed: plain values", "remove the tag")
         if isinstance(node, MappingNode):
             return self.mapping(node, key)
@@ -158,7 +158,7 @@ class _Builder:
                 raise ValueError("the yes and no of YAML 1.1")
             return self.constructor.construct_object(node)
         except (ValueError, LookupError, YAMLError):
-            what = f"{dotted(key)} = {str(node.value)[:80]!r} cannot be read as {tag}"
+            what = f"{format_key(key)} = {str(node.value)[:80]!r} cannot be read as {tag}"
             return self.refuse(node, key, what, "write it as a plain value")
 
     def sequence(self, node: SequenceNode, key: Key) -> Any:
@@ -183,7 +183,7 @@ class _Builder:
             name = str(name_node.value)
             below = (*key, name)
             if name in first:
-                what = f"{dotted(below)} is written twice (first on line {first[name]})"
+                what = f"{format_key(below)} is written twice (first on line {first[name]})"
                 problem = Problem(self.where(name_node), what, "remove one of the two")
                 self.written.problems.append(problem)
                 continue

@@ -56,7 +56,7 @@ class Batching:
 
 
 @dataclass(frozen=True)
-class Share:
+class WorkerShare:
     """Whose rows of every batch: those of worker ``rank`` of ``size``."""
 
     rank: int = 0
@@ -86,7 +86,7 @@ def epoch_order(
     return batches
 
 
-def budget_order(
+def token_budget_order(
     lengths: Longs, most_tokens: int, batch_size: int, *, seed: int, epoch: int
 ) -> list[NDArray[np.int64]]:
     """Row numbers of each batch of one epoch, every row once: neighbours in length, as many as
@@ -97,12 +97,12 @@ def budget_order(
     rng = np.random.default_rng((seed, 0, epoch))
     rows = rng.permutation(len(lengths))
     rows = rows[np.argsort(lengths[rows], kind="stable")]
-    cuts = budget_cuts(np.sort(lengths), most_tokens, batch_size)
+    cuts = token_budget_cuts(np.sort(lengths), most_tokens, batch_size)
     batches = np.split(rows, cuts)
     return [batches[index] for index in rng.permutation(len(batches))]
 
 
-def budget_cuts(ordered: Longs, most_tokens: int, batch_size: int) -> list[int]:
+def token_budget_cuts(ordered: Longs, most_tokens: int, batch_size: int) -> list[int]:
     """Where batches of rows of rising length begin, but for the first."""
     widths = [padded_width(int(length)) for length in ordered]
     starts = [0]
@@ -163,7 +163,7 @@ class BatchStream:
         self,
         rows: Rows,
         batching: Batching,
-        share: Share = Share(),
+        share: WorkerShare = WorkerShare(),
         *,
         pad_id: int,
         noise_channels: int = 0,
@@ -208,7 +208,9 @@ class BatchStream:
         most, size, seed = self.batching.most_tokens, self.batching.batch_size, self.batching.seed
         if most is None:
             return epoch_order(self._lengths, size, seed=seed, epoch=epoch)
-        return budget_order(self._lengths, most // self._choices, size, seed=seed, epoch=epoch)
+        return token_budget_order(
+            self._lengths, most // self._choices, size, seed=seed, epoch=epoch
+        )
 
     def row_numbers(self, number: int) -> NDArray[np.int64]:
         """Rows of global batch ``number``, over all workers."""
@@ -228,7 +230,7 @@ class BatchStream:
             drawn = rng.random((self.noise_channels, len(numbers), width), dtype=np.float32)
             batch["noise"] = torch.from_numpy(drawn[:, own].copy())
         if isinstance(self.rows, Features):
-            batch |= gold_of(self.rows, mine, width)
+            batch |= labels_of(self.rows, mine, width)
         return batch
 
     def since(self, number: int) -> Iterator[Batch]:
@@ -238,7 +240,7 @@ class BatchStream:
             number += 1
 
 
-def gold_of(features: Features, numbers: NDArray[np.int64], width: int) -> dict[str, Tensor]:
+def labels_of(features: Features, numbers: NDArray[np.int64], width: int) -> dict[str, Tensor]:
     """The gold of the given rows, ``[B]`` each; of tags ``[B, width]``, -100 where none is."""
     if features.words is None:
         return {name: torch.from_numpy(values[numbers]) for name, values in features.gold.items()}

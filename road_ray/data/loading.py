@@ -21,12 +21,12 @@ from road_ray.data import paths as places
 from road_ray.data.features import cache as feature_cache
 from road_ray.data.features.encode import encode
 from road_ray.data.features.types import Example, Features, SpanExample, TextExample
-from road_ray.data.readers.custom import OwnSet, SetName
+from road_ray.data.readers.custom import CustomDataset, SetName
 from road_ray.data.readers.hub import read_hub
 from road_ray.data.readers.quac import with_history
 from road_ray.data.readers.registry import read_split
 from road_ray.data.schema import Dataset, Span, Task
-from road_ray.data.special_heads import OWN_HEADS
+from road_ray.data.special_heads import SPECIAL_HEADS
 from road_ray.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class SourceConfig(Config):
     both_orders: tuple[str, ...] = ("mrpc", "stsb")
     # Where encoded rows are kept; None: below ROAD_CACHE or ~/.cache/road_ray; or `off`.
     cache: str | None = None
-    sets: dict[SetName, OwnSet] = Field(
+    sets: dict[SetName, CustomDataset] = Field(
         {}
     )  # one's own data sets by name, beside those of the catalogue
     # Train on, and judge by, the first so many examples of a seeded shuffle; None: all.
@@ -96,10 +96,10 @@ def resolve_root(root: str | None) -> Path | None:
     return place
 
 
-def entry_of(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
+def find_dataset(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
     """The data set of that name and its task: one's own, or of the catalogue."""
     dataset, task = _entry(name, source)
-    for head in OWN_HEADS:
+    for head in SPECIAL_HEADS:
         if getattr(source, head.key) == head.value and head.fits(dataset, task):
             return head.put_on(dataset, task)
     return dataset, task
@@ -132,7 +132,7 @@ def _entry(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
 
 def tasks_of(name: str, source: SourceConfig) -> list[Task]:
     """All tasks that learn from a data set, its own first."""
-    dataset, task = entry_of(name, source)
+    dataset, task = find_dataset(name, source)
     return [task, *(catalog.TASKS[other] for other in dataset.also)]
 
 
@@ -152,7 +152,7 @@ def load_split(
     ``seed``. ``judged``: to be predicted, also if it is the train split. ``keep`` then chooses
     among what is left.
     """
-    entry, task = entry_of(name, source)
+    entry, task = find_dataset(name, source)
     root = resolve_root(source.root)
     if root is None and name in source.sets:
         root = Path.cwd()
@@ -191,11 +191,11 @@ def load_split(
         further=[catalog.TASKS[other] for other in entry.also],
         **limits,
     )
-    kept_at = feature_cache.directory_of(source.cache)
+    kept_at = feature_cache.cache_directory(source.cache)
     if kept_at is None or len(examples) < feature_cache.LEAST_EXAMPLES:
         return Split(entry, task, examples, make())
-    key = feature_cache.key_of(examples, tokenizer, entry=entry, task=task, **make.keywords)
-    return Split(entry, task, examples, feature_cache.cached(kept_at, key, make))
+    key = feature_cache.cache_key(examples, tokenizer, entry=entry, task=task, **make.keywords)
+    return Split(entry, task, examples, feature_cache.load_or_encode(kept_at, key, make))
 
 
 def _turned(example: Example, name: str) -> TextExample:

@@ -31,7 +31,9 @@ def accumulated(batches: Iterable[Batch], passes: int) -> Iterator[list[Batch]]:
         yield list(group)
 
 
-def timed(steps: Iterable[list[Batch]], *, start: int, total: int) -> Iterator[list[Batch]]:
+def with_fraction_done(
+    steps: Iterable[list[Batch]], *, start: int, total: int
+) -> Iterator[list[Batch]]:
     """The steps with the ``fraction`` of the training that is done in every batch: 0 at first,
     below 1 at last.
 
@@ -41,7 +43,7 @@ def timed(steps: Iterable[list[Batch]], *, start: int, total: int) -> Iterator[l
         yield [batch | {"fraction": step / total} for batch in batches]
 
 
-def draws(
+def draw_datasets(
     names: Sequence[str],
     passes: int,
     *,
@@ -81,7 +83,7 @@ def probabilities(
     return [share / sum(shares) for share in shares]
 
 
-def tallied(steps: Iterable[list[Batch]]) -> Iterator[list[Batch]]:
+def with_example_counts(steps: Iterable[list[Batch]]) -> Iterator[list[Batch]]:
     """The same steps; each batch tells the journal how many examples of its data set it brings."""
     for passes in steps:
         for batch in passes:
@@ -106,7 +108,7 @@ def mixed(
     resume.
     """
     draw = partial(
-        draws,
+        draw_datasets,
         list(streams),
         passes,
         seed=seed,

@@ -47,7 +47,7 @@ _TOKENIZER_FIELDS = {
 }
 
 
-def locate(name: str | Path, *, weights: bool = True) -> Path:
+def locate_model(name: str | Path, *, weights: bool = True) -> Path:
     """The local directory of a model: a model directory, a run directory (its ``hf/``), or a hub
     name, of which only files that hold no code are fetched.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from road_ray.data.readers.files import shortened
+from road_ray.data.readers.files import shorten
 from road_ray.errors import ConfigError
 
 CACHE = "ROAD_CACHE"
@@ -21,7 +21,7 @@ def named(text: str, key: str) -> Path:
     except (OSError, RuntimeError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise ConfigError(
-            f"{key} = {shortened(text)}: {why}\n  allowed: a path that this user can look at"
+            f"{key} = {shorten(text)}: {why}\n  allowed: a path that this user can look at"
         ) from error
     return place
 

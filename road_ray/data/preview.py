@@ -8,7 +8,7 @@ from road_ray.data.schema import Choose, Classify, Span, Tag
 from road_ray.data.tokenizer import load_tokenizer
 
 
-def shown(dataset: str, split: str, root: str, tokenizer: str, rows: int) -> str:
+def format_rows(dataset: str, split: str, root: str, tokenizer: str, rows: int) -> str:
     """The first rows of a split as text; the gold answer or label of each below it."""
     loaded = load_tokenizer(tokenizer)
     found = load_split(dataset, split, SourceConfig(root=root), loaded)

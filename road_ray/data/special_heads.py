@@ -22,7 +22,7 @@ from road_ray.data.schema import (
 
 
 @dataclass(frozen=True)
-class OwnHead:
+class SpecialHead:
     """A head of our own, asked for by ``data.<key>=<value>``."""
 
     name: str  # for people; its file is called so too
@@ -48,15 +48,15 @@ class OwnHead:
         return replace(dataset, task=other.name), other
 
 
-OWN_HEADS = (
-    OwnHead("joint span head", "span_head", "joint", JointSpan, replaces=Span),
-    OwnHead(
+SPECIAL_HEADS = (
+    SpecialHead("joint span head", "span_head", "joint", JointSpan, replaces=Span),
+    SpecialHead(
         "answer network", "pair_head", "answer_network", Reason, replaces=Classify, num_texts=2
     ),
-    OwnHead("feature tagger", "tag_head", "features", FeatureTag, replaces=Tag),
+    SpecialHead("feature tagger", "tag_head", "features", FeatureTag, replaces=Tag),
 )
 
 
-def own_head(kind: Kind) -> OwnHead | None:
+def special_head(kind: Kind) -> SpecialHead | None:
     """The entry of a kind; None for kinds whose heads are Hugging Face's own."""
-    return next((head for head in OWN_HEADS if head.kind is type(kind)), None)
+    return next((head for head in SPECIAL_HEADS if head.kind is type(kind)), None)

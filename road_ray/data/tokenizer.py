@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from road_ray.data.model_files import check_tokenizer_files, locate, read_config
+from road_ray.data.model_files import check_tokenizer_files, locate_model, read_config
 from road_ray.errors import CheckpointError, DataError
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def load_tokenizer(path: Path | str) -> PreTrainedTokenizerFast:
             "  fix: name a vocabulary file, or train one with `road data tokenizer`"
         )
     try:
-        directory = locate(place, weights=False) if not place.is_dir() else place
+        directory = locate_model(place, weights=False) if not place.is_dir() else place
     except CheckpointError as error:
         raise DataError(
             f"{path}: no such file or directory here; on the hub: no tokenizer can be loaded from "

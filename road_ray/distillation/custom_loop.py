@@ -12,7 +12,7 @@ from torch import Tensor
 
 from road_ray.data.features.types import UNKNOWN
 from road_ray.distillation.ensemble.base import allowed_of, targets_of
-from road_ray.distillation.losses import kd_total, regression_total
+from road_ray.distillation.losses import kd_loss_sum, regression_loss_sum
 from road_ray.errors import ConfigError, DataError
 
 # What `annotate` adds to a batch; no model takes it.
@@ -52,10 +52,10 @@ def soft_loss(outputs: Any, batch: Mapping[str, Any], temperature: float) -> Ten
     soft, keep = (batch[name].to(student.device) for name in ("soft_logits", "kd_keep"))
     targets = targets_of(batch).to(student.device)
     if targets.is_floating_point():
-        return regression_total(student, soft, keep=keep) / max(len(student), 1)
+        return regression_loss_sum(student, soft, keep=keep) / max(len(student), 1)
     if student.ndim == 3 and not spans:  # a label a word: only words count
         known = targets != UNKNOWN
         student, soft, keep = student[known], soft[known], keep[known]
     mask = allowed_of(batch) if spans else None
-    total = kd_total(student, soft, temperature=temperature, mask=mask, keep=keep)
+    total = kd_loss_sum(student, soft, temperature=temperature, mask=mask, keep=keep)
     return total / max(len(student), 1)

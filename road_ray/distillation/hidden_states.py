@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from road_ray.data.model_files import locate
+from road_ray.data.model_files import locate_model
 from road_ray.distillation.teacher_identity import refuse_random
 from road_ray.errors import ConfigError
 from road_ray.models.weights import load_stored
@@ -22,7 +22,7 @@ from road_ray.models.weights import load_stored
 Layers = Literal["uniform", "last"] | tuple[tuple[int, int], ...]
 
 
-class States(NamedTuple):
+class HiddenStates(NamedTuple):
     """What each layer gives, counted from 1: ``hidden[n]`` ``[B, L, D]``, ``attentions[n]``
     ``[B, H, L, L]``.
     """
@@ -31,16 +31,16 @@ class States(NamedTuple):
     attentions: Mapping[int, Tensor]
 
 
-def states_of(output: Any) -> States:
+def hidden_states_of(output: Any) -> HiddenStates:
     """The states in the output of a ``transformers`` encoder; those not asked for are missing."""
     hidden, attentions = output.hidden_states or (), output.attentions or ()
-    return States(
+    return HiddenStates(
         {n: state for n, state in enumerate(hidden) if n},  # 0 are the embeddings
         dict(enumerate(attentions, 1)),
     )
 
 
-class StatesTeacher:
+class HiddenStatesTeacher:
     """The frozen encoder of a model directory, of any architecture that shares the student's
     tokenizer.
 
@@ -48,7 +48,7 @@ class StatesTeacher:
     """
 
     def __init__(self, directory: str | Path, *, attentions: bool = False) -> None:
-        self.directory = locate(directory)
+        self.directory = locate_model(directory)
         self._model = _load(self.directory).eval().requires_grad_(False)
         if attentions:
             self._model.set_attn_implementation("eager")  # the others keep no maps
@@ -59,14 +59,14 @@ class StatesTeacher:
         self.num_layers = int(self._model.config.num_hidden_layers)
         self.width = int(self._model.config.hidden_size)
 
-    def __call__(self, batch: Mapping[str, Any]) -> States:
+    def __call__(self, batch: Mapping[str, Any]) -> HiddenStates:
         """Its states on the batch, on the batch's device and without gradient."""
         device = batch["input_ids"].device
         if self._model.device != device:
             self._model.to(device)
         given = {n: batch[n].flatten(0, -2) for n in self._names if batch.get(n) is not None}
         with torch.no_grad():
-            return states_of(self._model(**given, **self._wanted))
+            return hidden_states_of(self._model(**given, **self._wanted))
 
 
 def layer_map(student: int, teacher: int, layers: Layers) -> tuple[tuple[int, int], ...]:

@@ -20,11 +20,11 @@ def kd_loss(
     student_logits: Tensor, soft_logits: Tensor, *, temperature: float, mask: Tensor | None = None
 ) -> Tensor:
     """``T^2 * KL(teacher || student)``, mean over examples. ``[B, ..., C] twice -> []``."""
-    total = kd_total(student_logits, soft_logits, temperature=temperature, mask=mask)
+    total = kd_loss_sum(student_logits, soft_logits, temperature=temperature, mask=mask)
     return total / max(len(student_logits), 1)
 
 
-def kd_total(
+def kd_loss_sum(
     student_logits: Tensor,
     soft_logits: Tensor,
     *,
@@ -47,7 +47,7 @@ def kd_total(
     return _sum(rows, keep)
 
 
-def average_total(
+def average_loss_sum(
     student_logits: Tensor,
     teacher_logits: Tensor,
     weights: Tensor,
@@ -56,7 +56,7 @@ def average_total(
     mask: Tensor | None = None,
 ) -> Tensor:
     """The weighted mean over teachers of each one's divergence, ``sum_m w_m KL_m / M``, summed as
-    ``kd_total``. ``[B, ..., C], [M, B, ..., C], [M, B, ...] -> []``.
+    ``kd_loss_sum``. ``[B, ..., C], [M, B, ..., C], [M, B, ...] -> []``.
 
     Its gradient is that of one divergence from the weighted mean of the teachers' probabilities.
     Source: the AVER baseline and equation 6 of CA-MKD (Zhang et al. 2022), T^2 as in Hinton et al.
@@ -92,16 +92,16 @@ def kd_rows(
 
 def regression_loss(student: Tensor, soft: Tensor) -> Tensor:
     """The squared error to the teachers' mean, mean over examples. ``[B, 1] twice -> []``."""
-    return regression_total(student, soft) / max(len(student), 1)
+    return regression_loss_sum(student, soft) / max(len(student), 1)
 
 
-def regression_total(student: Tensor, soft: Tensor, *, keep: Tensor | None = None) -> Tensor:
+def regression_loss_sum(student: Tensor, soft: Tensor, *, keep: Tensor | None = None) -> Tensor:
     """The squared error to the teachers' mean, sum over examples. ``[B, 1] twice -> []``."""
     _same_shape(student, soft)
     return _sum((student.float() - soft.detach().float()).square().mean(-1), keep)
 
 
-def average_regression_total(student: Tensor, teachers: Tensor, weights: Tensor) -> Tensor:
+def average_regression_loss_sum(student: Tensor, teachers: Tensor, weights: Tensor) -> Tensor:
     """The weighted mean over teachers of each one's squared error, summed over examples. ``[B, 1],
     [M, B, 1], [M, B] -> []``.
     """

@@ -76,7 +76,7 @@ def check_parity(
     return drifts
 
 
-def all_of(answers: Tensor) -> Answers:
+def all_counted(answers: Tensor) -> Answers:
     """Answers that all count."""
     return answers, np.ones(answers.shape[:2], np.bool_)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config.json_file import read_json
-from road_ray.data.model_files import check_tokenizer_files, locate, read_config
+from road_ray.data.model_files import check_tokenizer_files, locate_model, read_config
 from road_ray.data.schema import Choose, Classify, Regress, Span, Tag, Task
 from road_ray.data.tokenizer import read_tokenizer
 from road_ray.errors import CheckpointError
@@ -139,7 +139,7 @@ def check_teachers(
 ) -> None:
     """Raises ``CheckpointError`` unless all teachers fit the task, the student and each other."""
     for name in directories:
-        directory = locate(name)
+        directory = locate_model(name)
         check_teacher(directory, task, student_tokenizer, label_map)
         if student_tokenizer is None:  # they all get the same ids, so the first one decides
             student_tokenizer = teacher_tokenizer(directory)

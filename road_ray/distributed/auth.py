@@ -42,7 +42,7 @@ def token_path() -> Path:
         ) from error
 
 
-def asked_for(*, create: bool = False) -> None:
+def require_token(*, create: bool = False) -> None:
     """From here on this process and its children show a token and ask for one.
 
     A token file that others can read is closed (Ray writes it 0644); ``create`` makes one where
@@ -57,7 +57,7 @@ def asked_for(*, create: bool = False) -> None:
         return
     path = token_path()
     if path.is_file():
-        close(path)
+        restrict_permissions(path)
     elif create:
         _write_new(path, secrets.token_hex(32))
 
@@ -79,7 +79,7 @@ def _write_new(path: Path, token: str) -> None:
                     new.write(token)
 
 
-def close(path: Path) -> bool:
+def restrict_permissions(path: Path) -> bool:
     """Take a file away from group and others; tells whether that was needed."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if not mode & 0o077:
@@ -89,7 +89,7 @@ def close(path: Path) -> bool:
     return True
 
 
-def answers_anybody(dashboard: str, timeout_seconds: float = 10.0) -> bool | None:
+def accepts_anonymous(dashboard: str, timeout_seconds: float = 10.0) -> bool | None:
     """Whether the jobs interface answers without a token; None when nothing answers at all."""
     url = dashboard if "://" in dashboard else f"http://{dashboard}"
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -102,9 +102,9 @@ def answers_anybody(dashboard: str, timeout_seconds: float = 10.0) -> bool | Non
         return None
 
 
-def refuse_open(dashboard: str, *, accepted: bool = False) -> None:
+def refuse_open_cluster(dashboard: str, *, accepted: bool = False) -> None:
     """Raises ``ClusterError`` for a cluster that lets everybody in, unless that is accepted."""
     if accepted or os.environ.get(ACCEPT) == "1":
         return
-    if answers_anybody(dashboard):
+    if accepts_anonymous(dashboard):
         raise ClusterError(f"{dashboard} answers without a token: it lets everybody in\n{_OPEN}")

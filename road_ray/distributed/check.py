@@ -13,7 +13,7 @@ import urllib.request
 from dataclasses import dataclass
 from typing import Any
 
-from road_ray.distributed.auth import answers_anybody, token_path
+from road_ray.distributed.auth import accepts_anonymous, token_path
 from road_ray.errors import RoadError
 
 _TASK_SECONDS = 60.0
@@ -53,7 +53,7 @@ def cluster(address: str) -> list[Finding]:
 
 
 def _dashboard(url: str) -> list[Finding]:
-    answer = answers_anybody(url)
+    answer = accepts_anonymous(url)
     if answer is None:
         mend = "start it, or open the way: `ray dashboard FILE`, `kubectl port-forward`"
         return [Finding("cluster", f"{url}: nothing answers", False, mend)]
@@ -61,7 +61,7 @@ def _dashboard(url: str) -> list[Finding]:
 
 
 def _authentication(url: str) -> Finding:
-    found = "answers anybody" if answers_anybody(url) else "asks for a token"
+    found = "answers anybody" if accepts_anonymous(url) else "asks for a token"
     mend = "stop it and start it with RAY_AUTH_MODE=token: everybody who reaches it can run code"
     return Finding("authentication", f"{url} {found}", found.startswith("asks"), mend)
 

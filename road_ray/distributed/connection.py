@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from road_ray.distributed.auth import asked_for, refuse_open
+from road_ray.distributed.auth import refuse_open_cluster, require_token
 from road_ray.errors import ClusterError
 
 _READ_AT_IMPORT = {  # by Ray; the last: what its helpers say every second
@@ -42,10 +42,10 @@ def address_of(address: str | None) -> str | None:
     return address or os.environ.get("RAY_ADDRESS")
 
 
-def prepared(address: str | None) -> str | None:
+def prepare_address(address: str | None) -> str | None:
     """The cluster to join, if any; sets what Ray reads when it is imported, so must come first."""
     address = address_of(address)
-    asked_for(create=address is None)
+    require_token(create=address is None)
     for name, value in _READ_AT_IMPORT.items():
         os.environ.setdefault(name, value)
     return address
@@ -59,7 +59,7 @@ def connected(
     or a new one, with its ``dashboard`` for those who ask it (Ray Train's cleaner does). Inside a
     Ray job that is the cluster of the job. A cluster that answers without a token is refused.
     """
-    address = prepared(address)
+    address = prepare_address(address)
     import ray
 
     from road_ray.distributed.local_cluster import start
@@ -81,7 +81,7 @@ def connected(
         ) from error
     try:
         if joined:
-            refuse_open(joined)
+            refuse_open_cluster(joined)
         yield
     finally:
         ray.shutdown()
@@ -98,7 +98,7 @@ def _require_answer(address: str) -> None:
         raise ConnectionError(f"nobody answers there ({error})") from error
 
 
-def enter(place: str) -> None:
+def enter_directory(place: str) -> None:
     """Relative paths of a configuration mean what they meant where it was given, if that is here
     too.
     """

@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-from road_ray.distributed.connection import enter
+from road_ray.distributed.connection import enter_directory
 from road_ray.errors import ClusterError, InterruptedRunError, RoadError
 from road_ray.training.signals import OUTSIDE
 
 
-def side_by_side(
+def run_parallel(
     function: Callable[..., Any],
     configs: Sequence[Any],
     *extra: Any,
@@ -29,15 +29,15 @@ def side_by_side(
     import ray
 
     from road_ray.distributed.placement import check_placement
-    from road_ray.distributed.train.coordinator import Board, listening
-    from road_ray.distributed.train.supervisor import attended
+    from road_ray.distributed.train.coordinator import Coordinator, connect_worker
+    from road_ray.distributed.train.supervisor import supervise
 
     check_placement("run", 1, {"CPU": num_cpus, "GPU": num_gpus})
-    place, board = os.getcwd(), Board()
+    place, board = os.getcwd(), Coordinator()
 
     def run(number: int, config: Any) -> Any:
         torch.set_num_threads(max(1, int(num_cpus)))
-        with listening(board, number):
+        with connect_worker(board, number):
             if OUTSIDE.stop:
                 return InterruptedRunError(f"run {number} was not begun")
             try:
@@ -46,7 +46,7 @@ def side_by_side(
                 return error
 
     def one(number: int, config: Any) -> Any:
-        enter(place)
+        enter_directory(place)
         # Ray lends a task's processors to the next one while its main thread waits for an answer
         # (the board's, a teacher's), and two runs then share them; those of other threads it keeps.
         with ThreadPoolExecutor(1) as own_thread:
@@ -55,7 +55,7 @@ def side_by_side(
     task = ray.remote(num_cpus=num_cpus, num_gpus=num_gpus, max_retries=2)(one)
     refs = [task.remote(number, config) for number, config in enumerate(configs)]
     try:
-        results = attended(lambda: _gathered(refs, timeout_seconds), board)
+        results = supervise(lambda: _gathered(refs, timeout_seconds), board)
     finally:
         for ref in refs:
             ray.cancel(ref, force=True)

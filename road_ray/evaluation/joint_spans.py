@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from road_ray.data.features.types import Features, SpanExample
-from road_ray.evaluation.spans import SpanPrediction, listed
+from road_ray.evaluation.spans import SpanPrediction, nbest_candidates
 from road_ray.evaluation.windows import Flags, Span, check_covered, span_columns
 
 Beams = Sequence[NDArray[np.float32]]
@@ -47,7 +47,7 @@ def best_joint_spans(
         best = sorted(candidates)[:n_best]
         firsts = {span: float(beams[span.row][0, span.start]) for span in best}
         parts = {span: (first, -span.cost - first) for span, first in firsts.items()}
-        options = listed(example, best, features, parts)
+        options = nbest_candidates(example, best, features, parts)
         text, score = (options[0].text, -best[0].cost) if options else ("", 0.0)
         found.append(SpanPrediction(example.id, text, score, lowest, options))
     return found

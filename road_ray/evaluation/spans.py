@@ -125,14 +125,14 @@ def _prediction(
         )
         for span in spans
     }
-    candidates = listed(example, spans, features, parts)
+    candidates = nbest_candidates(example, spans, features, parts)
     if not candidates:
         return SpanPrediction(example.id, "", null, 0.0, ())
     best = -spans[0].cost
     return SpanPrediction(example.id, candidates[0].text, best, null - best, candidates)
 
 
-def listed(
+def nbest_candidates(
     example: SpanExample,
     spans: Sequence[Span],
     features: Features,

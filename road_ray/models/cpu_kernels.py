@@ -19,26 +19,26 @@ _NAME = "road_ray"
 _LEVELS = 1 << 16  # of probability: 16 random bits decide about an element
 
 
-def quicken(model: PreTrainedModel) -> None:
+def use_cpu_kernels(model: PreTrainedModel) -> None:
     """Give ``model`` the dropout and the attention of this module."""
     model.set_attn_implementation(_NAME)
     for part in list(model.modules()):
         for name, child in part.named_children():
             if type(child) is nn.Dropout:
-                setattr(part, name, QuickDropout(child.p).train(child.training))
+                setattr(part, name, CpuDropout(child.p).train(child.training))
 
 
-class QuickDropout(nn.Dropout):
+class CpuDropout(nn.Dropout):
     """``nn.Dropout`` from cheap random bits, with ``p`` rounded to a multiple of 1 / 65536."""
 
     def forward(self, input: Tensor) -> Tensor:
         if not self.training or not self.p or input.device.type != "cpu":
             return super().forward(input)
         # Multiplied twice, because in bf16 the factor alone would be off by up to 0.4%.
-        return input * kept(input.shape, self.p, input.dtype) * _scale(self.p)
+        return input * keep_mask(input.shape, self.p, input.dtype) * _scale(self.p)
 
 
-def kept(shape: torch.Size, p: float, dtype: torch.dtype) -> Tensor:
+def keep_mask(shape: torch.Size, p: float, dtype: torch.dtype) -> Tensor:
     """Independent ones, each with probability ``1 - p``, and zeros; from torch's own generator."""
     count = math.prod(shape)
     words = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)
@@ -107,7 +107,7 @@ class _Gather(torch.autograd.Function):
             if bias is not None:
                 scores.view(*ctx.shape[:3], -1).add_(bias)
             weights = torch.softmax(scores, -1)
-            mask = kept(weights.shape, dropout, weights.dtype) if dropout else None
+            mask = keep_mask(weights.shape, dropout, weights.dtype) if dropout else None
             used = weights if mask is None else weights * mask
             gathered = torch.bmm(used, value).mul_(ctx.factor)
         ctx.save_for_backward(query, key, value, weights, mask)

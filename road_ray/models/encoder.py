@@ -12,10 +12,10 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from road_ray.config import Config
-from road_ray.data.model_files import locate, read_config
+from road_ray.data.model_files import locate_model, read_config
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.architectures import FAMILIES, detector_output
-from road_ray.models.hf_logging import hushed
+from road_ray.models.hf_logging import suppress_logging
 from road_ray.models.weights import load_stored
 
 
@@ -72,7 +72,7 @@ def hugging_face_config(size: EncoderConfig, vocab_size: int, **more: Any) -> Pr
     )
 
 
-def scaled(size: EncoderConfig, fraction: float, depth: float = 1.0) -> EncoderConfig:
+def scale_encoder(size: EncoderConfig, fraction: float, depth: float = 1.0) -> EncoderConfig:
     """The generator's size: width, inner width and heads times ``fraction``, layers times
     ``depth``.
 
@@ -174,9 +174,9 @@ def load_encoder(directory: str, family: str | None = None) -> PreTrainedModel:
     Raises ``CheckpointError`` when any encoder weight is missing, surplus or of another shape: a
     model with some random layers trains without complaint and is worth nothing.
     """
-    place = locate(directory)
+    place = locate_model(directory)
     allowed = tuple(FAMILIES) if family is None else (family,)
-    with hushed():
+    with suppress_logging():
         found = read_config(place).model_type
     if found not in allowed:
         raise CheckpointError(
@@ -194,7 +194,7 @@ def load_language_model(model: PreTrainedModel, init: str, tokenizer_size: int) 
 
     Raises ``CheckpointError`` when any weight is missing or of another shape.
     """
-    directory = locate(model_directory(init))
+    directory = locate_model(model_directory(init))
     if (directory / "generator" / "config.json").is_file():
         directory = directory / "generator"
     stored, missing = load_stored(type(model), directory)

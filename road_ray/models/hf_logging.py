@@ -11,7 +11,7 @@ from transformers.utils import logging as hugging_face_logging
 
 
 @contextmanager
-def hushed() -> Iterator[None]:
+def suppress_logging() -> Iterator[None]:
     """Inside, ``transformers`` shows no bars and logs errors only; afterwards it is as before."""
     verbosity = hugging_face_logging.get_verbosity()
     bars = hugging_face_logging.is_progress_bar_enabled()

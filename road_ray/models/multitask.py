@@ -20,16 +20,16 @@ from transformers import (
     PreTrainedModel,
 )
 
-from road_ray.data.model_files import locate
+from road_ray.data.model_files import locate_model
 from road_ray.data.schema import Choose, Classify, Regress, Span, Tag, Task
-from road_ray.data.special_heads import OwnHead, own_head
+from road_ray.data.special_heads import SpecialHead, special_head
 from road_ray.errors import CheckpointError
 from road_ray.models.architectures import FAMILIES
-from road_ray.models.cpu_kernels import quicken
+from road_ray.models.cpu_kernels import use_cpu_kernels
 from road_ray.models.encoder import load_encoder
 from road_ray.models.heads.base import Head
 from road_ray.models.heads.standard import Heads, build_head
-from road_ray.models.hf_logging import hushed
+from road_ray.models.hf_logging import suppress_logging
 from road_ray.models.labels import label_order
 from road_ray.models.weights import headers_of, load_stored, read_tensors
 
@@ -46,7 +46,7 @@ class MultitaskModel(nn.Module):
 
     def __init__(self, encoder: PreTrainedModel, tasks: Sequence[Task]) -> None:
         super().__init__()
-        quicken(encoder)
+        use_cpu_kernels(encoder)
         self.encoder = encoder
         self.tasks = {task.name: task for task in tasks}
         self.heads = Heads({task.name: build_head(task.kind, encoder.config) for task in tasks})
@@ -97,26 +97,26 @@ class MultitaskModel(nn.Module):
 
     def export(self, directory: Path, task: str) -> None:
         """Write encoder and head of ``task`` as plain ``transformers`` loads them."""
-        own = own_head(self.tasks[task].kind)
+        own = special_head(self.tasks[task].kind)
         if own is not None:
             _export_own(self, directory, task, own)
             return
         exported = _hugging_face_class(self.tasks[task]).from_multitask(self, task)
-        with hushed():
+        with suppress_logging():
             exported.save_pretrained(directory)
 
 
-def _own_file(own: OwnHead) -> str:
+def _own_file(own: SpecialHead) -> str:
     return f"{own.name.replace(' ', '_')}.safetensors"
 
 
-def _export_own(model: MultitaskModel, directory: Path, task: str, own: OwnHead) -> None:
+def _export_own(model: MultitaskModel, directory: Path, task: str, own: SpecialHead) -> None:
     """The encoder alone as transformers knows it, the head in a file of ours beside it."""
     kind = model.tasks[task].kind
     if isinstance(kind, Classify | Tag):  # so that the head can be found fault with later
         model.encoder.config.id2label = dict(enumerate(kind.labels))
         model.encoder.config.label2id = {label: n for n, label in enumerate(kind.labels)}
-    with hushed():
+    with suppress_logging():
         model.encoder.save_pretrained(directory)
     state = {part: x.detach().cpu() for part, x in model.heads[task].state_dict().items()}
     file = directory / _own_file(own)
@@ -126,7 +126,7 @@ def _export_own(model: MultitaskModel, directory: Path, task: str, own: OwnHead)
 
 
 def _load_own(
-    directory: str, task: Task, own: OwnHead, label_map: Mapping[str, str] | None
+    directory: str, task: Task, own: SpecialHead, label_map: Mapping[str, str] | None
 ) -> MultitaskModel:
     model, path = load_multitask(directory, [task]), Path(directory) / _own_file(own)
     names = model.encoder.config.id2label
@@ -205,8 +205,8 @@ def load_trained(
     """Encoder *and* head of a fine-tuned model directory, for evaluation or to train on; its labels
     are put into the order of the task's, by name.
     """
-    place = locate(directory)
-    own = own_head(task.kind)
+    place = locate_model(directory)
+    own = special_head(task.kind)
     if own is not None:
         return _load_own(str(place), task, own, label_map)
     model = load_multitask(str(place), [task])

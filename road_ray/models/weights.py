@@ -19,7 +19,7 @@ from road_ray.config.json_file import read_json
 from road_ray.data.model_files import read_config
 from road_ray.errors import CheckpointError
 from road_ray.models.architectures import FAMILIES
-from road_ray.models.hf_logging import hushed
+from road_ray.models.hf_logging import suppress_logging
 
 _FLOATS = ("F64", "F32", "F16", "BF16")
 _BUFFERS = ("position_ids", "token_type_ids")  # older versions stored them; they hold 0, 1, 2 ...
@@ -50,7 +50,7 @@ def load_stored(kind: Any, directory: str | Path, **options: Any) -> Stored:
     encoder's weights are not those that ``config.json`` asks for, and when a weight is not finite.
     """
     place = Path(directory)
-    with hushed():
+    with suppress_logging():
         config = read_config(place)
         model_class = _class_for(kind, config, place)
         blueprint = _blueprint(model_class, config, place, options)

@@ -15,7 +15,7 @@ from road_ray.models.encoder import initialize_output
 from road_ray.models.language_model import states, vocabulary_logits
 from road_ray.models.weight_tying import tie
 from road_ray.objectives.base import Term
-from road_ray.objectives.parts.corruption import Corrupting
+from road_ray.objectives.parts.corruption import CorruptingObjective
 from road_ray.objectives.parts.generator import Generator
 
 
@@ -31,7 +31,7 @@ def copy_losses(logits: Tensor, gate: Tensor, gold: Tensor, copied: Tensor) -> T
     return -torch.where(copied, both, predicted)
 
 
-class AllTokensMLM(Corrupting):
+class AllTokensMLM(CorruptingObjective):
     """Predict the originals of all tokens of a corrupted input, most of which can be copied.
 
     Source: Clark et al. 2020, section 3.5 and table 5; both losses weigh 1, our choice.

@@ -11,17 +11,17 @@ from road_ray.data.batching import Batch, allowed_positions
 from road_ray.data.features.types import UNKNOWN
 from road_ray.data.schema import Regress, Span, Task
 from road_ray.distillation.losses import (
-    average_regression_total,
-    average_total,
+    average_loss_sum,
+    average_regression_loss_sum,
     check_temperature,
-    kd_total,
-    regression_total,
+    kd_loss_sum,
+    regression_loss_sum,
 )
 from road_ray.distillation.schedule import Schedule
 from road_ray.errors import ConfigError, DataError
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.base import Term
-from road_ray.objectives.supervised import Supervised, gold_total
+from road_ray.objectives.supervised import Supervised, label_loss
 
 
 class Distilled(Supervised):
@@ -64,11 +64,11 @@ class Distilled(Supervised):
     def terms(self, logits: Tensor, batch: Batch) -> dict[str, Term]:
         """The gold and the soft summand of the student's ``logits``."""
         task, name = self.model.tasks[batch["task"]], str(batch["dataset"])
-        gold, count = gold_total(task, logits, batch)
+        gold, count = label_loss(task, logits, batch)
         self.gauges = {}
         if "soft_logits" not in batch:
             return {name: Term(gold, count)}
-        soft, softened = soft_total(task, logits, batch, self.temperature)
+        soft, softened = soft_label_loss(task, logits, batch, self.temperature)
         weight = self._weight(batch, logits.device)
         return {name: Term(gold, count, 1 - weight), f"{name}_soft": Term(soft, softened, weight)}
 
@@ -86,7 +86,7 @@ class Distilled(Supervised):
         return weight
 
 
-def soft_total(
+def soft_label_loss(
     task: Task, logits: Tensor, batch: Batch, temperature: float
 ) -> tuple[Tensor, Tensor]:
     """The soft loss summed over examples (tokens of a tagging), and how many there are: both
@@ -105,8 +105,8 @@ def soft_total(
             each, weights = each[:, known], weights[:, known]
     if each is not None and weights is not None:
         if isinstance(task.kind, Regress):
-            return average_regression_total(logits, each, weights), count
-        return average_total(logits, each, weights, temperature=temperature, mask=mask), count
+            return average_regression_loss_sum(logits, each, weights), count
+        return average_loss_sum(logits, each, weights, temperature=temperature, mask=mask), count
     if isinstance(task.kind, Regress):
-        return regression_total(logits, soft, keep=keep), count
-    return kd_total(logits, soft, temperature=temperature, mask=mask, keep=keep), count
+        return regression_loss_sum(logits, soft, keep=keep), count
+    return kd_loss_sum(logits, soft, temperature=temperature, mask=mask, keep=keep), count

@@ -10,12 +10,12 @@ from transformers import PreTrainedModel
 from road_ray.data.batching import Batch
 from road_ray.models.language_model import detection_scores
 from road_ray.objectives.base import Term
-from road_ray.objectives.parts.corruption import Corrupting
+from road_ray.objectives.parts.corruption import CorruptingObjective
 from road_ray.objectives.parts.detection import detection_gauges, detection_losses
 from road_ray.objectives.parts.generator import Generator
 
 
-class Electra(Corrupting):
+class Electra(CorruptingObjective):
     """Generator by masked language modelling and discriminator by detection, trained together.
 
     The loss is the mean of the generator over chosen positions + ``discriminator_weight`` * the

@@ -8,14 +8,19 @@ import torch
 from torch import Tensor, nn
 
 from road_ray.data.batching import Batch
-from road_ray.distillation.hidden_states import Layers, StatesTeacher, layer_map, states_of
+from road_ray.distillation.hidden_states import (
+    HiddenStatesTeacher,
+    Layers,
+    hidden_states_of,
+    layer_map,
+)
 from road_ray.errors import ConfigError
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.base import Term
 from road_ray.objectives.distilled import Distilled
 
 
-class Matched(Distilled):
+class IntermediateDistilled(Distilled):
     """``Distilled`` + ``hidden_weight`` * error of the hidden states + ``attention_weight`` * error
     of the attention maps, both mean over real tokens and matched layers.
 
@@ -27,7 +32,7 @@ class Matched(Distilled):
     def __init__(
         self,
         model: MultitaskModel,
-        teacher: StatesTeacher,
+        teacher: HiddenStatesTeacher,
         *,
         layers: Layers = "uniform",
         hidden_weight: float = 0.0,
@@ -57,7 +62,7 @@ class Matched(Distilled):
         )
         logits, further = self.read(output.last_hidden_state, batch)
         terms = self.terms(logits, batch) | further
-        ours, theirs = states_of(output), self.teacher(batch)
+        ours, theirs = hidden_states_of(output), self.teacher(batch)
         real = batch["attention_mask"].flatten(0, -2).bool()
         name, count = str(batch["dataset"]), real.sum()
         if self.hidden_weight:

@@ -16,7 +16,7 @@ from road_ray.models.weight_tying import tie
 from road_ray.objectives.base import Term
 from road_ray.objectives.masking import corrupt
 from road_ray.objectives.parts.candidates import candidate_logits, with_replacement
-from road_ray.objectives.parts.corruption import Corrupting, language_model
+from road_ray.objectives.parts.corruption import CorruptingObjective, language_model
 from road_ray.objectives.parts.generator import Generator
 from road_ray.objectives.parts.sampling import predict
 
@@ -39,7 +39,7 @@ def choices(
     return candidates, counts
 
 
-class MCBert(Corrupting):
+class MCBert(CorruptingObjective):
     """A small generator (the "meta controller") corrupts masked positions and draws ``candidates``
     - 1 tokens for every position; the main encoder picks the original or "none of the above".
 

@@ -10,15 +10,15 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from road_ray.data.batching import Batch
-from road_ray.models.cpu_kernels import quicken
-from road_ray.models.hf_logging import hushed
+from road_ray.models.cpu_kernels import use_cpu_kernels
+from road_ray.models.hf_logging import suppress_logging
 from road_ray.models.language_model import states, vocabulary_logits
 from road_ray.models.weight_tying import tie
 from road_ray.objectives.base import Term
-from road_ray.objectives.parts.masked_input import Masked
+from road_ray.objectives.parts.masked_input import MaskingObjective
 
 
-class MaskedLanguageModel(Masked):
+class MaskedLanguageModel(MaskingObjective):
     """Predict the originals at chosen positions, of which 85% are masked.
 
     Source: Devlin et al. 2019, with ELECTRA's masking (dynamic, no random tokens) so that the two
@@ -28,7 +28,7 @@ class MaskedLanguageModel(Masked):
     def __init__(self, model: PreTrainedModel, **masking: Any) -> None:
         super().__init__(**masking)
         tie(model)
-        quicken(model)
+        use_cpu_kernels(model)
         self.model = model
         self.encoder = model.base_model
 
@@ -42,5 +42,5 @@ class MaskedLanguageModel(Masked):
         return {"mlm": Term(functional.cross_entropy(logits, gold, reduction="sum"), count)}
 
     def export(self, directory: Path) -> None:
-        with hushed():
+        with suppress_logging():
             self.model.save_pretrained(directory)

@@ -13,11 +13,11 @@ from road_ray.data.batching import Batch
 from road_ray.models.language_model import states, vocabulary_logits
 from road_ray.models.weight_tying import tie
 from road_ray.objectives.base import Term
-from road_ray.objectives.parts.corruption import Corrupting
+from road_ray.objectives.parts.corruption import CorruptingObjective
 from road_ray.objectives.parts.generator import Generator
 
 
-class ReplaceMLM(Corrupting):
+class ReplaceMLM(CorruptingObjective):
     """Predict the originals at chosen positions, where the input has samples, never [MASK].
 
     What it gains over BERT is what the mismatch of [MASK] costs. Source: Clark et al. 2020, section

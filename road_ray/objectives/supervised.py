@@ -22,7 +22,7 @@ from road_ray.objectives.base import Objective, Term
 _ANSWERABILITY_WEIGHT = 0.5
 
 
-def gold_total(task: Task, logits: Tensor, batch: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+def label_loss(task: Task, logits: Tensor, batch: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
     """Sum of the losses and how many examples (tokens of a tagging) are counted: both ``[]``.
 
     Tags are counted by the word. For spans it is the mean of the start's and the end's
@@ -76,7 +76,7 @@ class Supervised(Objective):
 
     def forward(self, batch: Batch) -> dict[str, Term]:
         logits, further = self.answers(batch)
-        total, count = gold_total(self.model.tasks[batch["task"]], logits, batch)
+        total, count = label_loss(self.model.tasks[batch["task"]], logits, batch)
         return self.weighed({str(batch["dataset"]): Term(total, count)} | further, batch)
 
     def weighed(self, terms: Mapping[str, Term], batch: Batch) -> dict[str, Term]:
@@ -96,7 +96,7 @@ class Supervised(Objective):
         for task in [n.removeprefix(FURTHER) for n in batch if n.startswith(FURTHER)]:
             gold = {"labels": batch[f"{FURTHER}{task}"]}
             logits = self.model.heads[task](hidden)
-            total, count = gold_total(self.model.tasks[task], logits, gold)
+            total, count = label_loss(self.model.tasks[task], logits, gold)
             terms[f"{batch['dataset']}_{task}"] = Term(total, count)
         return self.model.read(hidden, batch), terms
 

@@ -19,13 +19,13 @@ from road_ray.models.weight_tying import share_layers, tie
 from road_ray.objectives.base import Term
 from road_ray.objectives.masking import corrupt
 from road_ray.objectives.parts.candidates import candidate_logits, without_replacement
-from road_ray.objectives.parts.corruption import Corrupting, language_model
+from road_ray.objectives.parts.corruption import CorruptingObjective, language_model
 from road_ray.objectives.parts.detection import detection_gauges, detection_losses
 from road_ray.objectives.parts.generator import Generator
 from road_ray.objectives.parts.sampling import predict
 
 
-class Teams(Corrupting):
+class Teams(CorruptingObjective):
     """Generator, detection of replaced tokens and multi-word selection, trained together.
 
     The main encoder's last layer serves the selection; the detection has a last layer of its own,

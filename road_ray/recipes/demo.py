@@ -13,7 +13,7 @@ from pydantic import Field
 from road_ray.data.corpus.source import CorpusConfig
 from road_ray.data.loading import MINIATURE
 from road_ray.distributed.connection import connected
-from road_ray.distributed.parallel import side_by_side
+from road_ray.distributed.parallel import run_parallel
 from road_ray.evaluation.metrics import summary
 from road_ray.models.encoder import EncoderConfig
 from road_ray.recipes.distillation.config import DistillationConfig, WeightingConfig
@@ -25,7 +25,7 @@ from road_ray.recipes.multitask.config import MixingConfig, MultitaskConfig, Mul
 from road_ray.recipes.multitask.multitask import multitask
 from road_ray.recipes.pretraining.build import GeneratorConfig
 from road_ray.recipes.pretraining.pretrain import PretrainConfig, pretrain
-from road_ray.recipes.run import Run, RunConfig, finished, opened
+from road_ray.recipes.run import Run, RunConfig, load_finished_run, open_run_directory
 from road_ray.training.config import TrainingConfig
 from road_ray.training.monitoring.journal import write_json_atomic
 from road_ray.training.optimizer import OptimizerConfig
@@ -62,11 +62,11 @@ def demo(config: DemoConfig) -> Run:
     """Run the story; ``table.json`` and ``report.html`` hold what came out, and
     ``teachers/teachers.json`` lists the teachers for another `distill`.
     """
-    return finished(config) or _run(config)
+    return load_finished_run(config) or _run(config)
 
 
 def _run(config: DemoConfig) -> Run:
-    with opened(config) as directory:
+    with open_run_directory(config) as directory:
         pretrain(pretraining(config))
         multitask(multitasking(config))
         with connected(config.address, num_cpus=2 * config.at_once):
@@ -84,13 +84,13 @@ def _run(config: DemoConfig) -> Run:
 
 def _students(config: DemoConfig, taught: Sequence[Run]) -> dict[str, list[Run]]:
     from road_ray.data import catalog
-    from road_ray.distributed.teachers.pool import start
+    from road_ray.distributed.teachers.pool import start_teachers
 
     seeds = range(100, 100 + config.num_seeds)
     plain = [finetuning(config, f"student-none-{seed}", seed) for seed in seeds]
     students = {"no KD": _alongside(finetune, plain, config)}
     directories = [str(run.hf_dir) for run in taught]
-    with start(directories, catalog.task(IN_DOMAIN)) as ensemble:
+    with start_teachers(directories, catalog.task(IN_DOMAIN)) as ensemble:
         for name, rule in (("mean KD", "mean"), ("Weighted KD", "correctness")):
             distilled = [distilling(config, rule, seed, directories) for seed in seeds]
             students[name] = _alongside(distill, distilled, config, ensemble)
@@ -101,7 +101,7 @@ def _alongside(
     recipe: Any, configs: Sequence[Any], config: DemoConfig, ensemble: ActorEnsemble | None = None
 ) -> list[Run]:
     extra = () if ensemble is None else (ensemble,)
-    return side_by_side(recipe, configs, *extra, timeout_seconds=3600.0)
+    return run_parallel(recipe, configs, *extra, timeout_seconds=3600.0)
 
 
 def table(

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from road_ray.data.loading import SourceConfig, Split, entry_of, load_split
-from road_ray.data.model_files import locate
+from road_ray.data.loading import SourceConfig, Split, find_dataset, load_split
+from road_ray.data.model_files import locate_model
 from road_ray.data.schema import Task
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import ConfigError
@@ -21,12 +21,12 @@ from road_ray.evaluation.glue import predictions_of
 from road_ray.evaluation.predict import evaluate_split
 from road_ray.models.encoder import check_vocabulary, model_directory
 from road_ray.models.multitask import MultitaskModel, load_trained
-from road_ray.recipes.distillation.ensemble_eval import judge_together
-from road_ray.recipes.distillation.teacher_list import listed, teacher_files
+from road_ray.recipes.distillation.ensemble_eval import evaluate_ensemble
+from road_ray.recipes.distillation.teacher_list import read_teacher_list, teacher_files
 from road_ray.recipes.inputs import Inputs, model_files, split_files
 from road_ray.recipes.model_record import head_for, stored_threshold, trained_length
 from road_ray.recipes.recorded_config import deciding_digest
-from road_ray.recipes.run import Run, RunConfig, finished, opened
+from road_ray.recipes.run import Run, RunConfig, load_finished_run, open_run_directory
 from road_ray.recipes.validation import check_length, require_init
 from road_ray.training.monitoring.journal import write_json_atomic
 from road_ray.training.worker import Worker
@@ -72,7 +72,7 @@ def evaluate(config: EvaluateConfig) -> Run:
     ``predictions/``. A model or a data set that has changed since is judged again.
     """
     config = _placed(config)
-    if done := finished(config):
+    if done := load_finished_run(config):
         return done
     return _together(config, _models(config)) if config.init.endswith(".json") else _run(config)
 
@@ -105,9 +105,9 @@ def _predictions(run_dir: Path) -> Iterator[Path]:
 def _models(config: EvaluateConfig) -> list[Path]:
     """The directories of all that is judged."""
     if config.init.endswith(".json"):
-        named, _ = listed(Path(config.init).expanduser(), "init")
-        return [locate(model_directory(require_init(name))) for name in named]
-    return [locate(model_directory(require_init(config.init)))]
+        named, _ = read_teacher_list(Path(config.init).expanduser(), "init")
+        return [locate_model(model_directory(require_init(name))) for name in named]
+    return [locate_model(model_directory(require_init(config.init)))]
 
 
 def _together(config: EvaluateConfig, directories: Sequence[Path]) -> Run:
@@ -115,9 +115,9 @@ def _together(config: EvaluateConfig, directories: Sequence[Path]) -> Run:
     data set.
     """
     _task_of(config.data)
-    with opened(config) as run_dir, _predictions(run_dir) as staged:
+    with open_run_directory(config) as run_dir, _predictions(run_dir) as staged:
         length = config.data.max_length_tokens or trained_length(directories[0])
-        figures = judge_together(
+        figures = evaluate_ensemble(
             directories,
             config.data.model_copy(update={"max_length_tokens": length}),
             config.data.datasets,
@@ -133,7 +133,7 @@ def _run(config: EvaluateConfig) -> Run:
     directory = model_directory(require_init(config.init))
     task = _task_of(config.data)
     _check_pairs(config.data)
-    with opened(config) as run_dir, _predictions(run_dir) as staged:
+    with open_run_directory(config) as run_dir, _predictions(run_dir) as staged:
         tokenizer = load_tokenizer(directory)
         places = _heads(directory, task, config.data.datasets)
         models = {
@@ -199,7 +199,7 @@ def _judge(
 
 def _task_of(data: EvaluateDataConfig) -> Task:
     names = data.datasets
-    tasks = {task.name: task for _, task in (entry_of(name, data) for name in names)}
+    tasks = {task.name: task for _, task in (find_dataset(name, data) for name in names)}
     if len(tasks) > 1:
         raise ConfigError(
             f"data.datasets = {', '.join(names)} are of {len(tasks)} tasks: "

@@ -13,7 +13,7 @@ from typing import Any
 
 from road_ray.config.json_file import read_json
 from road_ray.data.corpus.source import CorpusConfig, corpus_path
-from road_ray.data.loading import SourceConfig, entry_of, resolve_root
+from road_ray.data.loading import SourceConfig, find_dataset, resolve_root
 from road_ray.data.readers.registry import file_names
 from road_ray.errors import CheckpointError, ResourceError
 from road_ray.training.checkpoint.file_hashes import sha256_of
@@ -46,7 +46,7 @@ def split_files(source: SourceConfig, names: Iterable[str], split: str) -> list[
     found = []
     for name in names:
         below = Path.cwd() if root is None and name in source.sets else root
-        entry, _ = entry_of(name, source)
+        entry, _ = find_dataset(name, source)
         if below is None:
             continue
         for alternatives in file_names(entry, split):

@@ -20,7 +20,7 @@ _REMEDY = "restore it, or repeat the command that trained the model, which write
 
 
 @contextmanager
-def written_whole(directory: Path) -> Iterator[Path]:
+def atomic_directory(directory: Path) -> Iterator[Path]:
     """Yield an empty directory beside ``directory`` that takes its place on leaving, by one rename:
     nobody reads half a model, and a kill leaves what was there before or none.
     """
@@ -35,7 +35,7 @@ def written_whole(directory: Path) -> Iterator[Path]:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def sign(directory: Path, **told: Any) -> None:
+def write_model_record(directory: Path, **told: Any) -> None:
     """Write what is told of the model in ``directory``, where ``config.json`` is already."""
     write_json_atomic(directory / _FILE, told)
     write_card(directory, told)

@@ -12,7 +12,7 @@ from typing import Any
 
 from road_ray.config import Config, to_dict
 from road_ray.recipes.recorded_config import FREE_ON_RESUME
-from road_ray.training.checkpoint.remote_copy import below
+from road_ray.training.checkpoint.remote_copy import address_below
 from road_ray.training.config import TrainingConfig
 
 # Told by their content, in the identity of a checkpoint: they may lie elsewhere on a new machine.
@@ -22,7 +22,7 @@ _BY_CONTENT = {
 }
 
 
-def deciding(config: Config) -> dict[str, Any]:
+def resume_identity(config: Config) -> dict[str, Any]:
     """The verb, and every dotted key whose value decides what a run of it makes."""
     keys = _keys(config, to_dict(config))
     left_out = FREE_ON_RESUME | _BY_CONTENT
@@ -46,4 +46,4 @@ def mirrored_below(training: TrainingConfig, place: Path) -> TrainingConfig:
     """
     if training.mirror is None:
         return training
-    return training.model_copy(update={"mirror": below(training.mirror, place)})
+    return training.model_copy(update={"mirror": address_below(training.mirror, place)})

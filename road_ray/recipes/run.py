@@ -31,10 +31,10 @@ from road_ray.training.checkpoint.remote_copy import check_address
 from road_ray.training.monitoring.journal import Journal, write_json_atomic
 from road_ray.training.monitoring.progress import Work
 from road_ray.training.monitoring.trackers import (
+    callback_trackers,
     mlflow_tracker,
     tensorboard_tracker,
     wandb_tracker,
-    watchers,
 )
 
 _log = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ class Run:
         return self.directory / "hf"
 
 
-def finished(config: RunConfig) -> Run | None:
+def load_finished_run(config: RunConfig) -> Run | None:
     """Return the run of this directory if it is complete, undamaged, and of this very configuration
     and these inputs; None when it is to be run, or to be completed from its last checkpoint.
 
@@ -158,7 +158,7 @@ def _complete(directory: Path, *, anew: bool) -> None:
 
 
 @contextmanager
-def opened(config: RunConfig) -> Iterator[Path]:
+def open_run_directory(config: RunConfig) -> Iterator[Path]:
     """The run directory, locked for this process, with its configuration and environment recorded,
     and with ``report.html`` once the run has ended or diverged.
 
@@ -254,7 +254,7 @@ def journal(
     """The journal of a run, with the trackers that were asked for; silent on workers that do not
     lead. ``work`` is what the time left goes by.
     """
-    trackers = watchers(total_steps)
+    trackers = callback_trackers(total_steps)
     if leads and config.tracking.wandb_project is not None:
         trackers.append(
             wandb_tracker(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 import logging
 
-from road_ray.data.features.encode import shared
+from road_ray.data.features.encode import shared_examples
 from road_ray.data.loading import SourceConfig, Split
 from road_ray.data.paths import named
-from road_ray.data.special_heads import OWN_HEADS
+from road_ray.data.special_heads import SPECIAL_HEADS
 from road_ray.errors import ConfigError
 from road_ray.recipes.outputs import require_whole_weights
 
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 def warn_of_overlap(train: Split, dev: Split) -> None:
     """Warns when examples that are judged on were trained on."""
-    found = shared(train.examples, dev.examples)
+    found = shared_examples(train.examples, dev.examples)
     if found:
         one, other = found[0]
         _log.warning(
@@ -53,7 +53,7 @@ def require_init(init: str, key: str = "init") -> str:
 
 def require_plain_head(source: SourceConfig) -> None:
     """Raises ``ConfigError`` where models must be readable by plain transformers, as teachers."""
-    for head in OWN_HEADS:
+    for head in SPECIAL_HEADS:
         if getattr(source, head.key) == head.value:
             raise ConfigError(
                 f"data.{head.key} = {head.value}: teachers are asked through transformers, which "

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from ruamel.yaml import YAML
 
 from road_ray.data import catalog
-from road_ray.data.special_heads import OWN_HEADS
-from road_ray.reporting.lineage import ancestors, described
+from road_ray.data.special_heads import SPECIAL_HEADS
+from road_ray.reporting.lineage import ancestors, describe_model
 from road_ray.reporting.pages.run_page import headline
 from road_ray.reporting.run_record import CONFIG, RunRecord, is_run, read_run
 from road_ray.reporting.tables import figures, metric_title, printable
@@ -185,7 +185,7 @@ def _judged(run: RunRecord, named: Mapping[str, Any]) -> str:
 def _origin(run: RunRecord, told: Mapping[str, Any]) -> str:
     """Ancestors back to the corpus, then one line a fact, nested ones by their dotted names."""
     lines = [
-        f"- {role}: {_code(where)} ({_plain(described(facts))})"
+        f"- {role}: {_code(where)} ({_plain(describe_model(facts))})"
         for role, where, facts in ancestors(run)
         if not role.startswith("teacher")
     ]
@@ -241,7 +241,7 @@ def _limits(run: RunRecord, told: Mapping[str, Any]) -> Iterable[str]:
         yield f"Trained on rows of at most {told['max_length_tokens']} tokens; longer ones are cut."
     if isinstance(most := run.settings.get("data.max_rows"), int):
         yield f"Trained on {most:,} rows of the data only."
-    if any(run.settings.get(f"data.{head.key}") == head.value for head in OWN_HEADS):
+    if any(run.settings.get(f"data.{head.key}") == head.value for head in SPECIAL_HEADS):
         yield "Its head is read by road_ray alone; plain transformers loads the encoder."
     if told.get("task"):
         yield "One seed. Figures of other seeds differ, on small data sets by points."

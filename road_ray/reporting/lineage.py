@@ -32,17 +32,19 @@ def ancestors(run: RunRecord) -> list[tuple[str, str, Mapping[str, Any]]]:
     found: list[tuple[str, str, Mapping[str, Any]]] = []
     place = str(run.told.get("init") or run.config.get("init") or "")
     while place and len(found) < _DEEPEST:
-        told = told_by(Path(place))
+        told = read_model_record(Path(place))
         found.append(("initialised from", place, told))
         place = str(told.get("init") or "")
     for number, teacher in enumerate(run.told.get("teachers") or ()):
         where = str(teacher.get("directory", ""))
-        told = told_by(Path(where)) | {"weights_sha256": teacher.get("weights_sha256", "")}
+        told = read_model_record(Path(where)) | {
+            "weights_sha256": teacher.get("weights_sha256", "")
+        }
         found.append((f"teacher {number}", where, told))
     return found
 
 
-def told_by(directory: Path) -> dict[str, Any]:
+def read_model_record(directory: Path) -> dict[str, Any]:
     """What a run or model directory says of its model; nothing where it says nothing."""
     for path in (directory / "hf" / "road_ray.json", directory / "road_ray.json"):
         try:
@@ -54,7 +56,7 @@ def told_by(directory: Path) -> dict[str, Any]:
     return {}
 
 
-def described(told: Mapping[str, Any]) -> str:
+def describe_model(told: Mapping[str, Any]) -> str:
     """One model in a line."""
     if not told:
         return "not found here"
@@ -69,4 +71,4 @@ def described(told: Mapping[str, Any]) -> str:
 
 
 def _row(role: str, where: str, told: Mapping[str, Any]) -> list[Cell | str | None]:
-    return [role, where, described(told), str(told.get("weights_sha256") or "")[:12] or None]
+    return [role, where, describe_model(told), str(told.get("weights_sha256") or "")[:12] or None]

@@ -10,7 +10,7 @@ from typing import Literal
 
 from road_ray.errors import ConfigError, ResourceError
 from road_ray.reporting.pages.comparison_page import compare_page
-from road_ray.reporting.pages.demo_page import is_story, story_page
+from road_ray.reporting.pages.demo_page import demo_page, is_demo
 from road_ray.reporting.pages.page import Page, write
 from road_ray.reporting.pages.run_page import run_page
 from road_ray.reporting.pages.sweep_page import sweep_page
@@ -36,8 +36,8 @@ def page_of(paths: Sequence[Path], baseline: str | None = None) -> Page:
     (path,) = paths
     if is_sweep(path):
         return sweep_page(read_sweep(path))
-    if is_story(path):
-        return story_page(path)
+    if is_demo(path):
+        return demo_page(path)
     if (path / "metrics.jsonl").is_file() or (is_run(path) and not runs_below(path)):
         return run_page(read_run(path))
     if found := runs_below(path):

@@ -151,7 +151,7 @@ def read_run(directory: Path) -> RunRecord:
     events = [event for event in of("events.jsonl", read_rows, []) if isinstance(event, dict)]
     return RunRecord(
         directory,
-        config=shaped(CONFIG, lambda path: yaml_lines.read(path).values, shapes.CONFIGURATION),
+        config=shaped(CONFIG, lambda path: yaml_lines.read_yaml(path).values, shapes.CONFIGURATION),
         environment=shaped("environment.json", read_json, shapes.ENVIRONMENT),
         rows=rows("metrics.jsonl"),
         metrics=shapes.numbers(of("metrics.json", _figures, {})),
@@ -172,7 +172,7 @@ def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def counts(key: str) -> bool:
+def is_decisive(key: str) -> bool:
     """Whether runs that differ in this key are different things, not seeds of one."""
     return not key.startswith(_OF_NO_ACCOUNT)
 

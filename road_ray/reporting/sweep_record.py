@@ -185,7 +185,7 @@ def _told(directory: Path) -> dict[str, Any]:
     for name in ("sweep.resolved.yaml", "config.resolved.yaml", "sweep.yaml"):
         if (directory / name).is_file():
             try:
-                return yaml_lines.read(directory / name).values
+                return yaml_lines.read_yaml(directory / name).values
             except (OSError, RoadError):
                 continue
     return {}

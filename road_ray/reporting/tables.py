@@ -58,16 +58,16 @@ def aligned(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def story(rows: Sequence[Mapping[str, Any]]) -> str:
+def demo_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Rows whose ``X`` may come with its deviation ``X +-``, both in one column."""
     shown = []
     for row in rows:
         names = [name for name in row if not name.endswith(" +-")]
-        shown.append({name: spread(row, name) for name in names})
+        shown.append({name: mean_with_deviation(row, name) for name in names})
     return aligned(shown)
 
 
-def spread(row: Mapping[str, Any], name: str) -> str:
+def mean_with_deviation(row: Mapping[str, Any], name: str) -> str:
     """``58.3 ± 0.6``, or the mean alone where there is one seed."""
     value, deviation = row[name], row.get(f"{name} +-")
     if not isinstance(value, float):

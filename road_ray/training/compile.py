@@ -10,7 +10,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 
-def run_as(objective: nn.Module, recomputed: bool, compiled: bool) -> None:
+def configure_networks(objective: nn.Module, recomputed: bool, compiled: bool) -> None:
     """Either, both or, as it is by default, neither."""
     if recomputed:
         recompute(objective)
@@ -22,7 +22,7 @@ def recompute(objective: nn.Module) -> None:
     """Activation checkpointing: layers keep their inputs only, and run again in the backward pass
     with the same dropout. The same gradients, about a third more time. Source: Chen et al. 2016.
     """
-    for encoder in encoders(objective):
+    for encoder in encoders_of(objective):
         encoder.gradient_checkpointing_enable(
             gradient_checkpointing_kwargs={"use_reentrant": False, "preserve_rng_state": True}
         )
@@ -33,11 +33,11 @@ def compile_encoders(objective: nn.Module, backend: Any = "inductor") -> None:
     it did before, with a warning of PyTorch's; names in checkpoints stay as they are.
     """
     torch._dynamo.config.suppress_errors = True
-    for encoder in encoders(objective):
+    for encoder in encoders_of(objective):
         encoder.compile(backend=backend, dynamic=True)
 
 
-def encoders(objective: nn.Module) -> Iterator[PreTrainedModel]:
+def encoders_of(objective: nn.Module) -> Iterator[PreTrainedModel]:
     """The encoder of every network of an objective, a shared one once."""
     for module in objective.modules():
         if isinstance(module, PreTrainedModel) and module.base_model is module:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from road_ray.objectives.base import Objective
-from road_ray.training.compile import encoders
+from road_ray.training.compile import encoders_of
 from road_ray.training.worker import Worker
 
 
@@ -50,19 +50,19 @@ def layers(objective: nn.Module) -> list[nn.Module]:
     """Every layer of every encoder, those that networks share once; TEAMS has one more beside."""
     stacks = [
         next(part for part in encoder.modules() if isinstance(part, nn.ModuleList))
-        for encoder in encoders(objective)
+        for encoder in encoders_of(objective)
     ]
     kinds = {type(layer) for stack in stacks for layer in stack}
     return [part for part in objective.modules() if type(part) in kinds]
 
 
-def whole(tensor: Tensor) -> Tensor:
+def full_tensor(tensor: Tensor) -> Tensor:
     """The tensor itself, or put together from the parts of all workers, who all must ask."""
     gathered: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     return gathered
 
 
-def part(value: Tensor, like: Any) -> Tensor:
+def local_part(value: Tensor, like: Any) -> Tensor:
     """This worker's part of a whole ``value`` where ``like`` lies in parts, else the value."""
     if not hasattr(like, "device_mesh"):
         return value
@@ -74,7 +74,7 @@ def part(value: Tensor, like: Any) -> Tensor:
 
 
 @torch.no_grad()
-def gather(trained: Objective, into: Objective | None) -> None:
+def copy_weights(trained: Objective, into: Objective | None) -> None:
     """Copy the weights of now into another of the same shape; all workers must call, those without
     one with None.
     """
@@ -84,7 +84,7 @@ def gather(trained: Objective, into: Objective | None) -> None:
         if id(tensor) in seen:  # tied
             continue
         seen.add(id(tensor))
-        value = whole(tensor)
+        value = full_tensor(tensor)
         if into is not None:
             theirs[name].copy_(value)
 
@@ -94,7 +94,7 @@ def assemble(objective: Objective, trained: Objective, worker: Worker) -> None:
     must call.
     """
     if objective is not trained:
-        gather(trained, objective if worker.leads else None)
+        copy_weights(trained, objective if worker.leads else None)
         if worker.leads:
             objective.to(worker.device)
 

@@ -18,21 +18,21 @@ from road_ray.models.precision import autocast_dtype
 from road_ray.objectives.base import Objective
 from road_ray.training import profile as measure
 from road_ray.training.allocator import keep_freed_memory
-from road_ray.training.checkpoint.async_save import Saver, named_tensors
-from road_ray.training.checkpoint.remote_copy import Mirror
+from road_ray.training.checkpoint.async_save import AsyncSaver, named_tensors
+from road_ray.training.checkpoint.remote_copy import RemoteCopy
 from road_ray.training.checkpoint.serialization import (
     load_optimizer,
     tensors_from_file,
 )
-from road_ray.training.compile import run_as
+from road_ray.training.compile import configure_networks
 from road_ray.training.config import Training
-from road_ray.training.fsdp import part, shard
-from road_ray.training.loss_guard import Guard
-from road_ray.training.mfu import MatrixShare
-from road_ray.training.monitoring.collapse import Watch, gradient_norms
+from road_ray.training.fsdp import local_part, shard
+from road_ray.training.loss_guard import LossGuard
+from road_ray.training.mfu import ModelFlopsUtilization
+from road_ray.training.monitoring.collapse import CollapseMonitor, gradient_norms
 from road_ray.training.monitoring.oom import shapes
 from road_ray.training.optimizer import ElectraAdamW, build_optimizer, clip, rate
-from road_ray.training.periodic_eval import Looks
+from road_ray.training.periodic_eval import PeriodicEvaluation
 from road_ray.training.signals import OUTSIDE, StopRequest
 from road_ray.training.step import Tally, backward
 from road_ray.training.worker import Worker
@@ -57,7 +57,7 @@ def train(
     config, total = training.config, training.total_steps
     keep_freed_memory()
     trained = shard(objective, worker) if config.sharded else objective.to(worker.device)
-    run_as(trained.train(), config.activation_checkpointing, config.torch_compile)
+    configure_networks(trained.train(), config.activation_checkpointing, config.torch_compile)
     autocast = autocast_dtype(config.precision, worker.device, objective.encoder.config.hidden_size)
     if measure.asked():
         raise measure.measure(objective, steps, training, worker, autocast)
@@ -66,10 +66,16 @@ def train(
     warmup = training.optimizer.warmup(total)
     wrapped = worker.wrap(trained, sparse=objective.sparse)
     source, tally, row = steps(start), Tally(), dict[str, float](kept.get("row", {}))
-    share = MatrixShare(trained, worker, autocast)
-    watch, looks = Watch(training.journal, total), Looks(objective, trained, training, worker)
-    with StopRequest() as stop, Saver(objective, trained, optimizer, training, worker) as saver:
-        guard = Guard(training, saver, kept)
+    share = ModelFlopsUtilization(trained, worker, autocast)
+    watch, looks = (
+        CollapseMonitor(training.journal, total),
+        PeriodicEvaluation(objective, trained, training, worker),
+    )
+    with (
+        StopRequest() as stop,
+        AsyncSaver(objective, trained, optimizer, training, worker) as saver,
+    ):
+        guard = LossGuard(training, saver, kept)
         for step in looks.steps(start, total):
             began = time.perf_counter()
             passes = next(source)
@@ -169,7 +175,7 @@ def _fetch_from_mirror(training: Training, worker: Worker) -> None:
     if worker.leads and not any(root.glob("step-*")):
         training.checkpoints.prepare()
         run = {"configuration": training.configuration, "identity": training.identity}
-        fetched = Mirror(mirror).pull(root, run)
+        fetched = RemoteCopy(mirror).pull(root, run)
         if fetched is not None:
             training.journal.event("fetched_from_mirror", checkpoint=fetched.name)
     worker.barrier()
@@ -185,7 +191,7 @@ def load_weights(objective: Objective, path: Path) -> None:
             f"{path}: of another model: {len(odd)} weights have no counterpart, "
             f"the first: {', '.join(odd[:3])}\n  fix: resume with the configuration of the run"
         )
-    saved = {name: part(value, like=wanted[name]) for name, value in saved.items()}
+    saved = {name: local_part(value, like=wanted[name]) for name, value in saved.items()}
     try:
         objective.load_state_dict(saved, strict=False)
     except RuntimeError as error:

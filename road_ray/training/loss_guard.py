@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from road_ray.errors import DivergedError
-from road_ray.training.checkpoint.async_save import Saver
+from road_ray.training.checkpoint.async_save import AsyncSaver
 from road_ray.training.config import Training
 from road_ray.training.step import StepResult
 
@@ -23,7 +23,7 @@ _FACTOR = 2.0  # times the largest loss of the window; our choice
 _NEW_LEVEL_STEPS = 5  # spikes in a row are none: the level has changed
 
 
-class Spikes:
+class SpikeDetector:
     """Tells a loss that jumps from those before it; ``recent`` and ``in_a_row`` are all it
     remembers.
     """
@@ -47,13 +47,13 @@ class Spikes:
         return False
 
 
-class Guard:
+class LossGuard:
     """Admits the updates of one training, or not; the same on all its workers."""
 
-    def __init__(self, training: Training, saver: Saver, kept: Mapping[str, Any]) -> None:
+    def __init__(self, training: Training, saver: AsyncSaver, kept: Mapping[str, Any]) -> None:
         self._training, self._saver = training, saver
         # Older checkpoints have neither.
-        self._spikes = Spikes(kept.get("losses", ()), kept.get("spikes_in_a_row", 0))
+        self._spikes = SpikeDetector(kept.get("losses", ()), kept.get("spikes_in_a_row", 0))
 
     @property
     def memory(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ _BACKWARD = 2  # products of a backward pass, in those of the forward pass
 SHARE = "time/matrix_share"
 
 
-class MatrixShare:
+class ModelFlopsUtilization:
     """Counts the products of one step, at the first row of the journal and where rows have become
     twice as long, and tells the share in every row.
     """
@@ -39,7 +39,7 @@ class MatrixShare:
             places = sum(batch["attention_mask"].numel() for batch in passes)
             flops = sum(self._flops(batch) for batch in passes)
             self._flops_per_place = (1 + _BACKWARD) * flops / max(places, 1)
-        rate = matrix_rate(self._worker.device.type, self._autocast or torch.float32)
+        rate = measured_peak_flops(self._worker.device.type, self._autocast or torch.float32)
         places_per_second = row["time/tokens_per_second"] / (1 - row["data/padding_fraction"])
         share = self._flops_per_place * places_per_second / (rate * self._worker.size)
         return {**row, SHARE: share}
@@ -66,7 +66,7 @@ def forward_flops(
 
 
 @cache
-def matrix_rate(device: str, dtype: torch.dtype) -> float:
+def measured_peak_flops(device: str, dtype: torch.dtype) -> float:
     """Operations a second in the product of two square matrices, measured; once a process."""
     side = _SIDE.get(device, _SIDE["cpu"])
     left, right = (torch.randn(side, side, device=device, dtype=dtype) for _ in range(2))

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from road_ray.config import Config
 from road_ray.objectives.base import Objective
-from road_ray.training.fsdp import whole
+from road_ray.training.fsdp import full_tensor
 
 
 class OptimizerConfig(Config):
@@ -210,7 +210,7 @@ def _trust(parameter: Tensor, direction: Tensor) -> Tensor:
     """Length of the weights over length of the step; 1 where one of them is 0. No wait for a
     device.
     """
-    weights, step = whole(parameter.norm()), whole(direction.norm())
+    weights, step = full_tensor(parameter.norm()), full_tensor(direction.norm())
     usable = (weights > 0) & (step > 0)
     return torch.where(usable, weights / step, torch.ones_like(weights))
 
@@ -225,4 +225,4 @@ def build_optimizer(objective: Objective, config: OptimizerConfig) -> ElectraAda
 
 def clip(module: nn.Module, max_norm: float) -> torch.Tensor:
     """Scale the gradients to a joint norm of at most ``max_norm``; returns the norm before."""
-    return whole(nn.utils.clip_grad_norm_(module.parameters(), max_norm))
+    return full_tensor(nn.utils.clip_grad_norm_(module.parameters(), max_norm))

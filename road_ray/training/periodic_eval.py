@@ -30,7 +30,7 @@ _CHECKPOINT = re.compile(r"\.?step-(\d+)")  # committed, or still being written
 _WATCHED = ("f1", "exact", "accuracy", "entity_f1", "matthews", "pearson", "spearman")
 
 
-def quality(figures: Mapping[str, float], watch: str | None) -> float:
+def score_of(figures: Mapping[str, float], watch: str | None) -> float:
     """The figure that is watched, or the mean of those that papers print; larger is better."""
     if watch is not None and watch not in figures:
         raise ConfigError(
@@ -44,7 +44,7 @@ def quality(figures: Mapping[str, float], watch: str | None) -> float:
     return fmean(printed or judged.values())
 
 
-class Looks:
+class PeriodicEvaluation:
     """The evaluations of one training. What they found is read back from the journal, so that a
     resumed run is as patient as one that was never stopped.
     """
@@ -61,14 +61,14 @@ class Looks:
                 f"training.patience = {self._patience}: nothing is evaluated while training\n"
                 "  fix: training.evaluate_every_steps=..., or leave patience out"
             )
-        self._weights = Weights(training.checkpoints.root)
+        self._weights = BestWeights(training.checkpoints.root)
         self._found: dict[int, float] = {}
         path = training.journal.run_dir / "metrics.jsonl"
         if self._patience is not None and training.journal.enabled:
             for row in read_metrics(path) if path.is_file() else ():
                 figures = {k: v for k, v in row.items() if k.startswith("eval/") and v is not None}
                 if figures:
-                    self._found.setdefault(row["step"], quality(figures, training.config.watch))
+                    self._found.setdefault(row["step"], score_of(figures, training.config.watch))
             self._forget_lost()
         self.over = self._is_over()
 
@@ -123,7 +123,7 @@ class Looks:
             objective.train()
         if self._patience is not None:
             # Weighed before the row is written: a kill between the two costs a look, not the best.
-            self._found[done] = quality(figures, training.config.watch)
+            self._found[done] = score_of(figures, training.config.watch)
             if self._best == done:
                 self._keep()
         training.journal.write(done, figures)
@@ -169,7 +169,7 @@ class Looks:
         self._weights.keep_only([self._best])
 
 
-class Weights:
+class BestWeights:
     """The weights of looks, ``best-NNNNNNNN.safetensors`` by their step, beside the checkpoints."""
 
     def __init__(self, root: Path) -> None:

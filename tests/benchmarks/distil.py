@@ -37,7 +37,7 @@ from road_ray.distillation.ensemble.stored import StoredEnsemble
 from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.distillation.weighting import resolve
 from road_ray.models.encoder import hugging_face_config
-from road_ray.models.hf_logging import hushed
+from road_ray.models.hf_logging import suppress_logging
 from road_ray.models.multitask import MultitaskModel
 from road_ray.models.precision import Precision
 from road_ray.objectives.base import Objective
@@ -113,7 +113,7 @@ def in_actors(lesson: Lesson, connection: Connection) -> None:
 def actors(lesson: Lesson, count: int = TEACHERS) -> Iterator[Any]:
     """Teachers in actors of a cluster, one of our own unless there is one."""
     from road_ray.distributed.connection import connected
-    from road_ray.distributed.teachers.pool import start
+    from road_ray.distributed.teachers.pool import start_teachers
 
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -123,7 +123,7 @@ def actors(lesson: Lesson, count: int = TEACHERS) -> Iterator[Any]:
         stack.enter_context(connected(num_cpus=TEACHERS + 1))
         given = {"num_gpus": 1 / (TEACHERS + 1)} if torch.cuda.is_available() else {}
         yield stack.enter_context(
-            start(
+            start_teachers(
                 directories,
                 catalog.task(lesson.task),
                 num_cpus=1,
@@ -249,7 +249,7 @@ def textbrewer(
     auto = AutoModelForQuestionAnswering if span else AutoModelForSequenceClassification
     names = ("start_logits", "end_logits") if span else ("logits",)
     logging.getLogger("Distillation").setLevel(logging.ERROR)
-    with hushed():
+    with suppress_logging():
         models = [
             auto.from_pretrained(directory).eval().requires_grad_(False).to(shapes.device())
             for directory in directories

@@ -31,7 +31,7 @@ from road_ray.data.schema import Classify, Span
 from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
 from road_ray.evaluation.predict import evaluate_logits
 from road_ray.models.encoder import EncoderConfig, hugging_face_config
-from road_ray.models.hf_logging import hushed
+from road_ray.models.hf_logging import suppress_logging
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.supervised import Supervised
 from road_ray.training.config import TrainingConfig
@@ -165,7 +165,7 @@ def hugging_face(study: Study, connection: Connection) -> None:
     logging.getLogger("accelerate").setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory() as directory:
         model_of(study, split, tokenizer).export(Path(directory), split.task.name)
-        with hushed():
+        with suppress_logging():
             model = auto.from_pretrained(directory)
         trainer = Trainer(
             model=model,

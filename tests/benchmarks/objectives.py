@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 import torch
 
 from road_ray.data.corpus.source import CorpusConfig
-from road_ray.models.encoder import new_detector, new_language_model, scaled
+from road_ray.models.encoder import new_detector, new_language_model, scale_encoder
 from road_ray.objectives.base import Objective
 from road_ray.objectives.registry import OBJECTIVES, models_of
 from road_ray.recipes.pretraining.build import GeneratorConfig, ObjectiveConfig
@@ -40,7 +40,7 @@ def objective(name: str, shape: Shape) -> Objective:
     """The objective with new models."""
     torch.manual_seed(0)
     settings = _GENERATORS.get(name, GeneratorConfig())
-    small = scaled(shape.encoder, settings.scale, settings.depth)
+    small = scale_encoder(shape.encoder, settings.scale, settings.depth)
     makers = {
         "generator": lambda: new_language_model(small, shape.vocab_size),
         "model": lambda: new_language_model(shape.encoder, shape.vocab_size),

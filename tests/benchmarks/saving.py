@@ -13,7 +13,7 @@ import torch
 
 from road_ray.objectives.base import Objective
 from road_ray.objectives.electra import Electra
-from road_ray.training.checkpoint.async_save import Saver
+from road_ray.training.checkpoint.async_save import AsyncSaver
 from road_ray.training.config import TrainingConfig
 from road_ray.training.optimizer import OptimizerConfig, build_optimizer
 from road_ray.training.worker import Worker
@@ -79,7 +79,7 @@ def _waits(objective: Objective, repeats: int) -> list[float]:
     waits = []
     with tempfile.TemporaryDirectory() as place:
         training = training_in(Path(place), _CONFIG, _RATE)
-        with Saver(objective, objective, optimizer, training, Worker.alone()) as saver:
+        with AsyncSaver(objective, objective, optimizer, training, Worker.alone()) as saver:
             for number in range(repeats + 1):
                 began = perf_counter()
                 saver.save(number, wait=False)

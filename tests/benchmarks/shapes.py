@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
-from road_ray.models.encoder import EncoderConfig, hugging_face_config, initialize, scaled
+from road_ray.models.encoder import EncoderConfig, hugging_face_config, initialize, scale_encoder
 
 PAD, CLS, SEP, MASK = 0, 101, 102, 103
 SPECIAL = (PAD, CLS, SEP, MASK)
@@ -64,7 +64,7 @@ def models(shape: Shape) -> tuple[ElectraForMaskedLM, ElectraForPreTraining]:
     """Generator and discriminator as plain Hugging Face models that share their embeddings."""
     torch.manual_seed(0)
     generator = ElectraForMaskedLM(
-        hugging_face_config(scaled(shape.encoder, GENERATOR_SCALE), shape.vocab_size)
+        hugging_face_config(scale_encoder(shape.encoder, GENERATOR_SCALE), shape.vocab_size)
     )
     discriminator = ElectraForPreTraining(hugging_face_config(shape.encoder, shape.vocab_size))
     for model in (generator, discriminator):
@@ -78,7 +78,7 @@ def flops(shape: Shape) -> float:
     """Floating-point operations that one step needs: products only, real tokens only, the
     vocabulary at chosen positions only, backwards twice as much as forwards.
     """
-    small = scaled(shape.encoder, GENERATOR_SCALE)
+    small = scale_encoder(shape.encoder, GENERATOR_SCALE)
     total = 0.0
     for tokens in shape.lengths():
         chosen = max(1, round(CHOOSE_FRACTION * tokens))

@@ -20,14 +20,14 @@ from typing import Any
 from road_ray.config import load
 from road_ray.data import miniature
 from road_ray.distributed.tune.driver import SETTINGS, search
-from road_ray.distributed.tune.lock import locked
+from road_ray.distributed.tune.lock import sweep_lock
 from road_ray.distributed.tune.space import SearchConfig
 from road_ray.distributed.tune.trial_record import Outcome, Tell
 from road_ray.recipes.sweep.check import load_sweep
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.stages import runs_of
 from road_ray.recipes.sweep.trial import Trial
-from road_ray.training.monitoring.trackers import watched
+from road_ray.training.monitoring.trackers import with_row_callback
 from road_ray.verbs import VERBS
 from tests.benchmarks.race import peak_memory_mb
 
@@ -102,7 +102,7 @@ def bare(config: SweepConfig, place: Path) -> Moments:
     first: list[float] = []
     began = time.time()
     ((verb, run),) = runs_of(config, {"optimizer.peak_lr": 1e-3}, place, 0)
-    with watched(lambda *row: first.append(time.time())):
+    with with_row_callback(lambda *row: first.append(time.time())):
         VERBS[verb].run(run)
     return Moments(began, first[0], time.time(), os.getpid())
 
@@ -110,7 +110,7 @@ def bare(config: SweepConfig, place: Path) -> Moments:
 def swept(config: SweepConfig, place: Path, *, trials: int, at_once: int) -> list[Moments]:
     """The same recipe as trials of a sweep."""
     chosen = config.model_copy(update={"run_dir": place, "trials": trials, "at_once": at_once})
-    with locked(place):
+    with sweep_lock(place):
         search(chosen, place.name, place, Timed(Trial(chosen)), connected=nullcontext)
     lines = (place / "moments.jsonl").read_text(encoding="utf-8").splitlines()
     return [Moments(*json.loads(line)) for line in lines]
@@ -161,7 +161,7 @@ def ours_seconds(trials: int, at_once: int) -> float:
     config = load(SearchConfig, base=base | {"trials": trials, "at_once": at_once})
     with tempfile.TemporaryDirectory() as name:
         place = Path(name) / "s"
-        with locked(place):
+        with sweep_lock(place):
             began = time.perf_counter()
             search(config, "s", place, trivial, connected=nullcontext)
             return (time.perf_counter() - began) / trials

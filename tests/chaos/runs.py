@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from road_ray.distributed.train.launch import launch
 from road_ray.recipes.pretraining import pretrain as recipe
-from road_ray.recipes.run import opened
+from road_ray.recipes.run import open_run_directory
 from road_ray.training import loop
 from road_ray.training.monitoring.journal import read_rows
 from road_ray.training.signals import OUTSIDE
@@ -25,7 +25,7 @@ SIZES = "sizes"
 def trained(settings, place, main, workers=2, least_workers=None) -> Path:
     """A pre-training on workers, each of which does ``main`` around the recipe's own."""
     config = configure("pretrain", overrides=settings | {"run_dir": str(place)})
-    with opened(config) as directory:
+    with open_run_directory(config) as directory:
         recipe.prepare_corpus(config.data)
         launch(main, config, workers=workers, least_workers=least_workers, scratch=directory)
     return place

@@ -22,7 +22,7 @@ from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.result import Sweep, write_result
 from road_ray.recipes.sweep.sweep import run as run_sweep
 from road_ray.recipes.sweep.trial import Trial
-from road_ray.training.monitoring.trackers import watched
+from road_ray.training.monitoring.trackers import with_row_callback
 from tests.chaos.damage import Result, Subject, result_of
 from tests.conftest import PRETRAINING
 
@@ -296,8 +296,8 @@ class Workshop:
     def _trial(
         self, config: SweepConfig, at: Path, number: int, params: dict[str, Any], *, stop: bool
     ) -> None:
-        place = trial_record.place_of(at, number)
-        reported: list[int] = [one.step for one in trial_record.reports(place)]
+        place = trial_record.trial_directory(at, number)
+        reported: list[int] = [one.step for one in trial_record.read_reports(place)]
 
         def tell(report: Report) -> None:
             if report.step not in reported:
@@ -354,7 +354,7 @@ def _stopped(command: Callable[[], object], *, after: int) -> None:
             os.kill(os.getpid(), signal.SIGTERM)
 
     try:
-        with watched(see):
+        with with_row_callback(see):
             command()
     except InterruptedRunError:
         return

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from road_ray.cli.command_line import Line
+from road_ray.cli.command_line import CommandLine
 
 
 def test_what_is_no_file_is_an_override():
-    assert Line.read(["a=b", "c=d"]) == Line(None, None, ("a=b", "c=d"))
-    assert Line.read(["a.yaml", "c=d"]) == Line(None, Path("a.yaml"), ("c=d",))
-    assert Line.read([], preset="p") == Line("p", None, ())
+    assert CommandLine.read(["a=b", "c=d"]) == CommandLine(None, None, ("a=b", "c=d"))
+    assert CommandLine.read(["a.yaml", "c=d"]) == CommandLine(None, Path("a.yaml"), ("c=d",))
+    assert CommandLine.read([], preset="p") == CommandLine("p", None, ())
 
 
 def test_flags_that_were_given_count_last():
-    line = Line.read(["seed=1"], workers=0, address=None, seed=2)
+    line = CommandLine.read(["seed=1"], workers=0, address=None, seed=2)
     assert line.overrides == ("seed=1", "workers=0", "seed=2")
     assert line.config("finetune").seed == 2

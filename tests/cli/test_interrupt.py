@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.cli.interrupt import uninterrupted
+from road_ray.cli.interrupt import run_interruptible
 from road_ray.errors import InterruptedRunError
 
 
@@ -22,9 +22,9 @@ def test_a_signal_says_what_was_kept(number):
         time.sleep(10)
 
     with pytest.raises(InterruptedRunError, match="kept: what runs/x holds"):
-        uninterrupted(work, None, Path("runs/x"))
+        run_interruptible(work, None, Path("runs/x"))
     assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_a_result_passes_through():
-    assert uninterrupted(lambda config: config + 1, 2, Path()) == 3
+    assert run_interruptible(lambda config: config + 1, 2, Path()) == 3

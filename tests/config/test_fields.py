@@ -10,7 +10,7 @@ import pytest
 from pydantic import Field, PositiveInt
 
 from road_ray.config import Config
-from road_ray.config.fields import allowed, dotted, field_at, known_keys, shown
+from road_ray.config.fields import allowed_values, field_at, format_key, format_value, known_keys
 
 
 class Colour(enum.Enum):
@@ -76,7 +76,7 @@ class Example(Config):
 def test_what_is_allowed_is_told_in_words(key: tuple[str | int, ...], words: str) -> None:
     field = field_at(Example, key)
     assert field is not None
-    assert allowed(field) == words
+    assert allowed_values(field) == words
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ class Tree(Config):
 
 
 def test_keys_and_values_are_written_as_in_yaml() -> None:
-    assert dotted(("a", "b", 2, "c")) == "a.b[2].c"
+    assert format_key(("a", "b", 2, "c")) == "a.b[2].c"
     values = [True, None, float("nan"), -float("inf"), "x", 1e-4, [1]]
     expected = ["true", "null", ".nan", "-.inf", '"x"', "0.0001", "[1]"]
-    assert [shown(value) for value in values] == expected
-    assert len(shown("x" * 1000)) == 80
+    assert [format_value(value) for value in values] == expected
+    assert len(format_value("x" * 1000)) == 80

@@ -8,7 +8,7 @@ import pytest
 from pydantic import Field
 
 from road_ray.config import Config, load
-from road_ray.config.messages import InvalidConfig, unknown
+from road_ray.config.messages import InvalidConfig, unknown_key
 from road_ray.errors import ConfigError, Problem
 
 
@@ -50,11 +50,11 @@ class Example(Config):
 def test_the_nearest_key_is_suggested_with_its_whole_name(
     key: tuple[str | int, ...], meant: str
 ) -> None:
-    assert unknown(Example, key, 1, "here").remedy == f"did you mean {meant!r}?"
+    assert unknown_key(Example, key, 1, "here").remedy == f"did you mean {meant!r}?"
 
 
 def test_without_a_near_key_the_known_ones_are_listed() -> None:
-    problem = unknown(Example, ("inner", "zzz"), 1, "here")
+    problem = unknown_key(Example, ("inner", "zzz"), 1, "here")
     assert "allowed: in section 'inner': peak_lr, layer_decay" in problem.what
     assert problem.remedy.startswith("remove 'inner.zzz'")
 

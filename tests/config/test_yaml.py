@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from road_ray.config.messages import InvalidConfig
-from road_ray.config.yaml import parse_value, read
+from road_ray.config.yaml import parse_value, read_yaml
 
 
 @pytest.fixture
@@ -19,19 +19,19 @@ def file(tmp_path: Path) -> Path:
 def _refusal(file: Path, content: str | bytes) -> str:
     file.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(InvalidConfig) as caught:
-        read(file)
+        read_yaml(file)
     return str(caught.value)
 
 
 def test_values_follow_yaml_1_2(file: Path) -> None:
     file.write_text("a: 5e-5\nb: no\nc: 0123\nd: 2026-01-02\ne: ~\nf: 0o17\ng: true\n1: x\n")
     expected = {"a": 5e-5, "b": "no", "c": 123, "d": "2026-01-02", "e": None, "f": 15, "g": True}
-    assert read(file).values == expected | {"1": "x"}
+    assert read_yaml(file).values == expected | {"1": "x"}
 
 
 def test_every_key_and_item_knows_its_line(file: Path) -> None:
     file.write_text("# head\n\na:\n  # why\n  b: 1\n\n  c:\n  - x\n  - {d: 2}\n")
-    assert read(file).lines == {
+    assert read_yaml(file).lines == {
         ("a",): 3,
         ("a", "b"): 5,
         ("a", "c"): 7,
@@ -44,24 +44,24 @@ def test_every_key_and_item_knows_its_line(file: Path) -> None:
 def test_an_empty_file_is_an_empty_mapping(file: Path) -> None:
     for content in ("", "# only a comment\n", "---\n", "null\n", "\ufeff"):
         file.write_text(content, encoding="utf-8")
-        assert read(file).values == {}
+        assert read_yaml(file).values == {}
 
 
 def test_anchors_and_merge_keys_are_understood(file: Path) -> None:
     file.write_text("a: &one {x: 1, y: 2}\nb:\n  <<: *one\n  y: 3\nc: *one\n")
-    assert read(file).values["b"] == {"x": 1, "y": 3}
-    assert read(file).values["c"] == {"x": 1, "y": 2}
+    assert read_yaml(file).values["b"] == {"x": 1, "y": 3}
+    assert read_yaml(file).values["c"] == {"x": 1, "y": 2}
 
 
 def test_an_anchor_may_be_set_anew(file: Path, recwarn: pytest.WarningsRecorder) -> None:
     file.write_text("a: &x 1\nb: *x\nc: &x 2\nd: *x\n")
-    assert read(file).values == {"a": 1, "b": 1, "c": 2, "d": 2}
+    assert read_yaml(file).values == {"a": 1, "b": 1, "c": 2, "d": 2}
     assert not recwarn.list
 
 
 def test_a_key_written_twice_is_told_with_both_lines(file: Path) -> None:
     file.write_text("a:\n  b: 1\n\n  b: 2\n")
-    (problem,) = read(file).problems
+    (problem,) = read_yaml(file).problems
     assert problem.where.endswith("my.yaml:4")
     assert "a.b is written twice (first on line 2)" in problem.what
 
@@ -69,16 +69,16 @@ def test_a_key_written_twice_is_told_with_both_lines(file: Path) -> None:
 @pytest.mark.parametrize("tag", ["!!python/object:os.system", "!!python/name:os.system", "!mine"])
 def test_tags_are_refused_and_never_run(file: Path, tag: str) -> None:
     file.write_text(f"a: 1\nb: {tag} [x]\n")
-    (problem,) = read(file).problems
+    (problem,) = read_yaml(file).problems
     assert problem.where.endswith("my.yaml:2")
     assert tag in problem.what
-    assert read(file).values == {"a": 1}
+    assert read_yaml(file).values == {"a": 1}
 
 
 def test_a_tag_on_the_whole_file_is_refused(file: Path) -> None:
     file.write_text("!!python/object:os.system\na: 1\n")
-    assert read(file).problems
-    assert read(file).values == {}
+    assert read_yaml(file).problems
+    assert read_yaml(file).values == {}
 
 
 def test_an_alias_bomb_is_refused_quickly(file: Path) -> None:
@@ -124,12 +124,12 @@ def test_a_file_that_is_no_mapping_is_refused(file: Path, content: str, seen: st
 def test_a_missing_file_names_its_neighbours(file: Path) -> None:
     file.with_name("mine.yaml").write_text("")
     with pytest.raises(InvalidConfig, match=r"no such file[^$]*fix: files beside it: mine\.yaml"):
-        read(file)
+        read_yaml(file)
 
 
 def test_a_directory_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match="cannot be read"):
-        read(tmp_path)
+        read_yaml(tmp_path)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -137,7 +137,7 @@ def test_an_unreadable_file_is_told(file: Path) -> None:
     file.write_text("a: 1\n")
     file.chmod(0)
     with pytest.raises(InvalidConfig, match="Permission denied"):
-        read(file)
+        read_yaml(file)
 
 
 def test_bytes_that_are_no_text_are_told_with_their_line(file: Path) -> None:
@@ -148,14 +148,14 @@ def test_bytes_that_are_no_text_are_told_with_their_line(file: Path) -> None:
 @pytest.mark.parametrize("value", ["!!int x", "!!int", "9" * 5000, "!!float a", "!!bool 7"])
 def test_scalars_that_cannot_be_read_are_problems_not_crashes(file: Path, value: str) -> None:
     file.write_text(f"a: {value}\nb: 2\n")
-    (problem,) = read(file).problems
+    (problem,) = read_yaml(file).problems
     assert problem.where.endswith("my.yaml:1")
-    assert read(file).values == {"b": 2}
+    assert read_yaml(file).values == {"b": 2}
 
 
 def test_the_no_of_yaml_1_1_is_not_taken_for_false(file: Path) -> None:
     file.write_text("%YAML 1.1\n---\na: no\n")
-    (problem,) = read(file).problems
+    (problem,) = read_yaml(file).problems
     assert "a = 'no' cannot be read as bool" in problem.what
 
 

@@ -12,14 +12,14 @@ from road_ray.data.batching import (
     NOISE_CHANNELS,
     Batching,
     BatchStream,
-    Share,
+    WorkerShare,
     allowed_positions,
-    budget_cuts,
-    budget_order,
     epoch_order,
     pad,
     padded_width,
     to_device,
+    token_budget_cuts,
+    token_budget_order,
 )
 from road_ray.data.features.types import Features
 from road_ray.errors import ConfigError, DataError
@@ -43,7 +43,7 @@ def stream(rows=None, *, batch_size=8, seed=3, most_tokens=None, noise=True, ran
     return BatchStream(
         features() if rows is None else rows,
         Batching(batch_size, seed, most_tokens),
-        Share(rank, size),
+        WorkerShare(rank, size),
         pad_id=0,
         noise_channels=NOISE_CHANNELS if noise else 0,
     )
@@ -216,7 +216,7 @@ def test_a_budget_holds_every_row_once_and_no_more_tokens_than_it_says(count, mo
     lengths = features(count).lengths
     sizes = set()
     for epoch in (0, 1):
-        order = budget_order(lengths, most, 6, seed=0, epoch=epoch)
+        order = token_budget_order(lengths, most, 6, seed=0, epoch=epoch)
         assert sorted(np.concatenate(order)) == list(range(count))
         for numbers in order:
             assert len(numbers) * padded_width(int(lengths[numbers].max())) <= most
@@ -227,10 +227,10 @@ def test_a_budget_holds_every_row_once_and_no_more_tokens_than_it_says(count, mo
 
 def test_budgets_are_cut_as_by_hand():
     # Padded to 8, 8, 8, 16, 16, 24: three of 8 fill 24 tokens; 16s and the 24 stand alone.
-    assert budget_cuts(np.array([3, 5, 8, 9, 16, 17]), 24, 99) == [3, 4, 5]
-    assert budget_cuts(np.array([3, 5, 8, 9, 16, 17]), 24, 2) == [2, 3, 4, 5]
+    assert token_budget_cuts(np.array([3, 5, 8, 9, 16, 17]), 24, 99) == [3, 4, 5]
+    assert token_budget_cuts(np.array([3, 5, 8, 9, 16, 17]), 24, 2) == [2, 3, 4, 5]
     # Four of 8 and one more: the last batch is given some, or one worker of two had no row.
-    assert budget_cuts(np.array([1, 2, 3, 4, 5]), 32, 99) == [3]
+    assert token_budget_cuts(np.array([1, 2, 3, 4, 5]), 32, 99) == [3]
 
 
 def test_a_stream_with_a_budget_wastes_less_and_keeps_to_it():

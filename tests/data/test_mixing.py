@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from road_ray.data.mixing import accumulated, draws, mixed, probabilities, tallied, timed
+from road_ray.data.mixing import (
+    accumulated,
+    draw_datasets,
+    mixed,
+    probabilities,
+    with_example_counts,
+    with_fraction_done,
+)
 
 NAMES = ["mnli", "qqp", "squad"]
 
@@ -34,7 +41,7 @@ def test_accumulation_groups_consecutive_batches_and_drops_the_rest():
 
 
 def test_data_sets_are_drawn_uniformly_and_independently_with_replacement():
-    drawn = [tuple(draws(NAMES, 2, seed=0, step=step)) for step in range(9000)]
+    drawn = [tuple(draw_datasets(NAMES, 2, seed=0, step=step)) for step in range(9000)]
     counts = Counter(drawn)
     observed = [counts[pair] for pair in product(NAMES, NAMES)]
     assert sum(observed) == 9000
@@ -45,7 +52,7 @@ def test_given_probabilities_are_kept():
     drawn = Counter(
         name
         for step in range(5000)
-        for name in draws(NAMES, 2, seed=0, step=step, probabilities=[0.7, 0.3, 0.0])
+        for name in draw_datasets(NAMES, 2, seed=0, step=step, probabilities=[0.7, 0.3, 0.0])
     )
     assert drawn["squad"] == 0
     assert drawn["mnli"] / 10_000 == pytest.approx(0.7, abs=0.02)
@@ -53,7 +60,7 @@ def test_given_probabilities_are_kept():
 
 def test_without_replacement_a_step_draws_different_data_sets_with_their_chances():
     options = {"seed": 0, "probabilities": [0.8, 0.1, 0.1], "replacement": False}
-    drawn = [draws(NAMES, 2, step=step, **options) for step in range(300)]
+    drawn = [draw_datasets(NAMES, 2, step=step, **options) for step in range(300)]
     assert all(len(set(names)) == 2 for names in drawn)
     assert sum("mnli" in names for names in drawn) > 250
 
@@ -70,14 +77,14 @@ def test_samplers_by_hand():
 
 def test_the_journal_is_told_what_was_drawn():
     step = [{"dataset": "a", "input_ids": [1, 2]}, {"dataset": "b", "input_ids": [3]}]
-    (told,) = tallied([step])
+    (told,) = with_example_counts([step])
     assert [batch["stats"] for batch in told] == [{"mix/a": 2.0}, {"mix/b": 1.0}]
 
 
 def test_draws_depend_on_seed_and_step_alone():
-    assert draws(NAMES, 8, seed=1, step=5) == draws(NAMES, 8, seed=1, step=5)
-    assert draws(NAMES, 8, seed=1, step=5) != draws(NAMES, 8, seed=1, step=6)
-    assert draws(NAMES, 8, seed=2, step=5) != draws(NAMES, 8, seed=1, step=5)
+    assert draw_datasets(NAMES, 8, seed=1, step=5) == draw_datasets(NAMES, 8, seed=1, step=5)
+    assert draw_datasets(NAMES, 8, seed=1, step=5) != draw_datasets(NAMES, 8, seed=1, step=6)
+    assert draw_datasets(NAMES, 8, seed=2, step=5) != draw_datasets(NAMES, 8, seed=1, step=5)
 
 
 def test_every_data_set_goes_through_its_batches_in_order():
@@ -111,8 +118,8 @@ def test_the_order_of_draws_is_not_that_of_rows_or_noise():
 
 def test_every_batch_knows_how_much_of_the_training_is_done():
     steps = [[{"a": n}, {"b": n}] for n in range(4)]
-    whole = list(timed(steps, start=0, total=4))
+    whole = list(with_fraction_done(steps, start=0, total=4))
     fractions = [batch["fraction"] for step in whole for batch in step]
     assert fractions == [0, 0, 0.25, 0.25, 0.5, 0.5, 0.75, 0.75]
-    assert list(timed(steps[2:], start=2, total=4)) == whole[2:]
+    assert list(with_fraction_done(steps[2:], start=2, total=4)) == whole[2:]
     assert "fraction" not in steps[0][0]

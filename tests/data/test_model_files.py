@@ -8,7 +8,7 @@ from fnmatch import fnmatch
 
 import pytest
 
-from road_ray.data.model_files import locate, read_config, read_json
+from road_ray.data.model_files import locate_model, read_config, read_json
 from road_ray.data.tokenizer import load_tokenizer, read_tokenizer
 from road_ray.errors import CheckpointError, RoadError
 from road_ray.models.encoder import load_encoder
@@ -208,9 +208,9 @@ def test_locate_takes_a_run_a_model_directory_and_fetches_no_pickles(place, tmp_
         return str(place)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", fetched)
-    assert locate(place) == place
-    assert locate("someone/model") == place
-    assert locate("someone/words", weights=False) == place
+    assert locate_model(place) == place
+    assert locate_model("someone/model") == place
+    assert locate_model("someone/words", weights=False) == place
     assert "*.safetensors" in asked["someone/model"]
     assert "*.safetensors" not in asked["someone/words"]
     assert not any(fnmatch("x.bin", one) for each in asked.values() for one in each)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from road_ray.data import miniature
-from road_ray.data.features.cache import directory_of
+from road_ray.data.features.cache import cache_directory
 from road_ray.data.loading import resolve_root
 from road_ray.data.paths import cache_home, named
 from road_ray.distributed.auth import token_path
@@ -50,12 +50,12 @@ def test_a_path_that_cannot_be_looked_at_is_told_with_its_key(text, monkeypatch)
 def test_without_a_home_the_cache_must_be_named(homeless, caplog, monkeypatch, tmp_path):
     with pytest.raises(ConfigError, match=r"(?s)ROAD_CACHE is not set.*no home.*fix: ROAD_CACHE="):
         resolve_root("miniature")
-    assert directory_of(None) is None
+    assert cache_directory(None) is None
     assert "features are not kept: ROAD_CACHE is not set" in caplog.text
     with pytest.raises(ConfigError, match=r"data\.root = ~/x"):
         resolve_root("~/x")
     monkeypatch.setenv("ROAD_CACHE", str(tmp_path))
-    assert directory_of(None) == tmp_path / "features"
+    assert cache_directory(None) == tmp_path / "features"
 
 
 def test_other_places_below_a_home_are_told_too(homeless, monkeypatch):

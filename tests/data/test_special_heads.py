@@ -7,23 +7,23 @@ from typing import get_args
 import pytest
 
 from road_ray.data import catalog
-from road_ray.data.loading import SourceConfig, entry_of
+from road_ray.data.loading import SourceConfig, find_dataset
 from road_ray.data.schema import Choose, Classify, FeatureTag, JointSpan, Reason, Span, Tag
-from road_ray.data.special_heads import OWN_HEADS, own_head
+from road_ray.data.special_heads import SPECIAL_HEADS, special_head
 
 
-@pytest.mark.parametrize("head", OWN_HEADS, ids=lambda head: head.asked_by)
+@pytest.mark.parametrize("head", SPECIAL_HEADS, ids=lambda head: head.asked_by)
 def test_an_entry_is_a_choice_that_the_data_offers_and_not_what_it_takes_unasked(head):
     field = SourceConfig.model_fields[head.key]
     assert head.value in get_args(field.annotation)
     assert field.default != head.value
 
 
-@pytest.mark.parametrize("head", OWN_HEADS, ids=lambda head: head.asked_by)
+@pytest.mark.parametrize("head", SPECIAL_HEADS, ids=lambda head: head.asked_by)
 @pytest.mark.parametrize("name", ["squad_v2", "mnli", "sst2", "stsb", "conll2003", "swag"])
 def test_a_data_set_gets_the_head_that_was_asked_for_where_it_fits_and_no_other(head, name):
-    plain = entry_of(name, SourceConfig())
-    found = entry_of(name, SourceConfig(**{head.key: head.value}))
+    plain = find_dataset(name, SourceConfig())
+    found = find_dataset(name, SourceConfig(**{head.key: head.value}))
     expected = {
         "span_head": {"squad_v2": JointSpan},
         "pair_head": {"mnli": Reason},
@@ -41,6 +41,6 @@ def test_a_data_set_gets_the_head_that_was_asked_for_where_it_fits_and_no_other(
 def test_plain_kinds_have_no_entry():
     labels = ("a", "b")
     for kind in (Span(), Classify(labels), Tag(labels), Choose(2)):
-        assert own_head(kind) is None
-    assert own_head(Reason(labels)).name == "answer network"
-    assert not any(own_head(task.kind) for task in catalog.TASKS.values())
+        assert special_head(kind) is None
+    assert special_head(Reason(labels)).name == "answer network"
+    assert not any(special_head(task.kind) for task in catalog.TASKS.values())

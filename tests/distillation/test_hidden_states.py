@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from road_ray.distillation.hidden_states import StatesTeacher, layer_map
+from road_ray.distillation.hidden_states import HiddenStatesTeacher, layer_map
 from road_ray.errors import CheckpointError, ConfigError
 
 
@@ -38,19 +38,19 @@ def test_it_shows_the_states_of_the_plain_model_without_gradient(tmp_path, teach
     directory = teacher(tmp_path)
     ids = torch.randint(5, 24, (2, 7), generator=torch.Generator().manual_seed(0))
     batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids[:, 0]}
-    shown = StatesTeacher(directory, attentions=True)(batch)
+    shown = HiddenStatesTeacher(directory, attentions=True)(batch)
     plain = AutoModel.from_pretrained(directory, attn_implementation="eager").eval()
     output = plain(ids, output_hidden_states=True, output_attentions=True)
     assert set(shown.hidden) == set(shown.attentions) == {1}
     assert_close(shown.hidden[1], output.hidden_states[1])
     assert_close(shown.attentions[1], output.attentions[0])
     assert not shown.hidden[1].requires_grad
-    assert StatesTeacher(directory)(batch).attentions == {}
+    assert HiddenStatesTeacher(directory)(batch).attentions == {}
 
 
 def test_choices_are_rows_of_their_own(tmp_path, teacher):
     ids = torch.randint(5, 24, (2, 3, 7))
-    shown = StatesTeacher(teacher(tmp_path))({"input_ids": ids})
+    shown = HiddenStatesTeacher(teacher(tmp_path))({"input_ids": ids})
     assert shown.hidden[1].shape == (6, 7, 32)
 
 
@@ -62,7 +62,7 @@ def test_a_file_with_missing_weights_is_refused(tmp_path, teacher):
     del weights["electra.embeddings.word_embeddings.weight"]
     save_file(weights, file, metadata={"format": "pt"})
     with pytest.raises(CheckpointError, match="1 encoder weights are missing"):
-        StatesTeacher(tmp_path)
+        HiddenStatesTeacher(tmp_path)
     file.write_bytes(file.read_bytes()[:-50])
     with pytest.raises(CheckpointError, match="cannot be loaded"):
-        StatesTeacher(tmp_path)
+        HiddenStatesTeacher(tmp_path)

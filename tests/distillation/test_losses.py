@@ -7,12 +7,12 @@ import torch
 from torch.testing import assert_close
 
 from road_ray.distillation.losses import (
-    average_regression_total,
-    average_total,
+    average_loss_sum,
+    average_regression_loss_sum,
     kd_loss,
-    kd_total,
+    kd_loss_sum,
     regression_loss,
-    regression_total,
+    regression_loss_sum,
 )
 from road_ray.distillation.weighting import mean_probabilities
 from road_ray.errors import ConfigError, DataError
@@ -29,7 +29,7 @@ def test_two_classes_by_hand():
 def test_the_gradient_is_t_times_the_gap_in_probability(temperature):
     student = torch.randn(3, 4, requires_grad=True)
     soft = torch.randn(3, 4)
-    kd_total(student, soft, temperature=temperature).backward()
+    kd_loss_sum(student, soft, temperature=temperature).backward()
     gap = (student / temperature).softmax(-1) - (soft / temperature).softmax(-1)
     assert_close(student.grad, temperature * gap.detach())
 
@@ -60,9 +60,9 @@ def test_spans_average_start_and_end():
 
 def test_the_mean_is_the_total_over_the_examples():
     student, soft = torch.randn(5, 3), torch.randn(5, 3)
-    total = kd_total(student, soft, temperature=3.0)
+    total = kd_loss_sum(student, soft, temperature=3.0)
     assert_close(kd_loss(student, soft, temperature=3.0), total / 5)
-    parts = [kd_total(student[i : i + 2], soft[i : i + 2], temperature=3.0) for i in (0, 2, 4)]
+    parts = [kd_loss_sum(student[i : i + 2], soft[i : i + 2], temperature=3.0) for i in (0, 2, 4)]
     assert_close(total, torch.stack(parts).sum())
 
 
@@ -89,9 +89,9 @@ def test_logits_that_are_already_minus_infinity_do_no_harm():
 def test_a_row_without_any_class_counts_nothing():
     student, soft = torch.randn(2, 3, requires_grad=True), torch.randn(2, 3)
     mask = torch.tensor([[True, True, True], [False, False, False]])
-    loss = kd_total(student, soft, temperature=2.0, mask=mask)
+    loss = kd_loss_sum(student, soft, temperature=2.0, mask=mask)
     loss.backward()
-    assert_close(loss.detach(), kd_total(student.detach()[:1], soft[:1], temperature=2.0))
+    assert_close(loss.detach(), kd_loss_sum(student.detach()[:1], soft[:1], temperature=2.0))
     assert (student.grad[1] == 0).all()
 
 
@@ -107,12 +107,12 @@ def test_examples_and_heads_without_distillation_are_dropped():
     student, soft = torch.randn(3, 2, 5), torch.randn(3, 2, 5)
     keep = torch.tensor([True, False, True])
     assert_close(
-        kd_total(student, soft, temperature=2.0, keep=keep),
-        kd_total(student[keep], soft[keep], temperature=2.0),
+        kd_loss_sum(student, soft, temperature=2.0, keep=keep),
+        kd_loss_sum(student[keep], soft[keep], temperature=2.0),
     )
     heads = torch.tensor([[True, False]] * 3)
-    start = kd_total(student[:, 0], soft[:, 0], temperature=2.0)
-    assert_close(kd_total(student, soft, temperature=2.0, keep=heads), start / 2)
+    start = kd_loss_sum(student[:, 0], soft[:, 0], temperature=2.0)
+    assert_close(kd_loss_sum(student, soft, temperature=2.0, keep=heads), start / 2)
 
 
 def test_a_half_precision_student_is_compared_in_full():
@@ -138,7 +138,7 @@ def test_regression_is_the_squared_gap():
     student, soft = torch.tensor([[1.0], [2.0]]), torch.tensor([[3.0], [2.5]])
     assert_close(regression_loss(student, soft), torch.tensor(4.25 / 2))
     keep = torch.tensor([False, True])
-    assert_close(regression_total(student, soft, keep=keep), torch.tensor(0.25))
+    assert_close(regression_loss_sum(student, soft, keep=keep), torch.tensor(0.25))
 
 
 def test_the_average_loss_is_the_weighted_mean_of_the_teachers_losses():
@@ -148,7 +148,7 @@ def test_the_average_loss_is_the_weighted_mean_of_the_teachers_losses():
     )
     one = kd_loss(student[:1], teachers[0, :1], temperature=2.0)
     weights = torch.tensor([[1.0, 1.5], [1.0, 0.5]])
-    total = average_total(student, teachers, weights, temperature=2.0)
+    total = average_loss_sum(student, teachers, weights, temperature=2.0)
     torch.testing.assert_close(total, one * (1.0 + 1.5) / 2)  # the second teacher agrees
 
 
@@ -159,10 +159,10 @@ def test_the_average_loss_pulls_where_the_mean_probability_does(temperature):
     teachers = torch.randn(3, 4, 5, generator=generator)
     student = torch.randn(4, 5, generator=generator, requires_grad=True)
     ones = torch.ones(3, 4)
-    average = average_total(student, teachers, ones, temperature=temperature)
+    average = average_loss_sum(student, teachers, ones, temperature=temperature)
     (gradient,) = torch.autograd.grad(average, student)
     soft = mean_probabilities(teachers, torch.zeros(4).long(), temperature=temperature)
-    (other,) = torch.autograd.grad(kd_total(student, soft, temperature=temperature), student)
+    (other,) = torch.autograd.grad(kd_loss_sum(student, soft, temperature=temperature), student)
     torch.testing.assert_close(gradient, other)
 
 
@@ -171,11 +171,11 @@ def test_the_average_loss_looks_at_no_padding_and_averages_heads():
     teachers = student.expand(2, 1, 2, 4).clone()
     teachers[..., 3] = 9.0
     mask = torch.tensor([[[True, True, True, False]]])
-    total = average_total(student, teachers, torch.ones(2, 1, 2), temperature=1.0, mask=mask)
+    total = average_loss_sum(student, teachers, torch.ones(2, 1, 2), temperature=1.0, mask=mask)
     assert total.item() == pytest.approx(0, abs=1e-6)
 
 
 def test_the_average_of_squared_errors():
     student, teachers = torch.tensor([[1.0]]), torch.tensor([[[2.0]], [[4.0]]])
-    total = average_regression_total(student, teachers, torch.tensor([[1.5], [0.5]]))
+    total = average_regression_loss_sum(student, teachers, torch.tensor([[1.5], [0.5]]))
     assert total.item() == pytest.approx((1.5 * 1 + 0.5 * 9) / 2)

@@ -8,7 +8,7 @@ import torch
 
 from road_ray.data.catalog import task
 from road_ray.distillation.ensemble.base import LocalEnsemble, inputs_of
-from road_ray.distillation.parity import all_of, check_parity
+from road_ray.distillation.parity import all_counted, check_parity
 from road_ray.errors import CheckpointError
 
 NLI = task("nli")
@@ -29,7 +29,7 @@ def asked(directories):
 
 def test_rounding_is_not_drift(asked, directories):
     batch, answers = asked
-    paths = {"the store": all_of(answers.half().float()), "its actor": all_of(answers)}
+    paths = {"the store": all_counted(answers.half().float()), "its actor": all_counted(answers)}
     drifts = check_parity(batch, directories, NLI, paths)
     assert [(drift.teacher, drift.path) for drift in drifts] == [
         (0, "the store"),
@@ -49,13 +49,13 @@ def test_drift_names_teacher_way_and_sizes(asked, directories, drift):
     with pytest.raises(
         CheckpointError, match=r"(?s)teacher 1 \(.*1\).*the store.*by up to.*allowed"
     ):
-        check_parity(batch, directories, NLI, {"the store": all_of(wrong)})
+        check_parity(batch, directories, NLI, {"the store": all_counted(wrong)})
 
 
 def test_bf16_is_rounding_only_where_teachers_may_take_it(asked, directories):
     batch, _ = asked
     ensemble = LocalEnsemble.load(directories, NLI, precision="bf16")
-    halved = {"its actor": all_of(ensemble.gather(inputs_of(batch)))}
+    halved = {"its actor": all_counted(ensemble.gather(inputs_of(batch)))}
     check_parity(batch, directories, NLI, halved)  # auto: this machine may differ from the actor's
     with pytest.raises(CheckpointError, match="rounding"):
         check_parity(batch, directories, NLI, halved, precision="fp32")
@@ -64,19 +64,19 @@ def test_bf16_is_rounding_only_where_teachers_may_take_it(asked, directories):
 def test_teachers_in_another_order_are_drift(asked, directories):
     batch, answers = asked
     with pytest.raises(CheckpointError, match="teacher 0"):
-        check_parity(batch, directories, NLI, {"its actor": all_of(answers.flip(0))})
+        check_parity(batch, directories, NLI, {"its actor": all_counted(answers.flip(0))})
 
 
 def test_columns_in_another_order_are_drift(asked, directories):
     batch, answers = asked
     with pytest.raises(CheckpointError, match="teacher 0"):
-        check_parity(batch, directories, NLI, {"its actor": all_of(answers[..., [1, 0, 2]])})
+        check_parity(batch, directories, NLI, {"its actor": all_counted(answers[..., [1, 0, 2]])})
 
 
 def test_another_shape_is_drift(asked, directories):
     batch, answers = asked
     with pytest.raises(CheckpointError, match="by up to inf"):
-        check_parity(batch, directories, NLI, {"its actor": all_of(answers[..., :1])})
+        check_parity(batch, directories, NLI, {"its actor": all_counted(answers[..., :1])})
 
 
 def test_only_the_answers_that_count_are_compared(asked, directories):

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from road_ray.data.catalog import task
-from road_ray.data.model_files import locate
+from road_ray.data.model_files import locate_model
 from road_ray.distillation.teacher_identity import (
     LABEL_MAP,
     check_teacher,
@@ -132,7 +132,7 @@ def test_more_token_ids_than_embeddings_are_refused(tmp_path, teacher, tokenizer
 
 def test_a_run_directory_stands_for_its_model(tmp_path, teacher):
     hf = teacher(tmp_path / "run" / "hf")
-    assert locate(tmp_path / "run") == hf
-    assert locate(hf) == hf
+    assert locate_model(tmp_path / "run") == hf
+    assert locate_model(hf) == hf
     with pytest.raises(CheckpointError, match="no/such"):
-        locate("no/such")
+        locate_model("no/such")

@@ -64,10 +64,10 @@ def run_nested(directory, params, tell):
 def work_in_sight(told, worker):
     """What the worker of a nested trial does whose rows are seen."""
     from road_ray.training.monitoring.journal import Journal
-    from road_ray.training.monitoring.trackers import watchers
+    from road_ray.training.monitoring.trackers import callback_trackers
 
     directory, value = told
-    with Journal(directory, console="quiet", trackers=watchers(STEPS)) as journal:
+    with Journal(directory, console="quiet", trackers=callback_trackers(STEPS)) as journal:
         for step in steps(directory, pace=1.5):
             journal.write(step, {"m": value})
     return {"m": value}
@@ -77,7 +77,7 @@ def run_in_sight(directory, params, tell):
     """A trial whose worker, in another process, tells what the scheduler hears."""
     from road_ray.distributed.train.launch import launch
     from road_ray.distributed.tune.trial_record import Outcome, Report
-    from road_ray.training.monitoring.trackers import watched
+    from road_ray.training.monitoring.trackers import with_row_callback
     from tests.distributed.sweep_driver import work_in_sight
 
     def see(step, total, row):
@@ -85,7 +85,7 @@ def run_in_sight(directory, params, tell):
             tell(Report(step, 100.0 * step / total, row["m"]))
 
     told = directory, 1.0 - int(directory.name)  # each trial is worse than those before
-    with watched(see):
+    with with_row_callback(see):
         metrics = launch(work_in_sight, told, workers=1, scratch=directory)
     return Outcome([metrics["m"]], [None], metrics)
 
@@ -109,7 +109,7 @@ def cluster(place: str) -> Iterator[None]:
 def main(directory: str, place: str, kind: str = "") -> None:
     from road_ray.config import load
     from road_ray.distributed.tune.driver import search
-    from road_ray.distributed.tune.lock import locked
+    from road_ray.distributed.tune.lock import sweep_lock
     from road_ray.distributed.tune.space import SearchConfig
     from tests.distributed import sweep_driver
 
@@ -123,7 +123,7 @@ def main(directory: str, place: str, kind: str = "") -> None:
     runs = {"nested": sweep_driver.run_nested, "in sight": sweep_driver.run_in_sight}
     trial = runs.get(kind, sweep_driver.run)
     at = Path(directory)
-    with locked(at):
+    with sweep_lock(at):
         search(config, "s", at, trial, connected=lambda: cluster(place), nested=nested)
 
 

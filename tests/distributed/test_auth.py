@@ -39,7 +39,7 @@ def dashboard():
 def test_a_new_token_is_its_owners_alone(home):
     old = os.umask(0)
     try:
-        auth.asked_for(create=True)
+        auth.require_token(create=True)
     finally:
         os.umask(old)
     path = auth.token_path()
@@ -48,7 +48,7 @@ def test_a_new_token_is_its_owners_alone(home):
     first = path.read_text()
     assert len(first) == 64
     assert os.environ.pop("RAY_AUTH_MODE") == "token"
-    auth.asked_for(create=True)
+    auth.require_token(create=True)
     assert path.read_text() == first
     os.environ.pop("RAY_AUTH_MODE")
 
@@ -58,13 +58,13 @@ def test_of_two_first_commands_at_once_one_makes_the_token(home, monkeypatch):
 
     def overtaken(size):
         monkeypatch.setattr(auth.secrets, "token_hex", first)
-        auth.asked_for(create=True)
+        auth.require_token(create=True)
         made.append(auth.token_path().read_text())
         return "f" * 64
 
     made = []
     monkeypatch.setattr(auth.secrets, "token_hex", overtaken)
-    auth.asked_for(create=True)
+    auth.require_token(create=True)
     os.environ.pop("RAY_AUTH_MODE")
     assert len(made[0]) == 64
     assert auth.token_path().read_text() == made[0]
@@ -76,7 +76,7 @@ def test_a_home_without_hard_links_has_a_token_too(home, monkeypatch):
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", refused)
-    auth.asked_for(create=True)
+    auth.require_token(create=True)
     path = auth.token_path()
     assert len(path.read_text()) == 64
     assert path.stat().st_mode & 0o777 == 0o600
@@ -89,7 +89,7 @@ def test_a_token_that_others_can_read_is_closed(home, monkeypatch, caplog, recor
     path.chmod(0o644)
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(path))
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
-    auth.asked_for()
+    auth.require_token()
     assert path.stat().st_mode & 0o777 == 0o600
     assert "mode 644" in caplog.text
     assert "x" * 32 not in caplog.text
@@ -98,7 +98,7 @@ def test_a_token_that_others_can_read_is_closed(home, monkeypatch, caplog, recor
 
 def test_who_switched_tokens_off_is_left_alone(home, monkeypatch):
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    auth.asked_for(create=True)
+    auth.require_token(create=True)
     assert not auth.token_path().exists()
 
 
@@ -106,8 +106,8 @@ def test_who_switched_tokens_off_is_left_alone(home, monkeypatch):
 def test_an_open_cluster_is_known_by_its_answer(dashboard, code, open_):
     status, address = dashboard
     status[0] = code
-    assert auth.answers_anybody(address) is open_
-    assert auth.answers_anybody(f"http://{address}/") is open_
+    assert auth.accepts_anonymous(address) is open_
+    assert auth.accepts_anonymous(f"http://{address}/") is open_
 
 
 def test_an_open_cluster_is_refused_unless_that_is_meant(
@@ -115,19 +115,19 @@ def test_an_open_cluster_is_refused_unless_that_is_meant(
 ):
     status, address = dashboard
     with pytest.raises(ClusterError, match="lets everybody in"):
-        auth.refuse_open(address)
-    auth.refuse_open(address, accepted=True)
+        auth.refuse_open_cluster(address)
+    auth.refuse_open_cluster(address, accepted=True)
     monkeypatch.setenv(auth.ACCEPT, "1")
-    auth.refuse_open(address)
+    auth.refuse_open_cluster(address)
     monkeypatch.delenv(auth.ACCEPT)
     status[0] = 401
-    auth.refuse_open(address)
+    auth.refuse_open_cluster(address)
     record_property("cluster without a token", "refused, unless a flag says that it is meant")
 
 
 def test_silence_is_not_openness(home):
-    assert auth.answers_anybody("127.0.0.1:9", timeout_seconds=1.0) is None
-    auth.refuse_open("127.0.0.1:9")
+    assert auth.accepts_anonymous("127.0.0.1:9", timeout_seconds=1.0) is None
+    auth.refuse_open_cluster("127.0.0.1:9")
 
 
 @pytest.mark.ray

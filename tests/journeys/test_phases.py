@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 import road_ray as rr
-from road_ray.data.corpus.length_schedule import PhasedSteps
+from road_ray.data.corpus.length_schedule import ScheduledSteps
 from road_ray.recipes.pretraining import pretrain as recipe
 from road_ray.recipes.pretraining.preview import peek
 from road_ray.training.monitoring.journal import read_rows
@@ -52,7 +52,7 @@ def test_each_phase_begins_with_an_event(straight):
 
 
 def test_a_run_goes_on_across_the_borders_bit_for_bit(straight, phased, tmp_path, monkeypatch):
-    since = PhasedSteps.since
+    since = ScheduledSteps.since
 
     def killed_at(last):
         def broken(self, step):
@@ -65,7 +65,7 @@ def test_a_run_goes_on_across_the_borders_bit_for_bit(straight, phased, tmp_path
 
     with monkeypatch.context() as patch:
         for last in (3, 5):  # with checkpoints of steps 2 and 4, both in the phase before
-            patch.setattr(PhasedSteps, "since", killed_at(last))
+            patch.setattr(ScheduledSteps, "since", killed_at(last))
             with pytest.raises(OSError, match="killed"):
                 rr.pretrain(overrides=phased, run_dir=tmp_path)
     rr.pretrain(overrides=phased, run_dir=tmp_path)

@@ -11,7 +11,7 @@ from torch import nn
 from torch.testing import assert_close
 from transformers import ElectraConfig, ElectraForPreTraining
 
-from road_ray.models.cpu_kernels import QuickDropout, attention, kept, quicken
+from road_ray.models.cpu_kernels import CpuDropout, attention, keep_mask, use_cpu_kernels
 
 
 def model(dropout=0.0):
@@ -51,7 +51,7 @@ def outcome(model, batch, dtype=None):
 def test_without_dropout_logits_and_gradients_are_those_of_hugging_face(padded, dtype):
     plain = model().to(dtype)
     quick = deepcopy(plain)
-    quicken(quick)
+    use_cpu_kernels(quick)
     near = {"rtol": 1e-4, "atol": 1e-3} if dtype == torch.float32 else {"rtol": 1e-9, "atol": 1e-9}
     batch = inputs(padded=padded)
     assert_close(outcome(quick, batch), outcome(plain, batch), **near)
@@ -59,7 +59,7 @@ def test_without_dropout_logits_and_gradients_are_those_of_hugging_face(padded, 
 
 def test_bf16_errs_no_more_than_that_of_hugging_face():
     exact, quick, eager = model(), model(), model()
-    quicken(quick)
+    use_cpu_kernels(quick)
     eager.set_attn_implementation("eager")
     _, truth = outcome(exact, inputs())
     ours = outcome(quick, inputs(), torch.bfloat16)[1]
@@ -93,7 +93,7 @@ def test_with_dropout_what_is_gathered_is_right_on_average():
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
 def test_elements_are_kept_with_the_probability_asked_for(p):
     torch.manual_seed(0)
-    ones = kept(torch.Size((1000, 1001)), p, torch.float32)
+    ones = keep_mask(torch.Size((1000, 1001)), p, torch.float32)
     count = ones.numel()
     noise = (p * (1 - p) / count) ** 0.5
     assert ones.unique().tolist() == [0, 1]
@@ -102,14 +102,14 @@ def test_elements_are_kept_with_the_probability_asked_for(p):
 
 def test_elements_and_draws_are_independent():
     torch.manual_seed(0)
-    one, two = (kept(torch.Size((1_000_000,)), 0.1, torch.float32) - 0.9 for _ in range(2))
+    one, two = (keep_mask(torch.Size((1_000_000,)), 0.1, torch.float32) - 0.9 for _ in range(2))
     for shift in (1, 2, 3, 4, 5, 8, 128):
         assert abs(float((one[shift:] * one[:-shift]).mean())) < 4 * 0.09 / 1000, shift
     assert abs(float((one * two).mean())) < 4 * 0.09 / 1000
 
 
 def test_the_same_seed_drops_the_same():
-    layer, ones = QuickDropout(0.3), torch.ones(7, 11)
+    layer, ones = CpuDropout(0.3), torch.ones(7, 11)
     torch.manual_seed(5)
     first, second = layer(ones), layer(ones)
     torch.manual_seed(5)
@@ -120,14 +120,14 @@ def test_the_same_seed_drops_the_same():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_what_is_kept_is_scaled_as_pytorch_does(dtype):
     value = torch.tensor(3.0, dtype=dtype)
-    dropped = QuickDropout(0.1)(value.expand(1000))
+    dropped = CpuDropout(0.1)(value.expand(1000))
     assert_close(dropped.max(), (value.double() / 0.9).to(dtype), rtol=1e-4, atol=0)
     assert dropped.min() == 0
 
 
 @pytest.mark.parametrize("p", [1e-9, 1 - 1e-9, 1.0])
 def test_extreme_probabilities_make_no_nonsense(p):
-    dropped = QuickDropout(p)(torch.ones(100))
+    dropped = CpuDropout(p)(torch.ones(100))
     assert dropped.isfinite().all()
     assert (dropped > 0).float().mean() == (p < 0.5)
 
@@ -135,14 +135,14 @@ def test_extreme_probabilities_make_no_nonsense(p):
 def test_evaluation_is_that_of_hugging_face_to_the_bit():
     plain = model(0.1).eval()
     quick = deepcopy(plain)
-    quicken(quick)
+    use_cpu_kernels(quick)
     assert torch.equal(quick(**inputs()).logits, plain(**inputs()).logits)
 
 
 def test_names_weights_and_saved_configuration_stay(tmp_path):
     plain = model(0.1)
     quick = deepcopy(plain)
-    quicken(quick)
+    use_cpu_kernels(quick)
     assert list(quick.state_dict()) == list(plain.state_dict())
     saved = {"plain": plain, "quick": quick}
     for name, part in saved.items():
@@ -158,8 +158,8 @@ def test_names_weights_and_saved_configuration_stay(tmp_path):
 def test_every_dropout_is_replaced_with_its_probability_and_mode():
     quick = model(0.25).eval()
     before = sum(type(part) is nn.Dropout for part in quick.modules())
-    quicken(quick)
+    use_cpu_kernels(quick)
     after = [part for part in quick.modules() if isinstance(part, nn.Dropout)]
     assert len(after) == before
-    assert all(type(part) is QuickDropout and not part.training for part in after)
+    assert all(type(part) is CpuDropout and not part.training for part in after)
     assert {part.p for part in after} == {0.25}

@@ -23,7 +23,7 @@ from road_ray.models.encoder import (
     model_directory,
     new_detector,
     new_language_model,
-    scaled,
+    scale_encoder,
 )
 
 TINY = EncoderConfig(
@@ -76,7 +76,7 @@ def test_heads_that_do_not_divide_the_width_are_refused():
 )
 def test_generators_have_the_published_sizes(hidden, heads, fraction, expected):
     size = EncoderConfig(hidden_size=hidden, heads=heads, layers=7, embedding_size=64)
-    small = scaled(size, fraction)
+    small = scale_encoder(size, fraction)
     assert (small.hidden_size, small.heads, small.intermediate_size) == expected
     assert (small.layers, small.embedding_size) == (7, 64)
     hugging_face_config(small, 100)
@@ -238,8 +238,8 @@ def test_bert_has_one_width():
 
 
 def test_a_generator_may_be_shallower():
-    assert scaled(TINY.model_copy(update={"layers": 12}), 1.0, 0.5).layers == 6
-    assert scaled(TINY, 1.0, 0.1).layers == 1
+    assert scale_encoder(TINY.model_copy(update={"layers": 12}), 1.0, 0.5).layers == 6
+    assert scale_encoder(TINY, 1.0, 0.1).layers == 1
 
 
 def test_a_stored_language_model_fills_one_of_its_size(tmp_path):

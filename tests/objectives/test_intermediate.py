@@ -10,10 +10,10 @@ from torch.testing import assert_close
 from transformers import ElectraForSequenceClassification, ElectraModel
 
 from road_ray.data.schema import Classify, Task
-from road_ray.distillation.hidden_states import StatesTeacher
+from road_ray.distillation.hidden_states import HiddenStatesTeacher
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.distilled import Distilled
-from road_ray.objectives.intermediate import Matched, attention_error, hidden_error
+from road_ray.objectives.intermediate import IntermediateDistilled, attention_error, hidden_error
 
 PAIR = Task("pair", Classify(("a", "b")))
 
@@ -58,10 +58,12 @@ def taught(batch):
     }
 
 
-def matched(pair, **options) -> Matched:
+def matched(pair, **options) -> IntermediateDistilled:
     model, directory = pair
     attentions = options.get("attention_weight", 0) > 0
-    return Matched(model, StatesTeacher(directory, attentions=attentions), **options)
+    return IntermediateDistilled(
+        model, HiddenStatesTeacher(directory, attentions=attentions), **options
+    )
 
 
 def test_a_copy_of_its_teacher_has_nothing_to_learn_from_it(pair, taught):
@@ -105,7 +107,9 @@ def test_padding_changes_nothing(pair, taught):
 
 def test_a_narrower_student_learns_a_projection_of_its_own(pair, taught, tmp_path, sized):
     student = MultitaskModel(ElectraModel(sized(16)), [PAIR])
-    objective = Matched(student, StatesTeacher(pair[1]), hidden_weight=1.0, layers=((1, 2), (2, 2)))
+    objective = IntermediateDistilled(
+        student, HiddenStatesTeacher(pair[1]), hidden_weight=1.0, layers=((1, 2), (2, 2))
+    )
     assert {name: m.weight.shape for name, m in objective.projections.items()} == {
         "1": (32, 16),
         "2": (32, 16),

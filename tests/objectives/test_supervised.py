@@ -11,7 +11,7 @@ from transformers import ElectraModel
 
 from road_ray.data.schema import Choose, Classify, JointSpan, Regress, Span, Tag, Task
 from road_ray.models.multitask import MultitaskModel
-from road_ray.objectives.supervised import Supervised, gold_total
+from road_ray.objectives.supervised import Supervised, label_loss
 
 NLI = Task("nli", Classify(("contradiction", "entailment", "neutral")))
 SIMILARITY = Task("similarity", Regress(0, 5))
@@ -22,14 +22,14 @@ SWAG = Task("completion", Choose(2))
 
 def test_classes_are_judged_by_cross_entropy_and_unlabelled_rows_are_left_out():
     logits = torch.log(torch.tensor([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8], [1.0, 1.0, 1.0]]))
-    total, count = gold_total(NLI, logits, {"labels": torch.tensor([0, 2, -100])})
+    total, count = label_loss(NLI, logits, {"labels": torch.tensor([0, 2, -100])})
     assert_close(total, torch.tensor(-math.log(0.5) - math.log(0.8)))
     assert count == 2
 
 
 def test_numbers_are_judged_by_the_square_and_unlabelled_rows_are_left_out():
     logits = torch.tensor([[1.0], [4.5], [7.0]], requires_grad=True)
-    total, count = gold_total(SIMILARITY, logits, {"labels": torch.tensor([3.0, 4.0, -100.0])})
+    total, count = label_loss(SIMILARITY, logits, {"labels": torch.tensor([3.0, 4.0, -100.0])})
     assert_close(total, torch.tensor(4.25))
     assert count == 2
     total.backward()
@@ -38,11 +38,11 @@ def test_numbers_are_judged_by_the_square_and_unlabelled_rows_are_left_out():
 
 def test_tags_are_judged_by_the_word_and_choices_by_the_question():
     logits = torch.log(torch.tensor([[[0.5, 0.5], [0.2, 0.8], [0.9, 0.1]]]))
-    total, count = gold_total(NER, logits, {"labels": torch.tensor([[-100, 1, 0]])})
+    total, count = label_loss(NER, logits, {"labels": torch.tensor([[-100, 1, 0]])})
     assert_close(total, torch.tensor(-math.log(0.8) - math.log(0.9)))
     assert count == 2
     chosen = torch.log(torch.tensor([[0.25, 0.75], [0.5, 0.5]]))
-    total, count = gold_total(SWAG, chosen, {"labels": torch.tensor([1, -100])})
+    total, count = label_loss(SWAG, chosen, {"labels": torch.tensor([1, -100])})
     assert_close(total, torch.tensor(-math.log(0.75)))
     assert count == 1
 
@@ -60,18 +60,18 @@ def test_spans_are_judged_by_the_mean_of_start_and_end_over_allowed_positions():
     logits[:, :, 5] = 100.0  # padding
     logits[0, 0, 3] = math.log(2)  # start 3 of {0, 3, 4}: 2 / 4
     gold = {"start_positions": torch.tensor([3, 0]), "end_positions": torch.tensor([4, 0])}
-    total, count = gold_total(MRC, logits, span_batch(**gold))
+    total, count = label_loss(MRC, logits, span_batch(**gold))
     assert_close(total, torch.tensor((math.log(2) + 3 * math.log(3)) / 2))
     assert count == 2
     gold["start_positions"][1] = gold["end_positions"][1] = -100
-    total, count = gold_total(MRC, logits, span_batch(**gold))
+    total, count = label_loss(MRC, logits, span_batch(**gold))
     assert_close(total, torch.tensor((math.log(2) + math.log(3)) / 2))
     assert count == 1
 
 
 def test_a_gold_position_that_is_not_allowed_gives_no_finite_loss():
     gold = {"start_positions": torch.tensor([1, 0]), "end_positions": torch.tensor([4, 0])}
-    total, _ = gold_total(MRC, torch.zeros(2, 2, 6), span_batch(**gold))
+    total, _ = label_loss(MRC, torch.zeros(2, 2, 6), span_batch(**gold))
     assert not total.isfinite()
 
 
@@ -109,6 +109,6 @@ def test_joint_spans_add_half_the_cross_entropy_of_no_answer():
         "end_positions": torch.tensor([4, -100]),
         "impossible": torch.tensor([0.0, 1.0]),
     }
-    total, count = gold_total(Task("mrc_joint", JointSpan()), logits, span_batch(**gold))
+    total, count = label_loss(Task("mrc_joint", JointSpan()), logits, span_batch(**gold))
     assert_close(total, torch.tensor(math.log(3) + 0.5 * math.log(4)))
     assert count == 1

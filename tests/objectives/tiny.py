@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
-from road_ray.data.batching import Batch, Batching, BatchStream, Share
+from road_ray.data.batching import Batch, Batching, BatchStream, WorkerShare
 from road_ray.data.features.types import Features
 from road_ray.data.mixing import accumulated
 from road_ray.objectives.base import Objective
@@ -98,7 +98,7 @@ def learn(
     stream = BatchStream(
         rows(),
         Batching(8, seed=5),
-        Share(worker.rank, worker.size),
+        WorkerShare(worker.rank, worker.size),
         pad_id=0,
         noise_channels=objective.noise_channels,
     )

@@ -6,7 +6,7 @@ import pytest
 
 from road_ray.config import digest, load, to_yaml
 from road_ray.errors import ConfigError
-from road_ray.models.encoder import hugging_face_config, scaled
+from road_ray.models.encoder import hugging_face_config, scale_encoder
 from road_ray.presets import PRESETS, named
 from road_ray.verbs import VERBS
 
@@ -35,7 +35,7 @@ def test_shapes_can_be_built(name):
     config = named(name).make()
     hugging_face_config(config.encoder, 30522)
     hugging_face_config(
-        scaled(config.encoder, config.generator.scale, config.generator.depth), 30522
+        scale_encoder(config.encoder, config.generator.scale, config.generator.depth), 30522
     )
     assert config.data.max_length_tokens <= config.encoder.max_length_tokens
     assert config.training.steps

@@ -16,7 +16,7 @@ from road_ray.recipes.demo import (
     pretraining,
     table,
 )
-from road_ray.recipes.distillation.teacher_list import listed
+from road_ray.recipes.distillation.teacher_list import read_teacher_list
 from road_ray.recipes.run import Run
 
 
@@ -65,7 +65,7 @@ def test_the_story_runs_and_goes_on_where_it_stopped(road, world, tmp_path):
         assert name in said.out
     rows = json.loads((tmp_path / "table.json").read_text())
     assert len(rows) == 5
-    found, num_folds = listed(tmp_path / "teachers" / "teachers.json")
+    found, num_folds = read_teacher_list(tmp_path / "teachers" / "teachers.json")
     assert num_folds == 1
     assert [Path(one).resolve() for one in found] == [
         (tmp_path / f"teacher-{number}" / "hf").resolve() for number in range(2)

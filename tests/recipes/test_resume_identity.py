@@ -12,12 +12,12 @@ from road_ray.errors import CheckpointError
 from road_ray.recipes.distillation.born_again import generation
 from road_ray.recipes.distillation.distill_config import DistillConfig
 from road_ray.recipes.finetuning.finetune import FinetuneConfig
-from road_ray.recipes.finetuning.many import FinetuningsConfig, planned
+from road_ray.recipes.finetuning.many import FinetuningsConfig, plan_runs
 from road_ray.recipes.finetuning.teachers import TeachersConfig, _single
 from road_ray.recipes.multitask.config import MixingConfig, MultitaskConfig
 from road_ray.recipes.pretraining.pretrain import PretrainConfig
 from road_ray.recipes.pretraining.reproduce import ReproduceConfig, plan
-from road_ray.recipes.resume_identity import deciding, mirrored_below
+from road_ray.recipes.resume_identity import mirrored_below, resume_identity
 from road_ray.recipes.run import Run
 from road_ray.recipes.sweep.config import StageConfig, SweepConfig
 from road_ray.recipes.sweep.stages import runs_of
@@ -35,7 +35,7 @@ def _folds():
 
 def _tasks():
     config = FinetuningsConfig(**MIRRORED, pool={"rte": {}, "mnli": {}}, num_seeds=2)
-    return [one for wave in planned(config) for one in wave]
+    return [one for wave in plan_runs(config) for one in wave]
 
 
 def _generations():
@@ -81,13 +81,13 @@ def test_without_a_mirror_there_is_none_below():
 
 def test_a_run_is_told_by_what_decides_it():
     config = MultitaskConfig(seed=3, workers=2, mixing=MixingConfig(weights={"mnli": 2.0}))
-    found = deciding(config)
+    found = resume_identity(config)
     assert found["verb"] == "multitask"
     assert found["seed"] == 3
     assert found["mixing.weights"] == {"mnli": 2.0}
     assert found["optimizer.peak_lr"] == config.optimizer.peak_lr
     assert not {"run_dir", "workers", "training.mirror", "data.root"} & found.keys()
-    assert deciding(config.model_copy(update={"workers": 0})) == found
+    assert resume_identity(config.model_copy(update={"workers": 0})) == found
 
 
 @pytest.fixture

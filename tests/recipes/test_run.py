@@ -11,7 +11,7 @@ import pytest
 
 from road_ray.errors import CheckpointError, ConfigError, ResourceError
 from road_ray.recipes.finetuning.finetune import FinetuneConfig
-from road_ray.recipes.run import Run, checkpoints, finished, journal, opened
+from road_ray.recipes.run import Run, checkpoints, journal, load_finished_run, open_run_directory
 from road_ray.training.config import TrainingConfig
 
 
@@ -20,12 +20,12 @@ def config(directory: Path, **changes: object) -> FinetuneConfig:
 
 
 def finish(directory: Path, **changes: object) -> None:
-    with opened(config(directory, **changes)):
+    with open_run_directory(config(directory, **changes)):
         (directory / "metrics.json").write_text('{"eval/a": 1.0}')
 
 
 def test_what_runs_is_recorded_before_it_runs(tmp_path):
-    with opened(config(tmp_path / "run", seed=3)) as directory:
+    with open_run_directory(config(tmp_path / "run", seed=3)) as directory:
         text = (directory / "config.resolved.yaml").read_text()
         assert text.startswith("# road_ray 0.")
         assert "seed: 3" in text
@@ -36,19 +36,19 @@ def test_what_runs_is_recorded_before_it_runs(tmp_path):
 
 
 def test_a_second_process_is_refused(tmp_path):
-    again = opened(config(tmp_path))
-    with opened(config(tmp_path)), pytest.raises(ResourceError) as refused:
+    again = open_run_directory(config(tmp_path))
+    with open_run_directory(config(tmp_path)), pytest.raises(ResourceError) as refused:
         again.__enter__()
     assert refused.value.exit_code == 4
     assert f"in use by process {os.getpid()} on " in str(refused.value)
-    with opened(config(tmp_path)):
+    with open_run_directory(config(tmp_path)):
         pass
 
 
 def test_a_finished_run_is_given_back_and_an_unfinished_one_is_not(tmp_path):
-    assert finished(config(tmp_path)) is None
+    assert load_finished_run(config(tmp_path)) is None
     finish(tmp_path)
-    found = finished(config(tmp_path))
+    found = load_finished_run(config(tmp_path))
     assert found == Run(tmp_path, {"eval/a": 1.0})
     assert found.hf_dir == tmp_path / "hf"
 
@@ -56,13 +56,13 @@ def test_a_finished_run_is_given_back_and_an_unfinished_one_is_not(tmp_path):
 def test_figures_that_are_damaged_are_made_again(tmp_path):
     finish(tmp_path)
     (tmp_path / "metrics.json").write_text("{")
-    assert finished(config(tmp_path)) is None
+    assert load_finished_run(config(tmp_path)) is None
 
 
 def test_another_configuration_is_refused_by_its_keys(tmp_path):
     finish(tmp_path)
     other = config(tmp_path, seed=1, training=TrainingConfig(steps=5))
-    for attempt in (finished, lambda c: opened(c).__enter__()):
+    for attempt in (load_finished_run, lambda c: open_run_directory(c).__enter__()):
         with pytest.raises(ConfigError) as refused:
             attempt(other)
         text = str(refused.value)
@@ -74,23 +74,23 @@ def test_another_configuration_is_refused_by_its_keys(tmp_path):
 def test_where_and_how_a_run_goes_on_is_free(tmp_path):
     finish(tmp_path)
     training = TrainingConfig(log_every_steps=7, save_every_steps=9, keep_checkpoints=5)
-    assert finished(config(tmp_path, workers=2, training=training)) is not None
+    assert load_finished_run(config(tmp_path, workers=2, training=training)) is not None
 
 
 def test_a_start_that_failed_may_be_corrected(tmp_path):
-    with pytest.raises(RuntimeError), opened(config(tmp_path, seed=1)):
+    with pytest.raises(RuntimeError), open_run_directory(config(tmp_path, seed=1)):
         raise RuntimeError
-    with opened(config(tmp_path, seed=2)):
+    with open_run_directory(config(tmp_path, seed=2)):
         pass
     assert "seed: 2" in (tmp_path / "config.resolved.yaml").read_text()
 
 
 def test_a_committed_checkpoint_binds_to_its_configuration(tmp_path):
-    with opened(config(tmp_path, seed=1)):
+    with open_run_directory(config(tmp_path, seed=1)):
         (tmp_path / "checkpoints" / "step-00000001").mkdir(parents=True)
     with (
         pytest.raises(ConfigError, match="seed: there 1, asked 2"),
-        opened(config(tmp_path, seed=2)),
+        open_run_directory(config(tmp_path, seed=2)),
     ):
         pass
 
@@ -104,7 +104,7 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path, blocked):
     else:
         place.mkdir()
     with pytest.raises(ResourceError, match=r"run_dir = .*cannot be written"):
-        opened(config(tmp_path / "run")).__enter__()
+        open_run_directory(config(tmp_path / "run")).__enter__()
 
 
 def test_a_damaged_checkpoint_is_an_event_of_the_run(tmp_path):
@@ -132,12 +132,12 @@ def test_finished_names_a_configuration_that_is_missing(tmp_path):
     finish(tmp_path)
     (tmp_path / "config.resolved.yaml").unlink()
     with pytest.raises(CheckpointError, match=r"config\.resolved\.yaml is missing"):
-        finished(config(tmp_path))
+        load_finished_run(config(tmp_path))
 
 
 def test_a_run_on_a_disk_that_is_full_at_its_report_makes_it_later(small_disk, caplog):
     place = small_disk(256)
-    with opened(config(place / "run")) as directory:
+    with open_run_directory(config(place / "run")) as directory:
         (directory / "metrics.json").write_text('{"eval/a": 1.0}')
         with contextlib.suppress(OSError), (place / "filler").open("wb", buffering=0) as filler:
             while True:
@@ -148,5 +148,5 @@ def test_a_run_on_a_disk_that_is_full_at_its_report_makes_it_later(small_disk, c
     assert (directory / "MANIFEST.json").is_file()
     assert not list(directory.glob(".*"))
     (place / "filler").unlink()
-    assert finished(config(directory)) == Run(directory, {"eval/a": 1.0})
+    assert load_finished_run(config(directory)) == Run(directory, {"eval/a": 1.0})
     assert (directory / "report.html").is_file()

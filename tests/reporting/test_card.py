@@ -38,7 +38,7 @@ def card(tmp_path):
 
 def test_the_front_matter_is_what_the_hub_expects(card):
     front, _ = card("ElectraForQuestionAnswering", LINEAGE)
-    told = yaml_lines.read(front).values
+    told = yaml_lines.read_yaml(front).values
     (model,) = told.pop("model-index")
     assert told == {
         "library_name": "transformers",
@@ -111,7 +111,7 @@ def test_figures_lineage_and_loading_are_told(card):
 
 def test_an_encoder_without_a_task_is_a_pre_trained_one(card):
     front, body = card("ElectraForPreTraining", {"corpus": {"rows": 12}, "metrics": {"train/x": 1}})
-    assert "pipeline_tag" not in yaml_lines.read(front).values
+    assert "pipeline_tag" not in yaml_lines.read_yaml(front).values
     assert "pre-trained on a text corpus" in body
     assert "- corpus.rows: `12`" in body
 
@@ -145,7 +145,7 @@ def test_text_of_others_is_text_in_the_card(card, evil, tmp_path):
         "metrics": {f"eval/{evil}/f1": 61.25},
     }
     front, body = card("ElectraForQuestionAnswering", lineage)
-    told = yaml_lines.read(front).values
+    told = yaml_lines.read_yaml(front).values
     assert told["library_name"] == "transformers"
     assert printable(evil) in told["tags"]
     assert "evil" not in told["tags"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from road_ray.reporting.lineage import ancestors, ancestry, described
+from road_ray.reporting.lineage import ancestors, ancestry, describe_model
 from road_ray.reporting.run_record import read_run
 
 
@@ -38,4 +38,4 @@ def test_a_circle_ends(run_directory, tmp_path):
 
 
 def test_what_is_gone_is_said_to_be():
-    assert described({}) == "not found here"
+    assert describe_model({}) == "not found here"

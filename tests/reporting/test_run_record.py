@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from road_ray.reporting.run_record import counts, is_run, read_run, runs_below
+from road_ray.reporting.run_record import is_decisive, is_run, read_run, runs_below
 
 
 def test_a_run_is_read(run_directory):
@@ -48,9 +48,9 @@ def test_runs_are_found_below_a_folder(write_run, tmp_path):
 
 
 def test_what_makes_runs_different():
-    assert not counts("seed")
-    assert not counts("tracking.wandb_project")
-    assert counts("weighting.wrong")
+    assert not is_decisive("seed")
+    assert not is_decisive("tracking.wandb_project")
+    assert is_decisive("weighting.wrong")
 
 
 @pytest.mark.parametrize(

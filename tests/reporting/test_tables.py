@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from road_ray.reporting.tables import aligned, figures, story
+from road_ray.reporting.tables import aligned, demo_table, figures
 
 
 def test_numbers_stand_to_the_right_and_text_to_the_left():
@@ -38,4 +38,4 @@ def test_a_story_has_deviations_beside_the_means():
         {"model": "a", "F1": 58.31, "F1 +-": 0.62},
         {"model": "b", "F1": 60.0, "F1 +-": None},
     ]
-    assert story(rows).splitlines()[2:] == ["a      58.3 ± 0.6", "b      60.0"]
+    assert demo_table(rows).splitlines()[2:] == ["a      58.3 ± 0.6", "b      60.0"]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import ElectraForMaskedLM, ElectraForPreTraining, ElectraModel
 
-from road_ray.data.batching import NOISE_CHANNELS, Batching, BatchStream, Share
+from road_ray.data.batching import NOISE_CHANNELS, Batching, BatchStream, WorkerShare
 from road_ray.data.features.types import Features
 from road_ray.data.schema import Classify, Regress, Span, Task
 from road_ray.models.multitask import MultitaskModel
@@ -69,7 +69,7 @@ def rows(task=NLI, count=23, *, seed=0, length=None, unlabelled=0.0):
 
 
 def stream(features, *, batch_size=8, rank=0, size=1):
-    batching, share = Batching(batch_size, seed=5), Share(rank, size)
+    batching, share = Batching(batch_size, seed=5), WorkerShare(rank, size)
     return BatchStream(features, batching, share, pad_id=0, noise_channels=NOISE_CHANNELS)
 
 

@@ -12,7 +12,7 @@ from road_ray.objectives.electra import Electra
 from road_ray.objectives.registry import OBJECTIVES
 from road_ray.training.checkpoint.serialization import tensors_from_file
 from road_ray.training.compile import compile_encoders, recompute
-from road_ray.training.fsdp import layers, shard, whole
+from road_ray.training.fsdp import full_tensor, layers, shard
 from road_ray.training.loop import train
 from road_ray.training.monitoring.journal import Journal, read_rows
 from road_ray.training.optimizer import OptimizerConfig, build_optimizer
@@ -173,7 +173,9 @@ def gradients(objective, worker, tiny):
     place = {"rank": worker.rank, "size": worker.size, "batch_size": 7}
     passes = [tiny.stream(tiny.rows(tiny.nli, count=21), **place)[0]]
     backward(objective.train(), objective, passes, worker, seed=1, step=0, autocast=None)
-    return {n: None if p.grad is None else whole(p.grad) for n, p in objective.named_parameters()}
+    return {
+        n: None if p.grad is None else full_tensor(p.grad) for n, p in objective.named_parameters()
+    }
 
 
 def held(worker, tiny):

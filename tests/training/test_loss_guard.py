@@ -9,7 +9,7 @@ import torch
 from road_ray.data.mixing import accumulated
 from road_ray.errors import DivergedError, InterruptedRunError
 from road_ray.training.loop import train
-from road_ray.training.loss_guard import Guard, Spikes
+from road_ray.training.loss_guard import LossGuard, SpikeDetector
 from road_ray.training.monitoring.journal import read_rows
 from road_ray.training.worker import Worker
 
@@ -27,24 +27,24 @@ def falling(count, seed):
 def test_a_loss_a_thousand_times_as_large_is_seen_and_no_other(seed):
     losses = falling(300, seed)
     at = int(np.random.default_rng(seed).integers(10, 300))
-    assert not any(map(Spikes().seen, losses))
+    assert not any(map(SpikeDetector().seen, losses))
     losses[at] *= 1e3
-    spikes = Spikes()
+    spikes = SpikeDetector()
     assert [step for step, loss in enumerate(losses) if spikes.seen(loss)] == [at]
 
 
 def test_the_rare_hard_batch_of_a_mixture_is_usual():
     losses = [4.0 if step % 10 == 7 else 0.3 for step in range(200)]
-    assert not any(map(Spikes().seen, losses))
+    assert not any(map(SpikeDetector().seen, losses))
 
 
 def test_a_new_level_is_a_spike_four_times_and_then_usual():
-    spikes = Spikes([1.0] * 10)
+    spikes = SpikeDetector([1.0] * 10)
     assert [spikes.seen(9.0) for _ in range(30)] == [True] * 4 + [False] * 26
 
 
 def test_nobody_judges_before_ten_losses():
-    assert not any(map(Spikes().seen, [1, 9, 90, 900, 9000, 9e4, 9e5, 9e6, 9e7, 9e8]))
+    assert not any(map(SpikeDetector().seen, [1, 9, 90, 900, 9000, 9e4, 9e5, 9e6, 9e7, 9e8]))
 
 
 def jumping(tiny, at=(AT,)):
@@ -121,7 +121,7 @@ def test_a_run_that_was_stopped_amid_spikes_counts_on(tiny, tmp_path):
 
 
 def test_a_checkpoint_that_knows_no_spikes_has_had_none():
-    assert Guard(None, None, {"losses": [1.0, 2.0]}).memory == {
+    assert LossGuard(None, None, {"losses": [1.0, 2.0]}).memory == {
         "losses": [1.0, 2.0],
         "spikes_in_a_row": 0,
     }

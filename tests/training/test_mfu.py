@@ -7,7 +7,7 @@ import torch
 
 from road_ray.training import mfu
 from road_ray.training.loop import train
-from road_ray.training.mfu import SHARE, MatrixShare, forward_flops, matrix_rate
+from road_ray.training.mfu import SHARE, ModelFlopsUtilization, forward_flops, measured_peak_flops
 from road_ray.training.monitoring.journal import read_rows
 from road_ray.training.worker import Worker
 
@@ -28,8 +28,8 @@ def test_the_share_is_operations_over_rate(tiny, monkeypatch):
     objective = tiny.supervised(tasks=(tiny.nli,))
     batch = next(iter(tiny.stream(tiny.rows(length=8)).since(0)))
     flops = forward_flops(objective, batch, ALONE, None)
-    monkeypatch.setattr(mfu, "matrix_rate", lambda device, dtype: 1000.0 * flops)
-    share = MatrixShare(objective, ALONE, None)
+    monkeypatch.setattr(mfu, "measured_peak_flops", lambda device, dtype: 1000.0 * flops)
+    share = ModelFlopsUtilization(objective, ALONE, None)
     places = batch["attention_mask"].numel()
     # Ten such steps a second, a quarter of whose places are padding: 3 * 10 / 1000.
     row = {"time/tokens_per_second": 10 * places * 0.75, "data/padding_fraction": 0.25}
@@ -61,12 +61,14 @@ def test_every_row_tells_it(tiny, tmp_path):
 
 
 def test_the_rate_of_this_device_is_measured_once():
-    assert matrix_rate("cpu", torch.float32) == matrix_rate("cpu", torch.float32) > 1e8
+    assert (
+        measured_peak_flops("cpu", torch.float32) == measured_peak_flops("cpu", torch.float32) > 1e8
+    )
 
 
 def test_products_are_counted_anew_where_rows_are_twice_as_long(tiny, monkeypatch):
     objective = tiny.supervised(tasks=(tiny.nli,))
-    share, counted = MatrixShare(objective, ALONE, None), []
+    share, counted = ModelFlopsUtilization(objective, ALONE, None), []
     monkeypatch.setattr(share, "_flops", lambda b: counted.append(b["input_ids"].shape[1]) or 1)
     row = {"time/tokens_per_second": 1.0, "data/padding_fraction": 0.0}
     for length in (8, 8, 16, 24, 8, 16):

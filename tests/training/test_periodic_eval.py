@@ -12,7 +12,7 @@ from road_ray.errors import ConfigError, InterruptedRunError
 from road_ray.training.checkpoint.serialization import tensors_from_file
 from road_ray.training.loop import train
 from road_ray.training.monitoring.journal import read_rows
-from road_ray.training.periodic_eval import quality
+from road_ray.training.periodic_eval import score_of
 from road_ray.training.worker import Worker
 
 SCORES = {2: 50.0, 4: 70.0, 6: 70.0, 8: 60.0, 10: 90.0, 12: 95.0}  # by the steps of the looks
@@ -174,10 +174,10 @@ def test_a_look_leaves_a_checkpoint_alone_that_is_being_written(tiny, tmp_path):
 
 def test_quality_is_the_mean_of_what_papers_print_or_what_is_watched():
     figures = {"eval/mrpc/accuracy": 80.0, "eval/mrpc/f1": 90.0, "eval/mrpc/total": 408.0}
-    assert quality(figures, None) == 85.0
-    assert quality(figures, "eval/mrpc/f1") == 90.0
+    assert score_of(figures, None) == 85.0
+    assert score_of(figures, "eval/mrpc/f1") == 90.0
     with pytest.raises(ConfigError, match=r"eval/mrpc/f2: no figure of that name\n.*eval/mrpc/f1"):
-        quality(figures, "eval/mrpc/f2")
+        score_of(figures, "eval/mrpc/f2")
 
 
 def test_patience_needs_looks(tiny, tmp_path):

@@ -11,12 +11,12 @@ from typing import Any
 from road_ray.data.readers.compression import SUFFIXES
 from road_ray.data.readers.files import (
     MISFITS,
+    check_text,
     missing_columns,
     numbered_lines,
     parquet_rows,
     parse_json_line,
     refuse_repeated_columns,
-    well_formed,
 )
 from road_ray.errors import DataError
 
@@ -63,15 +63,15 @@ def _files(path: Path) -> list[Path]:
 def _documents(path: Path) -> Iterator[str]:
     if path.name.endswith(".parquet"):
         for row, found in enumerate(parquet_rows(path, ["text"]), 1):
-            yield well_formed(found["text"], f"{path}:{row}", "text")
+            yield check_text(found["text"], f"{path}:{row}", "text")
     elif path.name.endswith(".arrow"):
         for row, text in enumerate(_arrow_texts(path), 1):
-            yield well_formed(text, f"{path}:{row}", "text")
+            yield check_text(text, f"{path}:{row}", "text")
     elif ".jsonl" in path.suffixes[-2:]:
         for number, line in numbered_lines(path):
             if line.strip():
                 where = f"{path}:{number}"
-                yield well_formed(parse_json_line(line, where).get("text"), where, "text")
+                yield check_text(parse_json_line(line, where).get("text"), where, "text")
     else:
         yield from _paragraphs(path)
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from road_ray.data.corpus.segments import TokenIds, two_segments
 from road_ray.data.features.types import Ints
-from road_ray.data.features.wordpiece_cache import KnownWords
+from road_ray.data.features.wordpiece_cache import WordPieceCache
 
 # A row takes whole sentences and drops what overhangs, so paragraphs are cut up first (our choice).
 _SENTENCE_END = re.compile(r"\n+|(?<=[.!?])\s+")
@@ -48,9 +48,9 @@ class Encoder:
     seed: int
 
     @cached_property
-    def words(self) -> KnownWords:
+    def words(self) -> WordPieceCache:
         """What is known of words from earlier blocks; changes nothing but the time."""
-        return KnownWords(self.tokenizer)
+        return WordPieceCache(self.tokenizer)
 
     @classmethod
     def of(cls, tokenizer: Any, *, max_length_tokens: int, seed: int) -> Encoder:

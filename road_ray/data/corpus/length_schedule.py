@@ -84,7 +84,7 @@ def tokens_before(phases: Sequence[Phase], step: int) -> float:
 
 
 @dataclass(frozen=True)
-class PhasedSteps:
+class ScheduledSteps:
     """The steps of a training, each as many batches of its phase as there are ``passes``."""
 
     phases: tuple[Phase, ...]

@@ -34,7 +34,7 @@ def _length(written: object) -> int:
     return int(str(written))
 
 
-class ShorterRows(Config):
+class ShortRowsConfig(Config):
     """A phase of a training, on shorter rows than those at its end."""
 
     fraction: float = Field(gt=0, lt=1)  # of training.steps
@@ -54,7 +54,7 @@ class CorpusConfig(Config):
     max_length_tokens: int = Field(128, ge=8)
     batch_size: int = Field(128, ge=1)  # global, in rows
     # By length, shorter ones before: {128: {fraction: 0.9}} with max_length_tokens = 512 is BERT's.
-    shorter_first: dict[Annotated[int, BeforeValidator(_length)], ShorterRows] = Field({})
+    shorter_first: dict[Annotated[int, BeforeValidator(_length)], ShortRowsConfig] = Field({})
     shards: Path = Path("cache/corpus")  # built once a text, tokenizer and length
 
     @model_validator(mode="after")

@@ -38,7 +38,7 @@ FORMAT = 2
 """Version of the encoding: raise it when the same example is encoded into other features."""
 
 
-def directory_of(named: str | None) -> Path | None:
+def cache_directory(named: str | None) -> Path | None:
     """Where features are kept: the directory named, ``ROAD_CACHE`` or ``~/.cache/road_ray``; None
     for ``off``, and with a warning where there is no home directory.
     """
@@ -53,7 +53,7 @@ def directory_of(named: str | None) -> Path | None:
         return None
 
 
-def key_of(
+def cache_key(
     examples: Sequence[Example], tokenizer: PreTrainedTokenizerFast, **limits: object
 ) -> str:
     """32 hexadecimal digits of the examples as they are encoded, tokenizer and limits."""
@@ -73,7 +73,7 @@ def key_of(
     return digest.hexdigest()[:32]
 
 
-def cached(directory: Path, key: str, make: Callable[[], Features]) -> Features:
+def load_or_encode(directory: Path, key: str, make: Callable[[], Features]) -> Features:
     """The features kept under ``key``, or those of ``make``, which are then kept.
 
     A directory that cannot be written costs a warning and nothing else.

@@ -145,15 +145,17 @@ def encode_choices(
     )
 
 
-def shared(train: Sequence[Example], dev: Sequence[Example]) -> list[tuple[Example, Example]]:
+def shared_examples(
+    train: Sequence[Example], dev: Sequence[Example]
+) -> list[tuple[Example, Example]]:
     """Dev examples that have exactly the texts of a training example, each with that one."""
     seen = {_texts(example): example for example in train}
     return [(example, seen[_texts(example)]) for example in dev if _texts(example) in seen]
 
 
-def overlap(train: Sequence[Example], dev: Sequence[Example]) -> int:
+def count_shared(train: Sequence[Example], dev: Sequence[Example]) -> int:
     """How many of those there are."""
-    return len(shared(train, dev))
+    return len(shared_examples(train, dev))
 
 
 def _texts(example: Example) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from road_ray.data.features.types import ChoiceExample, TextExample
 from road_ray.errors import DataError
 
 
-def ranked(
+def to_ranking(
     examples: Sequence[TextExample], right: str, where: str, *, labelled: bool
 ) -> list[ChoiceExample]:
     """Every pair with the label ``right`` beside one of the same question with another label.

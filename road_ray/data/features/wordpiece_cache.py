@@ -24,14 +24,14 @@ _BY_WORD = {  # parts of a tokenizer that look at nothing beyond the next space
 }
 
 
-class KnownWords:
+class WordPieceCache:
     """The ids of words that were seen, for a tokenizer of the library ``tokenizers``."""
 
     def __init__(self, tokenizer: Any, most: int = _MOST_WORDS) -> None:
         self._tokenizer, self._most = tokenizer, most
         self._known: dict[str, bytes] = {}  # joined several times faster than lists
         told = json.loads(tokenizer.to_str())
-        self._by_word, self._mark = is_by_word(told), _mark(told)
+        self._by_word, self._mark = tokenizes_by_word(told), _mark(told)
 
     def encode(self, texts: Sequence[str]) -> list[TokenIds]:
         """The ids of each text, without special tokens; those of the tokenizer itself."""
@@ -72,7 +72,7 @@ class KnownWords:
         return [array("i", one.ids).tobytes() for one in encoded]
 
 
-def is_by_word(told: Mapping[str, Any]) -> bool:
+def tokenizes_by_word(told: Mapping[str, Any]) -> bool:
     """Whether a tokenizer, as it is written down, gives words the same ids in any text."""
     spaced = any(" " in token["content"] for token in told.get("added_tokens") or ())
     parts = all(_parts(told.get(part)) <= allowed for part, allowed in _BY_WORD.items())

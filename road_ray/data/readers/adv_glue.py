@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from road_ray.data.features.types import TextExample
-from road_ray.data.readers.files import missing_columns, well_formed
+from road_ray.data.readers.files import check_text, missing_columns
 from road_ray.data.readers.squad import read_document
 from road_ray.data.schema import Dataset
 from road_ray.errors import DataError
@@ -32,7 +32,7 @@ def read_adv_glue(path: Path, dataset: Dataset) -> list[TextExample]:
         missing = [name for name in wanted if name not in row]
         if missing:
             raise DataError(missing_columns(where, missing, list(row)))
-        texts = tuple(well_formed(row[name], where, name) for name in wanted[:-1])
+        texts = tuple(check_text(row[name], where, name) for name in wanted[:-1])
         examples.append(TextExample(str(number), texts, str(row[wanted[-1]]), where))
     if not examples:
         raise DataError(f"{path}: 0 rows of {key!r}")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from road_ray.data.features.types import TagExample
-from road_ray.data.readers.files import numbered_lines, shortened, well_formed
+from road_ray.data.readers.files import check_text, numbered_lines, shorten
 from road_ray.data.schema import Columns
 from road_ray.errors import DataError
 
@@ -93,6 +93,6 @@ def _word(
     if found[0] is None or (found[1] is None and labelled):
         raise DataError(
             f"{where}: {len(cells)} columns, word and tag are numbers {word} and {tag}; seen "
-            f"{shortened(' '.join(cells))!r}\n  fix: mend the line, or `columns` of the entry"
+            f"{shorten(' '.join(cells))!r}\n  fix: mend the line, or `columns` of the entry"
         )
-    return well_formed(found[0], where, word), found[1]
+    return check_text(found[0], where, word), found[1]

@@ -46,7 +46,7 @@ def _set_name(name: str) -> str:
 SetName = Annotated[str, AfterValidator(_set_name)]
 
 
-class OwnSet(Config):
+class CustomDataset(Config):
     """Files, columns and labels of one data set; its task is its own unless ``task`` names one."""
 
     kind: Literal["classify", "regress", "span", "tag", "choose"] = "classify"
@@ -83,7 +83,7 @@ class OwnSet(Config):
         return labels
 
     @model_validator(mode="after")
-    def _whole(self) -> OwnSet:
+    def _whole(self) -> CustomDataset:
         if not (self.train or self.dev or self.test):
             raise ValueError("names no file; give train, dev or test")
         if self.task is None and self.kind in ("classify", "tag") and len(self.labels) < 2:

@@ -57,11 +57,11 @@ def parse_json_line(line: str, where: str) -> dict[str, object]:
         row = parse_json(line, where)
     except json.JSONDecodeError as error:
         raise DataError(
-            f"{where}: broken JSON at column {error.colno}: {error.msg}; seen {shortened(line)!r}\n"
+            f"{where}: broken JSON at column {error.colno}: {error.msg}; seen {shorten(line)!r}\n"
             "  fix: one whole JSON object a line"
         ) from error
     if not isinstance(row, dict):
-        raise DataError(f"{where}: a JSON object was expected, seen {shortened(line)!r}")
+        raise DataError(f"{where}: a JSON object was expected, seen {shorten(line)!r}")
     return row
 
 
@@ -109,7 +109,7 @@ def refuse_repeated_columns(names: Sequence[str], where: str) -> None:
     if twice := repeated(names):
         raise DataError(
             f"{where}: the header names {', '.join(map(repr, twice))} twice; "
-            f"columns: {shortened(', '.join(names), 200)}\n"
+            f"columns: {shorten(', '.join(names), 200)}\n"
             "  fix: give every column a name of its own, or remove the copies"
         )
 
@@ -185,10 +185,10 @@ def _csv_rows(path: Path, delimiter: str) -> Iterator[tuple[str, dict[str, objec
         ) from error
 
 
-def well_formed(text: object, where: str, column: str | int) -> str:
+def check_text(text: object, where: str, column: str | int) -> str:
     """``text`` itself, when it is a string that UTF-8 can hold."""
     if not isinstance(text, str):
-        raise DataError(f"{where}: column {column!r} must be text, seen {shortened(repr(text))}")
+        raise DataError(f"{where}: column {column!r} must be text, seen {shorten(repr(text))}")
     if not text.isascii():
         try:
             text.encode("utf-8")
@@ -214,13 +214,13 @@ def missing_columns(where: str, missing: Sequence[str | int], found: Sequence[st
     )
 
 
-def first_of(lines: Sequence[str]) -> str:
+def first_faults(lines: Sequence[str]) -> str:
     """The first five of many faults, one a line, and how many more there are."""
     more = len(lines) - _LISTED
     return "\n  ".join([*lines[:_LISTED], *([f"and {more} more"] if more > 0 else [])])
 
 
-def shortened(text: str, limit: int = 80) -> str:
+def shorten(text: str, limit: int = 80) -> str:
     """The text, or its beginning when it is long."""
     return text if len(text) <= limit else text[:limit] + "..."
 

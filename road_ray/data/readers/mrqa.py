@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.data.features.types import SpanExample
-from road_ray.data.readers.files import MISFITS, first_of, numbered_lines, parse_json_line
+from road_ray.data.readers.files import MISFITS, first_faults, numbered_lines, parse_json_line
 from road_ray.data.readers.squad import span_example
 from road_ray.errors import DataError
 
@@ -46,7 +46,9 @@ def read_mrqa(path: Path) -> list[SpanExample]:
         if seen.setdefault(e.id, e.where) != e.where
     ]
     if repeated:
-        raise DataError(f"{path}: {len(repeated)} questions repeat an id\n  {first_of(repeated)}")
+        raise DataError(
+            f"{path}: {len(repeated)} questions repeat an id\n  {first_faults(repeated)}"
+        )
     if not examples:
         raise DataError(f"{path}: 0 questions")
     return examples

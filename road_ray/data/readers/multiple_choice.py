@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.data.features.types import ChoiceExample
-from road_ray.data.readers.files import MISFITS, first_of, missing_columns, table_rows, well_formed
+from road_ray.data.readers.files import (
+    MISFITS,
+    check_text,
+    first_faults,
+    missing_columns,
+    table_rows,
+)
 from road_ray.data.schema import Columns
 from road_ray.errors import DataError
 
@@ -83,7 +89,9 @@ def read_choices(
         if first.setdefault(e.id, e.where) != e.where
     ]
     if repeated:
-        raise DataError(f"{path}: {len(repeated)} questions repeat an id\n  {first_of(repeated)}")
+        raise DataError(
+            f"{path}: {len(repeated)} questions repeat an id\n  {first_faults(repeated)}"
+        )
     return examples
 
 
@@ -110,10 +118,10 @@ def choice_example(
             f"{where}: the answer is {answer!r}, there are {len(choices)} choices\n"
             f"  allowed: 0 to {len(choices) - 1}, or the letter or label of a choice"
         )
-    texts = tuple(well_formed(choice, where, "choice") for choice in choices)
+    texts = tuple(check_text(choice, where, "choice") for choice in choices)
     name = row.get(str(columns.id)) if columns.id is not None else None
     name = number if name is None else str(name)
-    return ChoiceExample(name, well_formed(question, where, "question"), texts, gold, where)
+    return ChoiceExample(name, check_text(question, where, "question"), texts, gold, where)
 
 
 def _number(answer: Any, choices: int) -> int | None:

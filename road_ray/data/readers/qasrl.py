@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from road_ray.data.features.types import SpanExample
-from road_ray.data.readers.files import missing_columns, shortened, table_rows, well_formed
+from road_ray.data.readers.files import check_text, missing_columns, shorten, table_rows
 from road_ray.data.readers.squad import span_example
 from road_ray.errors import DataError
 
@@ -31,7 +31,7 @@ def read_qasrl(path: Path) -> list[SpanExample]:
             f"  wanted: NAME.gold.csv{suffix} and NAME.full.csv{suffix}"
         )
     sentences = {
-        str(row["qasrl_id"]): well_formed(row["tokens"], where, "tokens").split(" ")
+        str(row["qasrl_id"]): check_text(row["tokens"], where, "tokens").split(" ")
         for where, row in _rows_with(("qasrl_id", "tokens"), beside)
     }
     examples: list[SpanExample] = []
@@ -41,7 +41,7 @@ def read_qasrl(path: Path) -> list[SpanExample]:
             raise DataError(f"{where}: qasrl_id {name!r} is not in {beside.name}")
         tokens = sentences[name]
         answers = [_answer(part, tokens, where) for part in _ranges(str(row["answer_range"]))]
-        question = well_formed(row["question"], where, "question")
+        question = check_text(row["question"], where, "question")
         key = f"{name}:{row['verb_idx']}:{number}"
         examples.append(span_example(key, question, " ".join(tokens), answers, where))
     if not examples:
@@ -66,7 +66,7 @@ def _answer(said: str, tokens: list[str], where: str) -> tuple[str, int]:
     short = len(said) <= _LONGEST_RANGE and first.isdecimal() and last.isdecimal()
     if not (short and int(first) < int(last) <= len(tokens)):
         raise DataError(
-            f"{where}: answer_range {shortened(said)!r}, the sentence has {len(tokens)} tokens\n"
+            f"{where}: answer_range {shorten(said)!r}, the sentence has {len(tokens)} tokens\n"
             "  allowed: start:end of tokens, the end not included"
         )
     begin, end = int(first), int(last)

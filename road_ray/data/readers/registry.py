@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from road_ray.data.features.qnli_ranking import ranked
+from road_ray.data.features.qnli_ranking import to_ranking
 from road_ray.data.features.types import Example
 from road_ray.data.readers.adv_glue import read_adv_glue
 from road_ray.data.readers.conll import read_conll
@@ -35,7 +35,7 @@ def _table(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
 def _ranked(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
     labelled = split != "test"
     pairs = read_glue_tsv(path, dataset.columns_of(split), labelled=labelled)
-    return ranked(pairs, "entailment", str(path), labelled=labelled)
+    return to_ranking(pairs, "entailment", str(path), labelled=labelled)
 
 
 def _conll(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:

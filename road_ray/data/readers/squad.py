@@ -14,11 +14,11 @@ from typing import Any
 from road_ray.data.features.types import Answer, SpanExample
 from road_ray.data.readers.files import (
     MISFITS,
-    first_of,
+    check_text,
+    first_faults,
     parse_json,
     repeated,
     unreadable,
-    well_formed,
 )
 from road_ray.errors import DataError
 
@@ -68,8 +68,8 @@ def span_example(
     """One question whose answers are known to stand where they say; others raise ``DataError``."""
     findings = _Findings()
     question, context = (
-        well_formed(question, where, "question"),
-        well_formed(context, where, "context"),
+        check_text(question, where, "question"),
+        check_text(context, where, "context"),
     )
     placed = tuple(_placed(context, text, start, where, findings) for text, start in answers)
     if findings.errors:
@@ -82,7 +82,7 @@ def _questions(path: Path) -> Iterator[tuple[str, dict[str, Any], str]]:
     for article_index, article in enumerate(read_document(path)["data"]):
         for index, paragraph in enumerate(article["paragraphs"]):
             where = f"{path}: data[{article_index}].paragraphs[{index}]"
-            context = well_formed(paragraph["context"], where, "context")
+            context = check_text(paragraph["context"], where, "context")
             for question in paragraph["qas"]:
                 yield context, question, f"{path}: question {question['id']!r}"
 
@@ -123,7 +123,7 @@ def _example(
     ]
     return SpanExample(
         id=str(question["id"]),
-        question=well_formed(question["question"], where, "question"),
+        question=check_text(question["question"], where, "question"),
         context=context,
         answers=tuple(answer for answer in placed if answer is not None),
         where=where,
@@ -163,7 +163,7 @@ def refuse_repeated_questions(path: Path, examples: list[SpanExample]) -> None:
     """Raises ``DataError`` for an id that several questions have."""
     if twice := repeated(example.id for example in examples):
         raise DataError(
-            f"{path}: {len(twice)} ids stand at several questions\n  {first_of(twice)}\n"
+            f"{path}: {len(twice)} ids stand at several questions\n  {first_faults(twice)}\n"
             "  fix: remove the copies; predictions are keyed by id"
         )
 
@@ -173,7 +173,7 @@ def _judge(path: Path, examples: list[SpanExample], findings: _Findings) -> None
     if findings.errors:
         raise DataError(
             f"{path}: {len(findings.errors)} answers cannot be used\n  "
-            f"{first_of(findings.errors)}\n"
+            f"{first_faults(findings.errors)}\n"
             "  fix: count answer_start in characters from 0, or remove these questions"
         )
     refuse_repeated_questions(path, examples)
@@ -182,10 +182,10 @@ def _judge(path: Path, examples: list[SpanExample], findings: _Findings) -> None
     if findings.repaired:
         _log.warning(
             "%s: moved %d answers to where they stand: %s",
-            path, len(findings.repaired), first_of(findings.repaired),
+            path, len(findings.repaired), first_faults(findings.repaired),
         )  # fmt: skip
     if findings.contradictory:
         _log.warning(
             "%s: dropped the answers of %d questions with is_impossible: true: %s",
-            path, len(findings.contradictory), first_of(findings.contradictory),
+            path, len(findings.contradictory), first_faults(findings.contradictory),
         )  # fmt: skip

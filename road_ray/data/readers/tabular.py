@@ -13,13 +13,13 @@ from typing import Any
 
 from road_ray.data.features.types import TextExample
 from road_ray.data.readers.files import (
-    first_of,
+    check_text,
+    first_faults,
     missing_columns,
     numbered_lines,
     refuse_repeated_columns,
-    shortened,
+    shorten,
     table_rows,
-    well_formed,
 )
 from road_ray.data.schema import Columns
 from road_ray.errors import DataError
@@ -73,7 +73,7 @@ def _tsv_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[TextExam
             places = _places(path, list(range(width)), columns, labelled)
         if len(cells) != width:
             ragged.append(
-                f"{path}:{number}: {len(cells)} columns, expected {width}: {shortened(line)!r}"
+                f"{path}:{number}: {len(cells)} columns, expected {width}: {shorten(line)!r}"
             )
             continue
         texts, label, name = places
@@ -90,11 +90,11 @@ def _judge_ragged(path: Path, ragged: Sequence[str], rows: int) -> None:
     if len(ragged) > rows * _MAX_RAGGED_FRACTION:
         raise DataError(
             f"{path}: {len(ragged)} of {rows} rows have too many or too few tabs\n"
-            f"  {first_of(ragged)}\n"
+            f"  {first_faults(ragged)}\n"
             "  fix: one row a line, one tab between columns, no tab or line end inside a text"
         )
     if ragged:
-        _log.warning("%s: dropped %d broken rows: %s", path, len(ragged), first_of(ragged))
+        _log.warning("%s: dropped %d broken rows: %s", path, len(ragged), first_faults(ragged))
 
 
 def _table_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[TextExample]:
@@ -117,7 +117,7 @@ def _from_mapping(
         raise DataError(f"{where}: column {columns.label!r} is null; a training label is needed")
     return TextExample(
         id=str(index) if columns.id is None else str(row[str(columns.id)]),
-        texts=tuple(well_formed(row[str(name)], where, name) for name in columns.text),
+        texts=tuple(check_text(row[str(name)], where, name) for name in columns.text),
         label=label if label is None or isinstance(label, str) else json.dumps(label),
         where=where,
     )
@@ -166,7 +166,7 @@ def _kept(path: Path, rows: Iterable[TextExample]) -> list[TextExample]:
             kept.append(example)
     if repeated:
         raise DataError(
-            f"{path}: {len(repeated)} rows repeat an id\n  {first_of(repeated)}\n"
+            f"{path}: {len(repeated)} rows repeat an id\n  {first_faults(repeated)}\n"
             "  fix: remove the copies, or leave `id` out of the entry: rows are numbered"
         )
     if dropped:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from road_ray.data.features.types import SpanExample
-from road_ray.data.readers.files import numbered_lines, shortened
+from road_ray.data.readers.files import numbered_lines, shorten
 from road_ray.data.readers.squad import read_squad, span_example
 from road_ray.errors import DataError
 
@@ -36,7 +36,7 @@ def zre_example(cells: Sequence[str], name: str, where: str) -> SpanExample:
     """One question from its row; ``XXX`` is the subject, an answer stands at its first place."""
     if len(cells) < 4:
         raise DataError(
-            f"{where}: {len(cells)} columns, at least 4 wanted: {shortened(' '.join(cells))!r}"
+            f"{where}: {len(cells)} columns, at least 4 wanted: {shorten(' '.join(cells))!r}"
         )
     _, question, subject, sentence, *answers = cells
     found = []

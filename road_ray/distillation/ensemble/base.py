@@ -19,11 +19,11 @@ from torch import Tensor
 
 from road_ray.data.batching import allowed_positions
 from road_ray.data.features.types import UNKNOWN
-from road_ray.data.model_files import locate
+from road_ray.data.model_files import locate_model
 from road_ray.data.schema import Span, Tag, Task
 from road_ray.distillation.teacher_identity import HEADS, check_teacher, refuse_random
 from road_ray.distillation.weighting import Merge, Rule, num_right, soften
-from road_ray.distillation.weighting.combine import among
+from road_ray.distillation.weighting.combine import mask_disallowed
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.models.precision import Precision, autocast_dtype
 from road_ray.models.weights import load_stored
@@ -62,7 +62,7 @@ class Teacher:
         device: str | torch.device = "cpu",
         precision: Precision = "auto",
     ) -> None:
-        self.directory = locate(directory)
+        self.directory = locate_model(directory)
         self.task = task
         order = check_teacher(self.directory, task, label_map=label_map)
         self._model = _load(self.directory, task).to(device).eval().requires_grad_(False)
@@ -202,7 +202,7 @@ def _softened(
     soft = soften(weigh, logits, targets, allowed)
     if not targets.is_floating_point():
         known = targets != UNKNOWN
-        right = num_right(among(logits, allowed), targets)
+        right = num_right(mask_disallowed(logits, allowed), targets)
         counts = right[known].bincount(minlength=ensemble.size + 1)
         stats |= {f"teachers/right_{n}": float(count) for n, count in enumerate(counts.tolist())}
     # A copy of its own type: a collator's batch keeps methods such as ``to``.

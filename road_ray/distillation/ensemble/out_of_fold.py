@@ -13,7 +13,7 @@ from road_ray.distillation.ensemble.base import Ensemble
 from road_ray.errors import ConfigError, DataError
 
 
-class Part(NamedTuple):
+class FoldMember(NamedTuple):
     """The rows of a batch that one fold's teachers answer for."""
 
     fold: int
@@ -21,7 +21,7 @@ class Part(NamedTuple):
     handle: Any
 
 
-class FoldedEnsemble:
+class OutOfFoldEnsemble:
     """``members[k]`` are the teachers trained without fold ``k``; ``folds`` ``[rows]`` tells the
     fold of each training row. Each row is asked of M teachers, as without folds.
 
@@ -47,7 +47,7 @@ class FoldedEnsemble:
     def size(self) -> int:
         return self.members[0].size
 
-    def submit(self, batch: Mapping[str, Any]) -> list[Part]:
+    def submit(self, batch: Mapping[str, Any]) -> list[FoldMember]:
         """Ask each fold's teachers for the rows of that fold."""
         if "rows" not in batch:
             raise DataError(
@@ -64,10 +64,10 @@ class FoldedEnsemble:
                 else value
                 for name, value in batch.items()
             }
-            parts.append(Part(fold, rows, self.members[fold].submit(part)))
+            parts.append(FoldMember(fold, rows, self.members[fold].submit(part)))
         return parts
 
-    def gather(self, handle: list[Part]) -> Tensor:
+    def gather(self, handle: list[FoldMember]) -> Tensor:
         """The answers, in the order of the batch. ``-> [M, B, ..., C]``, fp32."""
         answers = [self.members[part.fold].gather(part.handle) for part in handle]
         rows = torch.cat([part.rows for part in handle]).to(answers[0].device)

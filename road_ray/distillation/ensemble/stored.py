@@ -21,8 +21,8 @@ from torch import Tensor
 from road_ray.data.schema import Task
 from road_ray.distillation.ensemble.base import Ensemble, inputs_of
 from road_ray.distillation.parity import Answers
-from road_ray.distillation.store.rows import Keys, Rows, Wanted, padded, rows_of, unpadded
-from road_ray.distillation.store.store import Places, TeacherStore
+from road_ray.distillation.store.rows import Keys, MissingRows, Rows, padded, rows_of, unpadded
+from road_ray.distillation.store.store import RowLocations, TeacherStore
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Request:
 
     inputs: Mapping[str, Tensor]
     rows: Rows
-    places: list[Places]
+    places: list[RowLocations]
     asked: list[tuple[Members, Ensemble, NDArray[np.int64], Any]] = field(default_factory=list)
 
 
@@ -62,7 +62,7 @@ class StoredEnsemble:
         self.num_read, self.num_asked = 0, 0  # rows, over all teachers
         self._live, self._on_event = live, on_event
         self._started: list[tuple[Members, Ensemble]] = []
-        self._wanted = None if needed is None else Wanted(needed)
+        self._wanted = None if needed is None else MissingRows(needed)
         self._in_flight, self._told = 0, False
         self._look()
 
@@ -212,7 +212,7 @@ class StoredEnsemble:
             per_teacher.append(full)
         return torch.stack(per_teacher), held
 
-    def _find(self, keys: Keys) -> list[Places]:
+    def _find(self, keys: Keys) -> list[RowLocations]:
         return [store.find(keys) for store in self.stores]
 
     def _refresh(self) -> bool:
@@ -246,7 +246,7 @@ class StoredEnsemble:
         self._started = []
 
 
-def _missing(places: Sequence[Places]) -> NDArray[np.bool_]:
+def _missing(places: Sequence[RowLocations]) -> NDArray[np.bool_]:
     """Which rows of which teacher are not there. ``-> [M, B]``."""
     missing: NDArray[np.bool_] = np.logical_not([one.found for one in places])
     return missing
@@ -259,7 +259,7 @@ def _taken(tensor: Tensor, rows: NDArray[np.int64]) -> Tensor:
     return tensor[torch.from_numpy(rows).to(tensor.device)]
 
 
-class Borrowed:
+class NonOwningEnsemble:
     """An ensemble that belongs to somebody else, who closes it."""
 
     def __init__(self, ensemble: Ensemble) -> None:

@@ -33,7 +33,7 @@ _GONE = ".gone"  # what a directory is called while it is removed
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredTeacher:
     """One teacher's directory of a store."""
 
     directory: Path
@@ -49,7 +49,7 @@ class Kept:
         return sum(len(read_shard(path).keys) for path in self.shards)
 
 
-def kept_in(root: str | Path) -> list[Kept]:
+def list_teachers(root: str | Path) -> list[StoredTeacher]:
     """The teachers of a store, by name. Raises ``ConfigError`` where there is no store."""
     root = Path(root).expanduser()
     found = sorted(root.glob(f"[!.]*/{MANIFEST}")) if root.is_dir() else []
@@ -60,7 +60,7 @@ def kept_in(root: str | Path) -> list[Kept]:
     return [_kept(path) for path in found]
 
 
-def chosen(kept: Sequence[Kept], names: Sequence[str]) -> list[Kept]:
+def select_teachers(kept: Sequence[StoredTeacher], names: Sequence[str]) -> list[StoredTeacher]:
     """Those of these names (their beginnings suffice); all when none is given."""
     for name in names:
         if not any(one.directory.name.startswith(name) for one in kept):
@@ -69,7 +69,7 @@ def chosen(kept: Sequence[Kept], names: Sequence[str]) -> list[Kept]:
     return [one for one in kept if not names or one.directory.name.startswith(tuple(names))]
 
 
-def damaged(kept: Kept, *, put_aside: bool = False) -> list[str]:
+def find_damage(kept: StoredTeacher, *, put_aside: bool = False) -> list[str]:
     """What is wrong with the shards, a line each; ``put_aside`` quarantines them as a run would."""
     problems = []
     for path in kept.shards:
@@ -84,7 +84,7 @@ def damaged(kept: Kept, *, put_aside: bool = False) -> list[str]:
     return problems
 
 
-def merge(kept: Kept) -> tuple[int, int]:
+def merge(kept: StoredTeacher) -> tuple[int, int]:
     """All shards in one, each row once, the oldest answer kept; how many files and rows are left.
 
     The new file is committed before the old ones go, so a kill in between costs nothing. Raises
@@ -104,7 +104,9 @@ def merge(kept: Kept) -> tuple[int, int]:
         return 1, len(keys)
 
 
-def prune(kept: Sequence[Kept], *, unused_days: float | None = None) -> Iterator[Kept]:
+def prune(
+    kept: Sequence[StoredTeacher], *, unused_days: float | None = None
+) -> Iterator[StoredTeacher]:
     """Remove these teachers' directories, or those of them that nobody opened for so long; gives
     each that is gone. What an earlier one began to remove goes too.
     """
@@ -134,7 +136,7 @@ def _whole(path: Path) -> Shard:
         ) from error
 
 
-def remove_damaged(kept: Kept) -> int:
+def remove_damaged(kept: StoredTeacher) -> int:
     """How many shards that had been put aside were deleted."""
     paths = list(kept.directory.glob(f"*{DAMAGED}"))
     for path in paths:
@@ -152,10 +154,10 @@ def _together(shards: Sequence[Shard]) -> tuple[Any, Any, Any]:
     return keys[keep], counts[keep], values[np.repeat(keep, counts)]
 
 
-def _kept(manifest: Path) -> Kept:
+def _kept(manifest: Path) -> StoredTeacher:
     directory = manifest.parent
     shards = shards_in(directory)
-    return Kept(
+    return StoredTeacher(
         directory=directory,
         manifest=read_json(
             manifest, error=DataError, fix="delete it; the next run writes it again"

@@ -57,7 +57,7 @@ class Rows:
         return Rows(self.keys[numbers], self.real[numbers])
 
 
-class Wanted:
+class MissingRows:
     """Which of some rows are still missing."""
 
     def __init__(self, keys: Keys) -> None:

@@ -99,7 +99,7 @@ def quarantine(path: Path, problem: str) -> None:
         _log.warning("%s cannot be put aside: %s", path, error)
 
 
-def sweep(directory: Path) -> None:
+def remove_leftovers(directory: Path) -> None:
     """No staged file of a process that is gone."""
     for path in directory.iterdir():
         staged = _STAGED.fullmatch(path.name)

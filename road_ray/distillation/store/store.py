@@ -32,8 +32,8 @@ from road_ray.distillation.store.shards import (
     commit,
     quarantine,
     read_shard,
+    remove_leftovers,
     shards_in,
-    sweep,
     write_shard,
 )
 from road_ray.distillation.teacher_identity import DECISIVE
@@ -50,7 +50,7 @@ _WAITING, _NOWHERE = -1, -2  # in place of a shard's number
 
 
 @dataclass(frozen=True)
-class Places:
+class RowLocations:
     """Where the answers to some rows are: the number of a shard, or ``_WAITING``, or
     ``_NOWHERE``.
     """
@@ -91,7 +91,7 @@ class TeacherStore:
         """Rows on disk and waiting for it; a row that is there twice counts twice."""
         return len(self._order) + len(self._pending)
 
-    def find(self, keys: Keys) -> Places:
+    def find(self, keys: Keys) -> RowLocations:
         """Where the answers to these rows are. ``[N, 2] -> [N]``; it stays true for ever, except
         for rows that wait for the disk.
         """
@@ -99,9 +99,11 @@ class TeacherStore:
             at = np.searchsorted(self._first, keys[:, 0]).clip(max=len(self._order) - 1)
             found = (self._first[at] == keys[:, 0]) & (self._second[at] == keys[:, 1])
             rows = self._order[at]
-            places = Places(np.where(found, self._shard_of[rows], _NOWHERE), self._starts[rows])
+            places = RowLocations(
+                np.where(found, self._shard_of[rows], _NOWHERE), self._starts[rows]
+            )
         else:
-            places = Places(np.full(len(keys), _NOWHERE), np.zeros(len(keys), np.int64))
+            places = RowLocations(np.full(len(keys), _NOWHERE), np.zeros(len(keys), np.int64))
         for index in np.flatnonzero(~places.found) if self._pending else ():
             if keys[index].tobytes() in self._pending:
                 places.shard[index] = _WAITING
@@ -111,7 +113,7 @@ class TeacherStore:
         """Which of the rows are there. ``[N, 2] -> [N]``."""
         return self.find(keys).found
 
-    def read(self, rows: Rows, places: Places | None = None) -> list[Values]:
+    def read(self, rows: Rows, places: RowLocations | None = None) -> list[Values]:
         """The numbers of each row. Raises ``KeyError`` when one is not there."""
         places = self.find(rows.keys) if places is None else places
         counts = counts_of(self.kind, rows.lengths)
@@ -224,7 +226,7 @@ class TeacherStore:
             self.directory.mkdir(parents=True, exist_ok=True)
             lock = (self.directory / LOCK).open("a", encoding="utf-8")
             fcntl.flock(lock, fcntl.LOCK_SH)
-            sweep(self.directory)
+            remove_leftovers(self.directory)
             if not (self.directory / MANIFEST).is_file():
                 text = json.dumps(manifest | {"format": FORMAT}, indent=1) + "\n"
                 commit(self.directory, lambda path: path.write_text(text, "utf-8"), _manifest_name)

@@ -10,7 +10,7 @@ N]``: one code serves all.
 """
 
 from road_ray.distillation.weighting.averaging import mean_probabilities, probability_shift
-from road_ray.distillation.weighting.combine import Soft, check_shapes, combine, soften
+from road_ray.distillation.weighting.combine import SoftTargets, check_shapes, combine, soften
 from road_ray.distillation.weighting.confidence import confidence, entropy
 from road_ray.distillation.weighting.correctness import correct_only, correctness, mean, num_right
 from road_ray.distillation.weighting.registry import (
@@ -30,7 +30,7 @@ __all__ = [
     "WEIGHTINGS",
     "Merge",
     "Rule",
-    "Soft",
+    "SoftTargets",
     "Weighting",
     "check_shapes",
     "combine",

@@ -11,7 +11,7 @@ from road_ray.distillation.weighting.registry import Merge, Rule
 from road_ray.errors import DataError
 
 
-class Soft(NamedTuple):
+class SoftTargets(NamedTuple):
     """What an ensemble says of a batch. Where nobody counts ``keep`` is false, and nothing is to be
     learnt.
     """
@@ -21,7 +21,9 @@ class Soft(NamedTuple):
     weights: Tensor | None  # [M, B, ...]; None where a rule gives no weights
 
 
-def soften(rule: Rule, logits: Tensor, targets: Tensor, allowed: Tensor | None = None) -> Soft:
+def soften(
+    rule: Rule, logits: Tensor, targets: Tensor, allowed: Tensor | None = None
+) -> SoftTargets:
     """The teachers' logits made one by a rule. ``[M, B, ..., C], [B, ...] -> [B, ..., C]``.
 
     Classes outside ``allowed`` (broadcast to ``[B, ..., C]``: no padding, no question) have no say
@@ -30,15 +32,15 @@ def soften(rule: Rule, logits: Tensor, targets: Tensor, allowed: Tensor | None =
     reading.
     """
     targets = targets.to(logits.device)
-    judged = among(logits, allowed)
+    judged = mask_disallowed(logits, allowed)
     if isinstance(rule, Merge):
         every = torch.ones(targets.shape, dtype=torch.bool, device=logits.device)
-        return Soft(rule(judged, targets), every, None)
+        return SoftTargets(rule(judged, targets), every, None)
     weights = rule(judged, targets)
-    return Soft(combine(logits, weights), (weights != 0).any(0), weights)
+    return SoftTargets(combine(logits, weights), (weights != 0).any(0), weights)
 
 
-def among(logits: Tensor, allowed: Tensor | None) -> Tensor:
+def mask_disallowed(logits: Tensor, allowed: Tensor | None) -> Tensor:
     """The logits with ``-inf`` outside ``allowed``. ``[M, B, ..., C] -> [M, B, ..., C]``."""
     if allowed is None:
         return logits

@@ -76,7 +76,9 @@ def resolve(name: str, **options: object) -> Rule:
     known = options_of(name)
     for option in options:
         if option not in known:
-            raise ConfigError(unknown(f"weighting.{option}", f"option of {name!r}", option, known))
+            raise ConfigError(
+                unknown_name(f"weighting.{option}", f"option of {name!r}", option, known)
+            )
     function = functools.partial(_named(name), **options)
     # A wrong value fails here, not in step 1.
     function(torch.zeros(1, 1, 2), torch.zeros(1, dtype=torch.long))
@@ -86,17 +88,17 @@ def resolve(name: str, **options: object) -> Rule:
 def _named(name: str) -> Callable[..., Tensor]:
     rules = WEIGHTINGS | MERGES
     if name not in rules:
-        raise ConfigError(unknown("weighting.rule", "rule", name, rules))
+        raise ConfigError(unknown_name("weighting.rule", "rule", name, rules))
     return rules[name]
 
 
 def check_choice(key: str, value: str, kind: object) -> None:
     """Raises ``ConfigError`` unless ``value`` is one of the literals of ``kind``."""
     if value not in get_args(kind):
-        raise ConfigError(unknown(f"weighting.{key}", "value", value, get_args(kind)))
+        raise ConfigError(unknown_name(f"weighting.{key}", "value", value, get_args(kind)))
 
 
-def unknown(key: str, what: str, name: str, known: Iterable[str]) -> str:
+def unknown_name(key: str, what: str, name: str, known: Iterable[str]) -> str:
     """What is said of a name that nobody knows, with the nearest that somebody does."""
     names = list(known)
     near = difflib.get_close_matches(str(name), names, n=1)

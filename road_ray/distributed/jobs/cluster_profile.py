@@ -38,7 +38,7 @@ class Profile(Config):
     """True: a cluster that lets everybody in is accepted (``--i-know-this-is-open``)."""
 
 
-def profile_of(cluster: str) -> Profile:
+def load_profile(cluster: str) -> Profile:
     """The profile of ``aws`` (shipped), of a cluster file with a ``*.profile.yaml`` beside it or an
     ``x-road`` section in it, or of a bare address.
 
@@ -53,7 +53,7 @@ def profile_of(cluster: str) -> Profile:
             return _within(place)
         if beside.is_file():
             return load(Profile, path=beside)
-    names = shipped()
+    names = shipped_clusters()
     near = difflib.get_close_matches(path.name.removesuffix(".yaml"), names, n=1)
     raise ConfigError(
         f"--cluster {cluster}: no such file, and no shipped cluster of that name"
@@ -63,7 +63,7 @@ def profile_of(cluster: str) -> Profile:
     )
 
 
-def shipped() -> list[str]:
+def shipped_clusters() -> list[str]:
     """Names of the clusters that come with road_ray."""
     found = SHIPPED.rglob(f"*{_ENDING}")
     return sorted(str(p.relative_to(SHIPPED)).removesuffix(_ENDING) for p in found)
@@ -75,7 +75,7 @@ def _within(path: Path) -> Profile:
 
     if path.name.endswith(_ENDING):
         return load(Profile, path=path)
-    values = yaml_lines.read(path).values
+    values = yaml_lines.read_yaml(path).values
     section = values.get("x-road")
     if not isinstance(section, dict):
         raise ConfigError(

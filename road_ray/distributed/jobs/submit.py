@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config.addresses import masked
-from road_ray.distributed.auth import asked_for, refuse_open
+from road_ray.distributed.auth import refuse_open_cluster, require_token
 from road_ray.distributed.jobs.cluster_profile import Profile
-from road_ray.distributed.jobs.working_dir import files_of_line, packed, unknown_to_git
+from road_ray.distributed.jobs.working_dir import files_of_line, pack_working_dir, unknown_to_git
 from road_ray.errors import ClusterError, ConfigError
 from road_ray.training.monitoring.secrets import redact
 
@@ -53,8 +53,8 @@ class Jobs:
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
-        asked_for()
-        refuse_open(profile.address, accepted=profile.open_cluster)
+        require_token()
+        refuse_open_cluster(profile.address, accepted=profile.open_cluster)
         from ray.job_submission import JobSubmissionClient
 
         logging.getLogger("ray").setLevel(logging.ERROR)
@@ -68,7 +68,7 @@ class Jobs:
         """
         refuse_secrets(words)
         words = _completed(words, self.profile)
-        run, line = run_of(words), shlex.join(["road", *words])
+        run, line = run_directory_of(words), shlex.join(["road", *words])
         before = [job for job in self.list() if job.run == run]
         for job in before:
             if job.done:
@@ -84,7 +84,7 @@ class Jobs:
         if odd := [path for path in unknown_to_git(source) if path not in taken]:
             _log.warning("not sent, git does not know them: %s", ", ".join(odd[:8]))
         with tempfile.TemporaryDirectory(prefix="road-job-") as place:
-            packed(source, Path(place), named=taken, exclude=self.profile.exclude)
+            pack_working_dir(source, Path(place), named=taken, exclude=self.profile.exclude)
             environment = runtime_environment(self.profile, place)
             self._told(lambda: self._submit(name, run, line, words, environment))
         return self.get(name), True
@@ -208,11 +208,11 @@ def runtime_environment(profile: Profile, place: str) -> dict[str, Any]:
         },
     }
     if profile.environment != "none":
-        environment[profile.environment] = {"packages": pins()}
+        environment[profile.environment] = {"packages": pinned_requirements()}
     return environment
 
 
-def pins() -> list[str]:
+def pinned_requirements() -> list[str]:
     """What road_ray needs, at the very versions that are at work here; Ray is the cluster's own."""
     from importlib.metadata import requires, version
 
@@ -221,7 +221,7 @@ def pins() -> list[str]:
     return [f"{name}=={version(name)}" for name in sorted(names)]
 
 
-def run_of(words: Sequence[str]) -> str:
+def run_directory_of(words: Sequence[str]) -> str:
     """The run directory of a line: what makes two submissions the same run."""
     for number, word in enumerate(words):
         if word == "--run-dir" and number + 1 < len(words):
@@ -237,7 +237,7 @@ def run_of(words: Sequence[str]) -> str:
 def _completed(words: Sequence[str], profile: Profile) -> list[str]:
     """The line with what the profile knows of the cluster."""
     done = list(words)
-    run = run_of(done)
+    run = run_directory_of(done)
     if profile.run_root and not Path(run).is_absolute():
         placed = str(Path(profile.run_root) / run)
         spelled = {run: placed} | {f"{k}={run}": f"{k}={placed}" for k in ("--run-dir", "run_dir")}

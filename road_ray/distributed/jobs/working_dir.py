@@ -17,7 +17,7 @@ LIMIT_BYTES = 100 * 2**20  # of Ray, for a working directory that travels by its
 _SECONDS = 60
 
 
-def packed(
+def pack_working_dir(
     source: Path, target: Path, *, named: Sequence[str] = (), exclude: Sequence[str] = ()
 ) -> list[str]:
     """Copies to ``target`` what a job needs of ``source``; gives the relative paths.

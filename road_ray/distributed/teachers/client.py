@@ -41,7 +41,7 @@ _KEPT = "  kept: checkpoints and the journal as they are; the same command goes 
 
 
 @dataclass
-class Ask:
+class ReplicaRequest:
     """One request at one replica."""
 
     replica: int
@@ -57,12 +57,12 @@ class Request:
     """A batch on its way: what was sent, and where to, by group of replicas."""
 
     inputs: Inputs
-    asks: dict[int, Ask] = field(default_factory=dict)
+    asks: dict[int, ReplicaRequest] = field(default_factory=dict)
 
 
 class ActorEnsemble:
-    """Teachers in actors, asked all at once. Made by ``pool.start`` (which owns them), ``attach``
-    or ``sharing.shared`` (which holds a lease on them).
+    """Teachers in actors, asked all at once. Made by ``pool.start`` (which owns them),
+    ``attach_ensemble`` or ``sharing.shared`` (which holds a lease on them).
 
     ``on_event(kind, **fields)``, such as a journal's ``event``, hears of teachers that were
     replaced or dropped.
@@ -90,7 +90,7 @@ class ActorEnsemble:
         request = Request(packed_inputs(batch))
         for group in range(len(self._groups)):
             if not self._is_dropped(group):
-                self._send(group, request, Ask(0, None))
+                self._send(group, request, ReplicaRequest(0, None))
         return request
 
     def gather(self, handle: Request) -> Tensor:
@@ -159,9 +159,9 @@ class ActorEnsemble:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return attach, (self.handles,)
+        return attach_ensemble, (self.handles,)
 
-    def _waiting(self, handle: Request, answers: Mapping[int, Any]) -> dict[int, Ask]:
+    def _waiting(self, handle: Request, answers: Mapping[int, Any]) -> dict[int, ReplicaRequest]:
         """Who still owes an answer; what lay with a replica that went down is sent elsewhere."""
         open_ = [group for group in handle.asks if group not in answers]
         for group in open_:
@@ -170,14 +170,18 @@ class ActorEnsemble:
                 self._send(group, handle, ask)
         return {group: handle.asks[group] for group in open_ if not self._is_dropped(group)}
 
-    def _send(self, group: int, request: Request, ask: Ask, *, avoid: int | None = None) -> None:
+    def _send(
+        self, group: int, request: Request, ask: ReplicaRequest, *, avoid: int | None = None
+    ) -> None:
         try:
             ask.replica, ask.ref = self._groups[group].send(request.inputs, avoid)
             request.asks[group] = ask
         except TimeoutError:
             self._lose(group, "takes no more requests")
 
-    def _taken(self, group: int, handle: Request, ask: Ask) -> tuple[Answers, float] | None:
+    def _taken(
+        self, group: int, handle: Request, ask: ReplicaRequest
+    ) -> tuple[Answers, float] | None:
         """The answer that is there; None when it was an error and the request is sent again."""
         replicas = self._groups[group]
         try:
@@ -200,7 +204,7 @@ class ActorEnsemble:
                 self._again(group, handle, ask)
         return None
 
-    def _late(self, group: int, handle: Request, ask: Ask) -> None:
+    def _late(self, group: int, handle: Request, ask: ReplicaRequest) -> None:
         """A missed deadline: wait once more for one that runs, replace one that does not."""
         replicas = self._groups[group]
         others = replicas.has_others(ask.replica)
@@ -222,7 +226,7 @@ class ActorEnsemble:
         ask.replaced = True
         self._again(group, handle, ask)
 
-    def _again(self, group: int, handle: Request, ask: Ask) -> None:
+    def _again(self, group: int, handle: Request, ask: ReplicaRequest) -> None:
         """Ask once more, rather another replica; one that starts anew has to load its model."""
         self._send(group, handle, ask, avoid=ask.replica)
         down = self._groups[group].is_down(ask.replica)
@@ -267,6 +271,6 @@ class ActorEnsemble:
         )
 
 
-def attach(handles: Pool) -> ActorEnsemble:
+def attach_ensemble(handles: Pool) -> ActorEnsemble:
     """The ensemble of teachers that another process started; closing it leaves them alive."""
     return ActorEnsemble(handles)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from torch import Tensor
 
 from road_ray.data import catalog
-from road_ray.data.model_files import locate
+from road_ray.data.model_files import locate_model
 from road_ray.distillation import weighting as rules
 from road_ray.distillation.ensemble import base as local
 from road_ray.distillation.ensemble.stored import Members, StoredEnsemble
@@ -131,7 +131,7 @@ class Ensemble:
         label_map: Mapping[str, str] | None,
         options: Mapping[str, Any],
     ) -> StoredEnsemble:
-        places = [locate(directory) for directory in self.directories]
+        places = [locate_model(directory) for directory in self.directories]
 
         def live(members: Members) -> tuple[Members, local.Ensemble]:
             chosen = [places[member] for member in members]
@@ -154,6 +154,6 @@ class Ensemble:
             stack.enter_context(connected())
             from road_ray.distributed.teachers import pool
 
-            started = pool.start(directories, self.task, label_map=label_map, **options)
+            started = pool.start_teachers(directories, self.task, label_map=label_map, **options)
             self._cluster.enter_context(stack.pop_all())
         return started

@@ -12,7 +12,7 @@ from typing import Any
 
 import ray
 
-from road_ray.data.model_files import locate
+from road_ray.data.model_files import locate_model
 from road_ray.data.schema import Task
 from road_ray.distillation.teacher_identity import fingerprint_config, fingerprint_weights
 from road_ray.distributed.placement import check_placement, core_share
@@ -26,7 +26,7 @@ _THREADS = 16  # requests that one actor holds at once, to join them; more wait 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Specification:
+class PoolSpecification:
     """Which teachers, in how many actors, with what. Cores and GPUs are those of one teacher."""
 
     directories: tuple[str, ...]
@@ -101,33 +101,33 @@ class Specification:
             "start_timeout_seconds",
         }
         told = {k: v for k, v in asdict(self).items() if k not in {*own, "on_lost"}}
-        places = [locate(place) for place in self.directories]
+        places = [locate_model(place) for place in self.directories]
         told["weights"] = [fingerprint_weights(place) for place in places]
         told["configs"] = [fingerprint_config(place) for place in places]  # names of labels, too
         told["task"] = repr(self.task)
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def specify(
+def specify_pool(
     directories: Sequence[str | Path],
     task: Task,
     **options: Any,
-) -> Specification:
+) -> PoolSpecification:
     """The specification with directories as every process of this machine names them."""
     places = [str(Path(d).resolve()) if Path(d).is_dir() else str(d) for d in directories]
-    return Specification(directories=tuple(places), task=task, **options)
+    return PoolSpecification(directories=tuple(places), task=task, **options)
 
 
-def start(directories: Sequence[str | Path], task: Task, **options: Any) -> ActorEnsemble:
+def start_teachers(directories: Sequence[str | Path], task: Task, **options: Any) -> ActorEnsemble:
     """One loaded actor a directory, in the connected cluster; ``options`` are those of
-    ``Specification``.
+    ``PoolSpecification``.
 
     Raises ``ClusterError`` at once when the cluster has no room, later when one does not load.
     """
-    return started(specify(directories, task, **options))
+    return start_pool(specify_pool(directories, task, **options))
 
 
-def started(specification: Specification) -> ActorEnsemble:
+def start_pool(specification: PoolSpecification) -> ActorEnsemble:
     """The specified actors, loaded, owned by this process."""
     asked = specification.asked()
     groups, replicas = specification.groups, specification.replicas
@@ -161,7 +161,7 @@ def started(specification: Specification) -> ActorEnsemble:
         tuple(actor.remote(group, specification.task, hosting) for _ in range(replicas))
         for group in groups
     )
-    ensemble = ActorEnsemble(pool_of(specification, actors), owner=True)
+    ensemble = ActorEnsemble(describe_pool(specification, actors), owner=True)
     try:
         ensemble.health()
     except BaseException:
@@ -170,7 +170,7 @@ def started(specification: Specification) -> ActorEnsemble:
     return ensemble
 
 
-def pool_of(specification: Specification, actors: tuple[tuple[Any, ...], ...]) -> Pool:
+def describe_pool(specification: PoolSpecification, actors: tuple[tuple[Any, ...], ...]) -> Pool:
     """What clients need in order to ask these actors."""
     return Pool(
         actors,

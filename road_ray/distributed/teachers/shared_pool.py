@@ -18,7 +18,7 @@ import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
 
 from road_ray.distributed.teachers.client import ActorEnsemble
-from road_ray.distributed.teachers.pool import Specification, pool_of, started
+from road_ray.distributed.teachers.pool import PoolSpecification, describe_pool, start_pool
 from road_ray.distributed.teachers.replicas import cause_of
 from road_ray.errors import ClusterError, RoadError
 
@@ -58,10 +58,10 @@ class Leases:
             return self._over
 
 
-class Keeper:
+class PoolOwner:
     """Owner of the teachers; lives while somebody holds a lease."""
 
-    def __init__(self, specification: Specification, name: str) -> None:
+    def __init__(self, specification: PoolSpecification, name: str) -> None:
         self._specification, self._name = specification, name
         self._leases = Leases(_FIRST_SECONDS)
         self._teachers: ActorEnsemble | None = None
@@ -75,7 +75,7 @@ class Keeper:
         try:
             with self._starting:
                 if self._teachers is None:
-                    self._teachers = started(self._specification)
+                    self._teachers = start_pool(self._specification)
         except BaseException:
             self.release(user, 0.0)
             raise
@@ -98,7 +98,9 @@ class Keeper:
         ray.kill(ray.get_actor(self._name, namespace=_NAMESPACE), no_restart=True)
 
 
-def shared(specification: Specification, *, linger_seconds: float = 2.0) -> ActorEnsemble:
+def shared_ensemble(
+    specification: PoolSpecification, *, linger_seconds: float = 2.0
+) -> ActorEnsemble:
     """The teachers of a specification, started unless another run has them already; they stay until
     the ensemble is closed.
 
@@ -117,15 +119,15 @@ def shared(specification: Specification, *, linger_seconds: float = 2.0) -> Acto
         if ray.is_initialized():
             _release(keeper, user, linger_seconds)
 
-    return ActorEnsemble(pool_of(specification, actors), release=release)
+    return ActorEnsemble(describe_pool(specification, actors), release=release)
 
 
-def _acquired(specification: Specification, name: str, user: str) -> tuple[Any, Any]:
+def _acquired(specification: PoolSpecification, name: str, user: str) -> tuple[Any, Any]:
     """The keeper and the actors. A keeper that is just about to end is asked in vain: so again."""
     deadline = time.monotonic() + specification.start_timeout_seconds + _FIRST_SECONDS
     actor = ray.remote(
         num_cpus=0, max_restarts=0, max_concurrency=_USERS, concurrency_groups={"leases": 8}
-    )(Keeper)
+    )(PoolOwner)
     while True:
         keeper = actor.options(
             name=name, namespace=_NAMESPACE, lifetime="detached", get_if_exists=True

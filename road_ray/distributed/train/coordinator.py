@@ -31,7 +31,7 @@ _GRACE_SECONDS = 20.0  # for a worker to notice by itself that another one has f
 
 
 @dataclass(frozen=True)
-class Beat:
+class Heartbeat:
     """The last sign of life of a worker."""
 
     seen: float  # time.monotonic() of the board
@@ -44,14 +44,14 @@ class Beat:
 Row = tuple[int, int | None, dict[str, float]]  # step, steps in all, figures
 
 
-class BoardActor:
+class CoordinatorActor:
     """What is pinned to the board. The first failure counts: the others follow from it."""
 
     def __init__(self) -> None:
         self._stop = False
         self._failure: tuple[str, str] | None = None
-        self._beats: dict[int, Beat] = {}
-        self._deaths: list[tuple[int, Beat | None, str]] = []
+        self._beats: dict[int, Heartbeat] = {}
+        self._deaths: list[tuple[int, Heartbeat | None, str]] = []
         self._furthest = 0
         self._rows: list[Row] = []
 
@@ -78,7 +78,7 @@ class BoardActor:
 
     def beat(self, rank: int, pid: int, node: str, step: int, batch: str) -> tuple[bool, bool]:
         """Note that a worker lives; gives whether to stop and whether another one has failed."""
-        self._beats[rank] = Beat(time.monotonic(), pid, node, step, batch)
+        self._beats[rank] = Heartbeat(time.monotonic(), pid, node, step, batch)
         self._furthest = max(self._furthest, step)
         return self._stop, self._failure is not None
 
@@ -88,7 +88,7 @@ class BoardActor:
             self._deaths.append((rank, self._beats.get(rank), cause))
         self._beats.clear()
 
-    def deaths(self) -> list[tuple[int, Beat | None, str]]:
+    def deaths(self) -> list[tuple[int, Heartbeat | None, str]]:
         """Those not asked for before, each with its last sign of life."""
         told, self._deaths = self._deaths, []
         return told
@@ -101,13 +101,13 @@ class BoardActor:
         """The worker is done; its silence means nothing from here on."""
         self._beats.pop(rank, None)
 
-    def silent(self, seconds: float) -> dict[int, Beat]:
+    def silent(self, seconds: float) -> dict[int, Heartbeat]:
         """Workers that were heard of, but not for so long."""
         now = time.monotonic()
         return {rank: beat for rank, beat in self._beats.items() if now - beat.seen > seconds}
 
 
-class Board:
+class Coordinator:
     """A handle that driver and workers share; can be sent to Ray workers."""
 
     def __init__(self, actor: Any = None) -> None:
@@ -115,12 +115,12 @@ class Board:
             here = NodeAffinitySchedulingStrategy(
                 ray.get_runtime_context().get_node_id(), soft=False
             )
-            made = ray.remote(num_cpus=0, scheduling_strategy=here)(BoardActor)
+            made = ray.remote(num_cpus=0, scheduling_strategy=here)(CoordinatorActor)
             actor = made.remote()
         self.actor = actor
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Board, (self.actor,)
+        return Coordinator, (self.actor,)
 
     def stop(self) -> None:
         """Ask everybody to stop; does not wait."""
@@ -148,7 +148,7 @@ class Board:
         """Pin which workers failed and why; does not wait."""
         self.actor.died.remote(causes)
 
-    def deaths(self) -> list[tuple[int, Beat | None, str]]:
+    def deaths(self) -> list[tuple[int, Heartbeat | None, str]]:
         """Rank, last sign of life and cause of those that failed since the last call."""
         told: list[Any] = ray.get(self.actor.deaths.remote(), timeout=LOOK_SECONDS)
         return told
@@ -157,9 +157,11 @@ class Board:
         """The last step that any worker has ever done."""
         return int(ray.get(self.actor.furthest.remote(), timeout=_ANSWER_SECONDS))
 
-    def silent(self, seconds: float) -> dict[int, Beat]:
+    def silent(self, seconds: float) -> dict[int, Heartbeat]:
         """Workers not heard of for so long."""
-        beats: dict[int, Beat] = ray.get(self.actor.silent.remote(seconds), timeout=LOOK_SECONDS)
+        beats: dict[int, Heartbeat] = ray.get(
+            self.actor.silent.remote(seconds), timeout=LOOK_SECONDS
+        )
         return beats
 
     def close(self) -> None:
@@ -175,8 +177,8 @@ def error_of(name: str, text: str) -> RoadError:
 
 
 @contextmanager
-def listening(
-    board: Board, rank: int, preempted: Callable[[], bool] | None = None
+def connect_worker(
+    board: Coordinator, rank: int, preempted: Callable[[], bool] | None = None
 ) -> Iterator[None]:
     """Inside, what the board says reaches the loop of this process, and the board hears of it.
 

@@ -26,11 +26,11 @@ class ElasticTrainer(TorchTrainer):  # type: ignore[misc]  # Ray does not type i
 
     def _initialize_and_run_controller(self, *, scaling_policy: Any, **others: Any) -> Any:
         if self.scaling_config.elasticity_enabled:
-            scaling_policy = OfMachinesThatStay(self.scaling_config)
+            scaling_policy = LiveNodeScalingPolicy(self.scaling_config)
         return super()._initialize_and_run_controller(scaling_policy=scaling_policy, **others)
 
 
-class OfMachinesThatStay(ElasticScalingPolicy):  # type: ignore[misc]
+class LiveNodeScalingPolicy(ElasticScalingPolicy):  # type: ignore[misc]
     """Decides in Ray Train's controller how many workers there shall be."""
 
     def _get_reserved_resources(self) -> dict[str, dict[str, float]] | None:
@@ -42,11 +42,11 @@ class OfMachinesThatStay(ElasticScalingPolicy):  # type: ignore[misc]
             _log.warning("what the cluster has is not known now, so nothing is resized: %s", error)
             return None
         going = ray._private.state.state.get_draining_nodes()
-        stay = answering(node for node in ray.nodes() if node["NodeID"] not in going)
+        stay = reachable_nodes(node for node in ray.nodes() if node["NodeID"] not in going)
         return {node: has for node, has in reserved.items() if node in stay}
 
 
-def answering(nodes: Iterable[Mapping[str, Any]]) -> set[str]:
+def reachable_nodes(nodes: Iterable[Mapping[str, Any]]) -> set[str]:
     """Ids of those of ``ray.nodes()`` that are alive and whose raylet takes a connection."""
     alive = [node for node in nodes if node["Alive"]]
     with ThreadPoolExecutor(max(1, min(64, len(alive)))) as threads:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.distributed.connection import connected
-from road_ray.training.monitoring.oom import watched
+from road_ray.training.monitoring.oom import oom_as_error
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -34,12 +34,12 @@ def launch(
     with its group, and ``main`` resumes from its own checkpoints.
     """
     if workers == 0:
-        with watched(0):
+        with oom_as_error(0):
             return main(config, Worker.alone(), *extra)
     with connected(address):  # first: Ray reads its settings when it is imported
-        from road_ray.distributed.train.worker_group import fit
+        from road_ray.distributed.train.worker_group import fit_worker_group
 
-        return fit(
+        return fit_worker_group(
             main,
             config,
             extra,

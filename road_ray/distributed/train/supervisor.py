@@ -13,9 +13,9 @@ import ray
 from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from road_ray.distributed.train.coordinator import Beat, Board
+from road_ray.distributed.train.coordinator import Coordinator, Heartbeat
 from road_ray.training.monitoring.oom import REMEDY
-from road_ray.training.monitoring.trackers import See
+from road_ray.training.monitoring.trackers import RowCallback
 from road_ray.training.signals import StopRequest
 
 _log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ _LISTEN_SECONDS = 2.0
 _KILLED = ("End of file", "memory", "SIGKILL", "died unexpectedly", "worker died")
 
 
-def attended(work: Callable[[], Any], board: Board, see: See | None = None) -> Any:
+def supervise(work: Callable[[], Any], board: Coordinator, see: RowCallback | None = None) -> Any:
     """What ``work`` gives, done in a thread, while this one passes SIGTERM and Ctrl-C on to the
     board, tells ``see`` of the rows that were pinned there, and ends workers that have fallen
     silent.
@@ -61,20 +61,20 @@ def attended(work: Callable[[], Any], board: Board, see: See | None = None) -> A
     return outcome["result"]
 
 
-def _look(board: Board, see: See | None) -> None:
+def _look(board: Coordinator, see: RowCallback | None) -> None:
     """Tell of rows and of workers that failed, and end those that are silent."""
     try:
         if see is not None:
             for row in board.rows():
                 see(*row)
         for rank, beat, cause in board.deaths():
-            _log.warning("%s", obituary(rank, beat, cause))
+            _log.warning("%s", describe_worker_failure(rank, beat, cause))
         _end_silent(board, SILENT_SECONDS)
     except RayError:
         return  # the board is slow, as on a machine that is overloaded; the next look will do
 
 
-def obituary(rank: int, beat: Beat | None, cause: str) -> str:
+def describe_worker_failure(rank: int, beat: Heartbeat | None, cause: str) -> str:
     """What to tell of a worker that failed; of one that was killed, that it may have been for
     memory, and what would take less.
     """
@@ -92,7 +92,7 @@ def obituary(rank: int, beat: Beat | None, cause: str) -> str:
     return f"{where}: {(cause.strip().splitlines() or ['without a word'])[-1]}"
 
 
-def _end_silent(board: Board, seconds: float) -> None:
+def _end_silent(board: Coordinator, seconds: float) -> None:
     """Kill workers that hang, each on its machine; Ray then starts the group again."""
     try:
         found = board.silent(seconds)

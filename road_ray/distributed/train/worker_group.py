@@ -27,16 +27,16 @@ from ray.train import (
 )
 from ray.train.torch import get_device
 
-from road_ray.distributed.connection import enter
+from road_ray.distributed.connection import enter_directory
 from road_ray.distributed.network import ByNodeAddress, named_cluster
 from road_ray.distributed.placement import check_placement, wait_for_room
 from road_ray.distributed.train import start_timeout
-from road_ray.distributed.train.coordinator import Board, listening
+from road_ray.distributed.train.coordinator import Coordinator, connect_worker
 from road_ray.distributed.train.elastic import ElasticTrainer
-from road_ray.distributed.train.supervisor import attended
+from road_ray.distributed.train.supervisor import supervise
 from road_ray.errors import ClusterError, RoadError
 from road_ray.training.monitoring import trackers
-from road_ray.training.monitoring.oom import REMEDY, watched
+from road_ray.training.monitoring.oom import REMEDY, oom_as_error
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ _MAX_FAILURES = 3  # restarts of the worker group; Ray's own default is none
 _GROWS_AFTER_SECONDS = 60.0  # a group that may be larger looks so often whether there is room
 
 
-def fit(
+def fit_worker_group(
     main: Callable[..., dict[str, float]],
     config: Any,
     extra: Sequence[Any],
@@ -62,7 +62,7 @@ def fit(
     least = least_workers or workers
     check_placement("workers", least, asked, remedy=", or lower --workers")
     wait_for_room("workers", least, asked)
-    board, see = Board(), trackers.watching()
+    board, see = Coordinator(), trackers.row_callback()
     name, storage = f"fit-{uuid.uuid4().hex[:12]}", Path(scratch).resolve() / ".ray"
     # What is there already is of a driver that was killed: the directory is this process's alone.
     shutil.rmtree(storage, ignore_errors=True)
@@ -92,7 +92,7 @@ def fit(
     )
     try:
         with named_cluster():
-            result = attended(
+            result = supervise(
                 lambda: _persistent(lambda: trainer.fit().return_value, board.furthest), board, see
             )
     except Exception as error:
@@ -109,7 +109,7 @@ def fit(
 class _Deaths(UserCallback):  # type: ignore[misc]  # Ray does not type it
     """Pins to the board which workers failed, and why; lives beside Ray's controller."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Coordinator) -> None:
         self._board = board
 
     def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
@@ -117,8 +117,8 @@ class _Deaths(UserCallback):  # type: ignore[misc]  # Ray does not type it
 
 
 def _persistent(fit: Callable[[], Any], furthest: Callable[[], int]) -> Any:
-    """What ``fit`` gives, tried again whenever it failed further on than ever before: a long run
-    may meet any number of deaths, a broken one ends after a few.
+    """What ``fit_worker_group`` gives, tried again whenever it failed further on than ever before:
+    a long run may meet any number of deaths, a broken one ends after a few.
 
     Also when workers died while they were started: Ray itself gives up at the first of those.
     """
@@ -155,17 +155,17 @@ def _on_worker(loop: Mapping[str, Any]) -> Any:
     wait for because this one leaves their group.
     """
     context = ray.train.get_context()
-    enter(loop["place"])
-    board: Board = loop["board"]
+    enter_directory(loop["place"])
+    board: Coordinator = loop["board"]
     if board.failure() is not None:
         return None
     device = get_device() if torch.cuda.is_available() else torch.device("cpu")
     worker = Worker(context.get_world_rank(), context.get_world_size(), device)
     if device.type == "cpu":
         torch.set_num_threads(1)
-    with listening(board, worker.rank, _preempted):
+    with connect_worker(board, worker.rank, _preempted):
         try:
-            with watched(worker.rank), _told(board) if loop["watched"] else nullcontext():
+            with oom_as_error(worker.rank), _told(board) if loop["watched"] else nullcontext():
                 return loop["main"](loop["config"], worker, *loop["extra"])
         except RoadError as error:
             board.fail(error)
@@ -179,9 +179,9 @@ def _on_worker(loop: Mapping[str, Any]) -> Any:
             raise
 
 
-def _told(board: Board) -> AbstractContextManager[None]:
+def _told(board: Coordinator) -> AbstractContextManager[None]:
     """Inside, rows of this process's journal reach whoever watches the driver."""
-    return trackers.watched(board.row)
+    return trackers.with_row_callback(board.row)
 
 
 def _preempted() -> bool:

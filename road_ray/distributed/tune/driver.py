@@ -36,7 +36,7 @@ _SETTINGS_OF_RAY = {"RAY_AIR_NEW_OUTPUT": "0"}
 
 
 @dataclass(frozen=True)
-class Watch:
+class SweepObserver:
     """Who is told how a sweep goes; in the process that drives it."""
 
     changed: Callable[[Record], None] = lambda record: None
@@ -51,7 +51,7 @@ def search(
     run: Any,
     *,
     connected: Callable[[], Any],
-    watch: Watch | None = None,
+    watch: SweepObserver | None = None,
     nested: bool = False,
 ) -> list[Record]:
     """The records of all trials after the budget is spent; those of earlier starts are kept.
@@ -59,7 +59,7 @@ def search(
     ``run(directory, params, tell)`` is one trial. ``nested``: trials start workers of their own, so
     that stopping one means ending its process. The caller holds the lock.
     """
-    watch = watch or Watch()
+    watch = watch or SweepObserver()
     study = open_study(config, name, directory)
     for record in _records(study, directory):
         watch.changed(record)
@@ -84,7 +84,12 @@ def _records(study: Any, directory: Path) -> list[Record]:
 
 
 def _tune(
-    config: SearchConfig, directory: Path, run: Any, searcher: Any, watch: Watch, nested: bool
+    config: SearchConfig,
+    directory: Path,
+    run: Any,
+    searcher: Any,
+    watch: SweepObserver,
+    nested: bool,
 ) -> None:
     for key, value in (SETTINGS | _SETTINGS_OF_RAY).items():
         os.environ.setdefault(key, value)
@@ -94,7 +99,7 @@ def _tune(
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # records say what went wrong
 
     from road_ray.distributed.placement import check_placement
-    from road_ray.distributed.tune.schedulers import replay, scheduler
+    from road_ray.distributed.tune.schedulers import replay_reports, scheduler
     from road_ray.distributed.tune.trial import Work, perform
 
     asked = {"CPU": 0.1 if nested else config.cpus_per_trial, "GPU": config.gpus_per_trial}
@@ -110,7 +115,7 @@ def _tune(
     )
     judge = scheduler(config, searcher.breed)
     if config.scheduler != "none":
-        replay(judge, _told(directory), config.metric[0])
+        replay_reports(judge, _told(directory), config.metric[0])
     scratch = directory.resolve() / ".tune"
     shutil.rmtree(scratch, ignore_errors=True)
     tuner = tune.Tuner(
@@ -144,14 +149,16 @@ def _room(total: dict[str, float], asked: dict[str, float]) -> int:
 
 def _told(directory: Path) -> dict[int, list[Report]]:
     found = {}
-    for number in trial_record.numbers(directory):
+    for number in trial_record.trial_numbers(directory):
         record = trial_record.read(directory, number)
         if record is not None and record.ended:
-            found[number] = trial_record.reports(trial_record.place_of(directory, number))
+            found[number] = trial_record.read_reports(
+                trial_record.trial_directory(directory, number)
+            )
     return found
 
 
-def _watcher(watch: Watch, searcher: Any) -> Any:
+def _watcher(watch: SweepObserver, searcher: Any) -> Any:
     from ray.tune import Callback
 
     class Watcher(Callback):  # type: ignore[misc]

@@ -21,7 +21,7 @@ _held: dict[Path, IO[str]] = {}
 
 
 @contextmanager
-def locked(directory: Path) -> Iterator[None]:
+def sweep_lock(directory: Path) -> Iterator[None]:
     """The sweep's directory, for this process alone. Raises ``ResourceError`` if another has it."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def locked(directory: Path) -> Iterator[None]:
         yield
 
 
-def hold(directory: Path) -> None:
+def hold_trial_lock(directory: Path) -> None:
     """Say, as long as this process lives, that it runs trials of the sweep; it ends with the one
     that started it.
     """

@@ -34,7 +34,7 @@ Breed = Callable[[int, int, int], None]
 """``breed(trial, donor, step)``: a child of ``donor`` from ``step`` on takes the trial's place."""
 
 
-class Population(FIFOScheduler):  # type: ignore[misc]
+class PopulationBasedScheduler(FIFOScheduler):  # type: ignore[misc]
     """Looks at every trial each ``grace_percent`` of its own steps."""
 
     def __init__(self, config: SearchConfig, breed: Breed) -> None:
@@ -68,7 +68,7 @@ class Population(FIFOScheduler):  # type: ignore[misc]
         return random.Random(f"{self._config.seed} {number} {len(order)}").choice(order[-few:])
 
 
-def explored(
+def perturb(
     space: Mapping[str, Range], params: Mapping[str, Any], chance: random.Random
 ) -> dict[str, Any]:
     """Values near those of the donor: numbers a fifth up or down within their range, choices their
@@ -95,7 +95,7 @@ def explored(
     return found
 
 
-def inherit(donor: Path, child: Path, step: int) -> None:
+def copy_donor_checkpoint(donor: Path, child: Path, step: int) -> None:
     """Copy the donor's checkpoint of ``step``, or its newest before that, to where the child looks
     for its own. Raises ``CheckpointError`` where there is none.
     """

@@ -14,7 +14,7 @@ from ray.tune.schedulers import (
     TrialScheduler,
 )
 
-from road_ray.distributed.tune.pbt import PERCENT, Breed, Population
+from road_ray.distributed.tune.pbt import PERCENT, Breed, PopulationBasedScheduler
 from road_ray.distributed.tune.space import SearchConfig
 from road_ray.distributed.tune.trial_record import Report
 
@@ -49,7 +49,7 @@ def scheduler(
             min_time_slice=math.inf,  # never paused to let others go first
             **judged,
         )
-    return Population(config, breed) if config.scheduler == "pbt" else FIFOScheduler()
+    return PopulationBasedScheduler(config, breed) if config.scheduler == "pbt" else FIFOScheduler()
 
 
 def _brackets(config: SearchConfig) -> int:
@@ -61,7 +61,9 @@ def _brackets(config: SearchConfig) -> int:
     return int(math.log(100 / config.grace_percent) / math.log(config.reduction) + 1e-9) + 1
 
 
-def replay(target: TrialScheduler, told: Mapping[int, Sequence[Report]], metric: str) -> None:
+def replay_reports(
+    target: TrialScheduler, told: Mapping[int, Sequence[Report]], metric: str
+) -> None:
     """Tell a new scheduler what earlier trials reported, so that later ones are measured by them:
     a restarted sweep stops what an uninterrupted one would have stopped.
     """
@@ -69,11 +71,11 @@ def replay(target: TrialScheduler, told: Mapping[int, Sequence[Report]], metric:
         trial: Any = _Earlier(f"earlier-{number}", {"number": number, "told": True})
         target.on_trial_add(None, trial)
         for report in reports:
-            target.on_trial_result(None, trial, result_of(report, metric))
+            target.on_trial_result(None, trial, to_tune_result(report, metric))
         if reports:
-            target.on_trial_complete(None, trial, result_of(reports[-1], metric))
+            target.on_trial_complete(None, trial, to_tune_result(reports[-1], metric))
 
 
-def result_of(report: Report, metric: str) -> dict[str, Any]:
+def to_tune_result(report: Report, metric: str) -> dict[str, Any]:
     """A report as Tune passes it around."""
     return {PERCENT: report.percent, "step": report.step, metric: report.value}

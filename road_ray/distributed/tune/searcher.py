@@ -18,9 +18,9 @@ from optuna.trial import TrialState
 from ray.tune.search import Searcher
 
 from road_ray.distributed.tune import trial_record
-from road_ray.distributed.tune.pbt import explored
+from road_ray.distributed.tune.pbt import perturb
 from road_ray.distributed.tune.space import SearchConfig
-from road_ray.distributed.tune.study import distributions, record_of, report, tell
+from road_ray.distributed.tune.study import distributions, record_of, tell_outcome, tell_report
 from road_ray.distributed.tune.trial import ENDED
 from road_ray.distributed.tune.trial_record import Record
 
@@ -71,7 +71,7 @@ class StudySearch(Searcher):  # type: ignore[misc]
         params = self._study.get_trials(deepcopy=False)[donor].params
         chance = random.Random(f"{self._config.seed} {number} {step}")
         told = {"parent": donor, "parent_step": step}
-        self._study.enqueue_trial(explored(self._config.space, params, chance), user_attrs=told)
+        self._study.enqueue_trial(perturb(self._config.space, params, chance), user_attrs=told)
 
     def _children(self) -> bool:
         waiting = self._study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
@@ -102,7 +102,7 @@ class StudySearch(Searcher):  # type: ignore[misc]
         number = self._numbers.get(trial_id)
         if number is None or "step" not in result or len(self._config.metric) > 1:
             return
-        report(self._study, number, int(result["step"]), float(result[self._config.metric[0]]))
+        tell_report(self._study, number, int(result["step"]), float(result[self._config.metric[0]]))
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
@@ -118,13 +118,13 @@ class StudySearch(Searcher):  # type: ignore[misc]
         if not record.ended:
             record = self._unfinished_end(record, error or ENDED in (result or {}))
             trial_record.write(self._directory, record)
-        tell(self._study, record)
+        tell_outcome(self._study, record)
         self._changed(record)
 
     def _unfinished_end(self, record: Record, died: bool) -> Record:
         """A trial that ended without a record of its own: stopped by the scheduler, or dead."""
-        place = trial_record.place_of(self._directory, record.number)
-        reports = trial_record.reports(place)
+        place = trial_record.trial_directory(self._directory, record.number)
+        reports = trial_record.read_reports(place)
         seconds = record.seconds + time.monotonic() - self._begun[record.number]
         if died or not reports:
             reason = "its process died again and again (out of memory?)"

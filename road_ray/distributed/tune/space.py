@@ -126,7 +126,7 @@ class SearchConfig(Config):
     @classmethod
     def _dotted_points(cls, value: Any) -> Any:
         many = value if isinstance(value, list | tuple) else []
-        return [flat(p) if isinstance(p, Mapping) else p for p in many] or value
+        return [flatten(p) if isinstance(p, Mapping) else p for p in many] or value
 
     @model_validator(mode="after")
     def _fitting(self) -> SearchConfig:
@@ -179,30 +179,30 @@ def _ranges(tree: Mapping[str, Any], above: str = "") -> list[tuple[str, Any]]:
     return found
 
 
-def flat(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+def flatten(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     """Values by dotted key: ``{"a": {"b": 1}, "c.d": 2}`` -> ``{"a.b": 1, "c.d": 2}``."""
     values: dict[str, Any] = {}
     for name, below in tree.items():
         if isinstance(below, Mapping) and below:
-            values |= flat(below, f"{above}{name}.")
+            values |= flatten(below, f"{above}{name}.")
         else:
             values[f"{above}{name}"] = below
     return values
 
 
-def plain(value: Any) -> Any:
+def encode_choice(value: Any) -> Any:
     """A value of a choice as Optuna keeps it: a list or mapping becomes its JSON."""
     if value is None or isinstance(value, bool | float | _Whole | str):
         return value
     return json.dumps(value, sort_keys=True)
 
 
-def drawn(space: Mapping[str, Range], params: Mapping[str, Any]) -> dict[str, Any]:
+def decode_params(space: Mapping[str, Range], params: Mapping[str, Any]) -> dict[str, Any]:
     """The values that parameters of a study stand for, by dotted key."""
     changes = {}
     for key, value in params.items():
         choices = space[key].choice or ()
-        original = [choice for choice in choices if _same(plain(choice), value)]
+        original = [choice for choice in choices if _same(encode_choice(choice), value)]
         changes[key] = original[0] if original else value
     return changes
 
@@ -219,6 +219,6 @@ def total_points(space: Mapping[str, Range]) -> int:
 def grid_of(scope: Range) -> list[Any]:
     """Every value of a choice or of whole numbers, as Optuna keeps them."""
     if scope.choice is not None:
-        return [plain(choice) for choice in scope.choice]
+        return [encode_choice(choice) for choice in scope.choice]
     low, high = scope.bounds
     return list(range(int(low), int(high) + 1))

@@ -23,7 +23,7 @@ _PLACE = "road_ray:directory"  # of the sweep that a study in a database belongs
 JOURNAL = "study.journal"
 
 
-def kept(config: SearchConfig, name: str, directory: Path) -> optuna.Study:
+def open_storage(config: SearchConfig, name: str, directory: Path) -> optuna.Study:
     """The study of that name, made if there is none.
 
     Raises ``ConfigError`` where it is of another space or of a sweep elsewhere, ``ResourceError``

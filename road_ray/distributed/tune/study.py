@@ -21,8 +21,8 @@ from optuna.distributions import (
 from optuna.trial import FrozenTrial, TrialState
 
 from road_ray.distributed.tune import trial_record
-from road_ray.distributed.tune.space import Range, SearchConfig, grid_of, plain
-from road_ray.distributed.tune.storage import JOURNAL, kept
+from road_ray.distributed.tune.space import Range, SearchConfig, encode_choice, grid_of
+from road_ray.distributed.tune.storage import JOURNAL, open_storage
 from road_ray.distributed.tune.trial_record import Record
 from road_ray.errors import ResourceError
 
@@ -44,7 +44,7 @@ def open_study(config: SearchConfig, name: str, directory: Path) -> optuna.Study
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     directory.mkdir(parents=True, exist_ok=True)
-    study = kept(config, name, directory)
+    study = open_storage(config, name, directory)
     _reconcile(study, directory, config)
     _warm(study, directory, config)
     _enqueue(study, config)
@@ -58,7 +58,7 @@ def distributions(space: Mapping[str, Range]) -> dict[str, BaseDistribution]:
 
 def _distribution(scope: Range) -> BaseDistribution:
     if scope.choice is not None:
-        return CategoricalDistribution([plain(choice) for choice in scope.choice])
+        return CategoricalDistribution([encode_choice(choice) for choice in scope.choice])
     low, high = scope.bounds
     log = scope.kind.startswith("log")
     if scope.kind.endswith("int"):
@@ -68,7 +68,9 @@ def _distribution(scope: Range) -> BaseDistribution:
 
 def _enqueue(study: optuna.Study, config: SearchConfig) -> None:
     """Points that were given are tried first, each once however often the sweep is started."""
-    points = [{key: plain(value) for key, value in point.items()} for point in config.points]
+    points = [
+        {key: encode_choice(value) for key, value in point.items()} for point in config.points
+    ]
     if config.sampler == "grid":
         grids = [[(key, value) for value in grid_of(scope)] for key, scope in config.space.items()]
         full = [dict(point) for point in product(*grids)]
@@ -92,7 +94,7 @@ def _reconcile(study: optuna.Study, directory: Path, config: SearchConfig) -> No
             if record is None or not record.ended:
                 trial_record.write(directory, record_of(trial))
         elif record is not None and record.ended:
-            tell(study, record)
+            tell_outcome(study, record)
 
 
 def _agree(trial: FrozenTrial, record: Record, directory: Path) -> None:
@@ -133,12 +135,12 @@ def _finite(value: float | None) -> float | None:
 
 
 def _rebuild(study: optuna.Study, directory: Path, config: SearchConfig) -> None:
-    numbers = trial_record.numbers(directory)
+    numbers = trial_record.trial_numbers(directory)
     for number in range(max(numbers, default=-1) + 1):
         found = trial_record.read(directory, number) if number in numbers else None
         record = found or Record(number, {}, "failed", reason="its record is lost")
-        place = trial_record.place_of(directory, number)
-        reported = trial_record.reports(place) if len(config.metric) == 1 else []
+        place = trial_record.trial_directory(directory, number)
+        reported = trial_record.read_reports(place) if len(config.metric) == 1 else []
         _add(study, config, record, {one.step: one.value for one in reported})
 
 
@@ -165,7 +167,7 @@ def _warm(study: optuna.Study, directory: Path, config: SearchConfig) -> None:
     known = {trial.user_attrs.get("origin") for trial in trials}
     space = distributions(config.space)
     for earlier in config.warm_from:
-        for number in trial_record.numbers(earlier):
+        for number in trial_record.trial_numbers(earlier):
             origin = f"{earlier}#{number}"
             record = trial_record.read(earlier, number)
             if record is None or record.state != "complete" or record.origin or origin in known:
@@ -200,7 +202,7 @@ def _attributes(record: Record) -> dict[str, Any]:
     }
 
 
-def tell(study: optuna.Study, record: Record) -> None:
+def tell_outcome(study: optuna.Study, record: Record) -> None:
     """Tell the study how a trial ended; what it knows already is left as it is."""
     frozen = _frozen(study, record.number)
     if frozen is None or frozen.state.is_finished():
@@ -213,7 +215,7 @@ def tell(study: optuna.Study, record: Record) -> None:
     study.tell(record.number, values, state=state, skip_if_finished=True)
 
 
-def report(study: optuna.Study, number: int, step: int, value: float) -> None:
+def tell_report(study: optuna.Study, number: int, step: int, value: float) -> None:
     """Tell the study of a figure on the way, each step once."""
     frozen = _frozen(study, number)
     if frozen is None or frozen.state.is_finished() or step in frozen.intermediate_values:

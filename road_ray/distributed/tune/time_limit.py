@@ -11,7 +11,7 @@ HUNG = "hung.txt"  # where a trial stood when its time was over
 
 
 @contextmanager
-def limited(seconds: float | None, path: Path) -> Iterator[None]:
+def with_time_limit(seconds: float | None, path: Path) -> Iterator[None]:
     """Inside, the process ends after so many seconds, with the place where it stood in ``path``:
     a hanging call cannot be interrupted otherwise.
     """

@@ -17,12 +17,12 @@ from typing import Any
 import torch
 from ray import tune
 
-from road_ray.distributed.connection import enter
+from road_ray.distributed.connection import enter_directory
 from road_ray.distributed.tune import trial_record
-from road_ray.distributed.tune.lock import hold
-from road_ray.distributed.tune.pbt import inherit
-from road_ray.distributed.tune.schedulers import result_of
-from road_ray.distributed.tune.time_limit import HUNG, limited
+from road_ray.distributed.tune.lock import hold_trial_lock
+from road_ray.distributed.tune.pbt import copy_donor_checkpoint
+from road_ray.distributed.tune.schedulers import to_tune_result
+from road_ray.distributed.tune.time_limit import HUNG, with_time_limit
 from road_ray.distributed.tune.trial_record import Record, Report, Run
 from road_ray.errors import DivergedError, RoadError
 
@@ -44,8 +44,8 @@ class Work:
 
 def perform(config: Mapping[str, Any], work: Work) -> None:
     """The function that Tune runs: trial ``config["number"]`` with ``config["params"]``."""
-    enter(work.place)
-    hold(work.directory)
+    enter_directory(work.place)
+    hold_trial_lock(work.directory)
     torch.set_num_threads(work.threads)
     number = int(config["number"])
     begun = trial_record.read(work.directory, number) or Record(number, config["params"])
@@ -57,11 +57,11 @@ def perform(config: Mapping[str, Any], work: Work) -> None:
 
 def _ran(record: Record, work: Work) -> Record:
     """The record after the run. Never raises, but for the ``SystemExit`` of a stopped trial."""
-    place = trial_record.place_of(work.directory, record.number)
+    place = trial_record.trial_directory(work.directory, record.number)
     if (place / HUNG).is_file() and (place / HUNG).stat().st_size:
         reason = f"did not end within {work.timeout_seconds:g} s; where it stood: {place / HUNG}"
         return replace(record, state="failed", reason=reason)
-    told = {report.step for report in trial_record.reports(place)}
+    told = {report.step for report in trial_record.read_reports(place)}
     began = time.monotonic()
 
     def tell(report: Report) -> None:
@@ -69,13 +69,13 @@ def _ran(record: Record, work: Work) -> Record:
             return
         told.add(report.step)
         trial_record.add_report(place, report)
-        tune.report(result_of(report, work.metric))
+        tune.report(to_tune_result(report, work.metric))
 
     try:
         if record.parent is not None:
-            donor = trial_record.place_of(work.directory, record.parent)
-            inherit(donor, place, record.parent_step)
-        with limited(work.timeout_seconds, place / HUNG):
+            donor = trial_record.trial_directory(work.directory, record.parent)
+            copy_donor_checkpoint(donor, place, record.parent_step)
+        with with_time_limit(work.timeout_seconds, place / HUNG):
             outcome = work.run(place, record.params, tell)
     except Exception as error:
         _keep_traceback(error, place / "error.txt")

@@ -66,14 +66,14 @@ Run = Callable[[Path, Mapping[str, Any], Tell], Outcome]
 """``run(directory, params, tell)``: ``tell`` may end it by ``SystemExit``."""
 
 
-def place_of(directory: Path, number: int) -> Path:
+def trial_directory(directory: Path, number: int) -> Path:
     """The directory of a trial."""
     return directory / "trials" / f"{number:04d}"
 
 
 def path_of(directory: Path, number: int) -> Path:
     """Return where the record of a trial lies."""
-    return place_of(directory, number) / "trial.json"
+    return trial_directory(directory, number) / "trial.json"
 
 
 def write(directory: Path, record: Record) -> None:
@@ -104,13 +104,13 @@ def _digest(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(finite.encode()).hexdigest()
 
 
-def numbers(directory: Path) -> list[int]:
+def trial_numbers(directory: Path) -> list[int]:
     """The trials that have a directory."""
     places = (directory / "trials").glob("[0-9]*")
     return sorted(int(place.name) for place in places if place.name.isdecimal())
 
 
-def reports(place: Path) -> list[Report]:
+def read_reports(place: Path) -> list[Report]:
     """Return the figures that a trial told on its way, each step once. Raises ``ResourceError`` for
     a row that is none.
     """

@@ -20,7 +20,7 @@ FEATURE_LAYERS = 4  # the last ones, side by side: the best of the paper's six c
 _HIDDEN, _DROPPED = 768, 0.1  # of both directions together
 
 
-class FeatureTagger(Head):
+class BiLSTMTagger(Head):
     """Logits of every token from frozen features: ``[B, L, FEATURE_LAYERS * D] -> [B, L, width]``.
 
     A two-layer BiLSTM before the classifier; zeros at the padding. Source: Devlin et al. 2019,

@@ -21,7 +21,7 @@ _DROPPED = 0.1  # of inputs and, in training, of whole steps
 _NEVER = float("-inf")
 
 
-class AnswerNetwork(Head):
+class StochasticAnswerNetwork(Head):
     """Log-probabilities of the classes, the mean of ``STEPS`` steps: ``[B, L, D] -> [B, width]``.
 
     In training each row drops some of its steps, but never all. A row without a second text reads

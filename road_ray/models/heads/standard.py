@@ -29,9 +29,9 @@ from road_ray.data.schema import (
 from road_ray.models.architectures import FAMILIES, head_dropout
 from road_ray.models.encoder import initialize, initialize_output
 from road_ray.models.heads.base import Head
-from road_ray.models.heads.bilstm_tagger import FeatureTagger
+from road_ray.models.heads.bilstm_tagger import BiLSTMTagger
 from road_ray.models.heads.joint_span import JointSpanHead
-from road_ray.models.heads.san import AnswerNetwork
+from road_ray.models.heads.san import StochasticAnswerNetwork
 
 
 class SentenceHead(Head):
@@ -135,13 +135,13 @@ def build_head(kind: Kind, config: PreTrainedConfig) -> Head:
         case Span():
             return SpanHead(config)
         case FeatureTag():
-            return FeatureTagger(config, kind.width)
+            return BiLSTMTagger(config, kind.width)
         case Tag():
             return TagHead(config, kind.width)
         case Choose():
             return (PooledChoiceHead if pooled else ChoiceHead)(config, kind.choices)
         case Reason():
-            return AnswerNetwork(config, kind.width)
+            return StochasticAnswerNetwork(config, kind.width)
         case Classify() | Regress():
             return (PooledHead if pooled else SentenceHead)(config, kind.width)
 

@@ -11,14 +11,14 @@ from transformers import PreTrainedModel
 
 from road_ray.data.batching import Batch
 from road_ray.errors import ConfigError
-from road_ray.models.cpu_kernels import quicken
-from road_ray.models.hf_logging import hushed
+from road_ray.models.cpu_kernels import use_cpu_kernels
+from road_ray.models.hf_logging import suppress_logging
 from road_ray.models.language_model import states
 from road_ray.models.weight_tying import Tying, share
 from road_ray.objectives.base import Term
 from road_ray.objectives.masking import corrupt
 from road_ray.objectives.parts.generator import Frequencies, Generator, draw, is_frozen
-from road_ray.objectives.parts.masked_input import Masked
+from road_ray.objectives.parts.masked_input import MaskingObjective
 
 
 class Corruption(NamedTuple):
@@ -31,7 +31,7 @@ class Corruption(NamedTuple):
     terms: dict[str, Term]  # of the generator; none when it does not learn
 
 
-class Corrupting(Masked):
+class CorruptingObjective(MaskingObjective):
     """A generator and a main encoder ``main``, trained together.
 
     The generator learns by masked language modelling, the subclass says what the main encoder
@@ -53,8 +53,8 @@ class Corrupting(Masked):
         if isinstance(generator, PreTrainedModel):
             _check_tying(generator, tying)
             share(generator, main, tying)
-            quicken(generator)
-        quicken(main)
+            use_cpu_kernels(generator)
+        use_cpu_kernels(main)
         self.generator = generator
         self.encoder = main.base_model
         self.temperature = temperature
@@ -97,7 +97,7 @@ class Corrupting(Masked):
 
     def export_pair(self, directory: Path, main: PreTrainedModel) -> None:
         """The main encoder in ``directory``, the generator in ``directory/generator``."""
-        with hushed():
+        with suppress_logging():
             main.save_pretrained(directory)
             if isinstance(self.generator, PreTrainedModel):
                 self.generator.save_pretrained(directory / "generator")

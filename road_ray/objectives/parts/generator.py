@@ -29,7 +29,7 @@ class Frequencies(nn.Module):
 Generator: TypeAlias = PreTrainedModel | Frequencies
 
 
-class Drawn(NamedTuple):
+class FrequencyGenerator(NamedTuple):
     """Samples ``[N]`` at the chosen positions, and how well their distribution knew the gold."""
 
     sampled: Tensor
@@ -46,7 +46,7 @@ def draw(
     *,
     temperature: float = 1.0,
     disallow_correct: bool = False,
-) -> Drawn:
+) -> FrequencyGenerator:
     """A sample a chosen position, from ``hidden`` ``[N, D]``; ``gold`` and ``noise`` are ``[N]``.
 
     With ``disallow_correct`` the gold is never drawn (google electra, ``disallow_correct``).
@@ -64,12 +64,12 @@ def draw(
         if disallow_correct:
             tempered.scatter_(1, gold[:, None], 0.0)
         sampled = invert(tempered, noise)
-    return Drawn(sampled, found.loss, found.right, found.entropy)
+    return FrequencyGenerator(sampled, found.loss, found.right, found.entropy)
 
 
 def _from_frequencies(
     probabilities: Tensor, gold: Tensor, noise: Tensor, temperature: float, disallow: bool
-) -> Drawn:
+) -> FrequencyGenerator:
     tempered = probabilities ** (1 / temperature)
     tempered = (tempered / tempered.sum()).repeat(len(gold), 1)
     entropy = torch.special.entr(tempered).sum()
@@ -77,7 +77,7 @@ def _from_frequencies(
     right = (gold == probabilities.argmax()).sum()
     if disallow:
         tempered.scatter_(1, gold[:, None], 0.0)
-    return Drawn(invert(tempered, noise), loss, right, entropy)
+    return FrequencyGenerator(invert(tempered, noise), loss, right, entropy)
 
 
 def is_frozen(generator: Generator) -> bool:

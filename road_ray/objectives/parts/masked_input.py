@@ -11,7 +11,7 @@ from road_ray.objectives.base import Objective
 from road_ray.objectives.masking import choose, mask
 
 
-class Masked(Objective):
+class MaskingObjective(Objective):
     """Chooses positions and masks most of them, from the noise of the batch.
 
     Source of the defaults: google electra, pretrain_helpers.py.

@@ -12,10 +12,10 @@ from typing import Any
 from road_ray.config import override
 from road_ray.distributed.connection import connected
 from road_ray.recipes.distillation.distill_config import DistillConfig
-from road_ray.recipes.distillation.ensemble_eval import judge_together
-from road_ray.recipes.model_record import written_whole
+from road_ray.recipes.distillation.ensemble_eval import evaluate_ensemble
+from road_ray.recipes.model_record import atomic_directory
 from road_ray.recipes.resume_identity import mirrored_below
-from road_ray.recipes.run import Run, opened
+from road_ray.recipes.run import Run, open_run_directory
 from road_ray.training.monitoring.journal import write_json_atomic
 
 Distill = Callable[..., Run]
@@ -31,7 +31,7 @@ def born_again(config: DistillConfig, distill: Distill, ensemble: Any = None) ->
     """
     count = config.distillation.generations
     actors = config.distillation.host == "actors"
-    with opened(config) as directory:
+    with open_run_directory(config) as directory:
         runs: list[Run] = []
         with connected(config.address) if actors else nullcontext():
             for number in range(count):
@@ -46,13 +46,13 @@ def born_again(config: DistillConfig, distill: Distill, ensemble: Any = None) ->
             for n, run in enumerate(runs)
         ]
         write_json_atomic(directory / "teachers.json", {"teachers": listing})
-        with written_whole(directory / "hf") as whole:
+        with atomic_directory(directory / "hf") as whole:
             shutil.copytree(runs[-1].hf_dir, whole, dirs_exist_ok=True)
         figures = dict(runs[-1].metrics)
         for number, run in enumerate(runs, 1):
             found = {name: value for name, value in run.metrics.items() if name.startswith("eval/")}
             figures |= {f"generation-{number}/{name}": value for name, value in found.items()}
-        figures |= judge_together(
+        figures |= evaluate_ensemble(
             [run.hf_dir for run in runs],
             config.data,
             config.data.evaluate_on or (config.data.dataset,),

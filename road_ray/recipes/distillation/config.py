@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from road_ray.config import Config, to_dict
 from road_ray.config.json_file import read_json
-from road_ray.data.model_files import locate
+from road_ray.data.model_files import locate_model
 from road_ray.data.schema import Task
 from road_ray.distillation.schedule import Shape, schedule
 from road_ray.distillation.teacher_manifest import identity_only
@@ -18,7 +18,7 @@ from road_ray.distillation.weighting import Rule, options_of, resolve
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.encoder import model_directory
 from road_ray.models.precision import Precision
-from road_ray.recipes.distillation.teacher_list import named_in, num_folds
+from road_ray.recipes.distillation.teacher_list import num_folds, resolve_teachers
 from road_ray.recipes.outputs import require_whole_weights
 from road_ray.training.monitoring.journal import write_json_atomic
 
@@ -135,14 +135,14 @@ class WeightingConfig(Config):
         return rule
 
 
-def pool(
+def start_teacher_pool(
     settings: TeachingConfig, task: Task, directories: list[str], *, beside: int, others: int = 0
 ) -> ActorEnsemble:
     """The teachers in actors of the connected cluster, with room left for ``beside`` workers and
     ``others`` teachers of this run; those of other runs where they are shared.
     """
-    from road_ray.distributed.teachers.pool import specify, started
-    from road_ray.distributed.teachers.shared_pool import shared
+    from road_ray.distributed.teachers.pool import specify_pool, start_pool
+    from road_ray.distributed.teachers.shared_pool import shared_ensemble
 
     if settings.on_lost == "drop" and settings.store is not None:
         raise ConfigError(
@@ -150,7 +150,7 @@ def pool(
             "  allowed: one of them; a store keeps what all teachers say, or nothing"
         )
     same = ("replicas", "teachers_per_actor", "resources", "on_lost", "precision", "label_map")
-    wanted = specify(
+    wanted = specify_pool(
         directories,
         task,
         num_cpus=settings.cpus_per_teacher,
@@ -161,10 +161,10 @@ def pool(
         start_timeout_seconds=settings.start_timeout_seconds,
         **{name: getattr(settings, name) for name in same},
     )
-    return shared(wanted) if settings.shared else started(wanted)
+    return shared_ensemble(wanted) if settings.shared else start_pool(wanted)
 
 
-def rule(weighting: WeightingConfig, temperature: float = 1.0) -> Rule:
+def weighting_rule(weighting: WeightingConfig, temperature: float = 1.0) -> Rule:
     """The configured rule, with those of the configured options that it takes."""
     settings = to_dict(weighting) | {"temperature": temperature}
     name = settings.pop("rule")
@@ -175,14 +175,14 @@ def teacher_directories(settings: DistillationConfig) -> list[str]:
     """Model directories of the teachers, fold after fold if they are of folds. Raises
     ``ConfigError`` when there are not ``num_teachers`` of them (of each fold).
     """
-    return located(settings.teachers, settings.num_teachers)
+    return locate_teachers(settings.teachers, settings.num_teachers)
 
 
-def located(
+def locate_teachers(
     teachers: Sequence[str], count: int | None, key: str = "distillation.teachers"
 ) -> list[str]:
     """Model directories of the ``teachers`` that ``key`` names; ``count`` None: however many."""
-    named, folds = named_in(teachers, key)
+    named, folds = resolve_teachers(teachers, key)
     if count is not None and len(named) != count * folds:
         raise ConfigError(
             f"{key} names {len(named)}: {', '.join(named) or 'none'}\n"
@@ -194,7 +194,7 @@ def located(
     for name in named:
         require_whole_weights(name)
     try:
-        return [str(locate(model_directory(name))) for name in named]
+        return [str(locate_model(model_directory(name))) for name in named]
     except CheckpointError as error:
         said = str(error).removeprefix("init = ").removeprefix(f"{key}: ")
         raise CheckpointError(f"{key}: {said}") from error

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from road_ray.config import override, to_dict
 from road_ray.data.batching import Batch
-from road_ray.data.loading import Split, entry_of, load_split
-from road_ray.data.mixing import accumulated, timed
-from road_ray.data.model_files import locate
+from road_ray.data.loading import Split, find_dataset, load_split
+from road_ray.data.mixing import accumulated, with_fraction_done
+from road_ray.data.model_files import locate_model
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble.base import annotate
-from road_ray.distillation.hidden_states import StatesTeacher
+from road_ray.distillation.hidden_states import HiddenStatesTeacher
 from road_ray.distillation.schedule import schedule
 from road_ray.distillation.teacher_identity import LABEL_MAP, check_teacher
 from road_ray.distillation.teacher_manifest import teacher_manifest
@@ -24,22 +24,25 @@ from road_ray.errors import ConfigError
 from road_ray.models.encoder import model_directory
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.distilled import Distilled
-from road_ray.objectives.intermediate import Matched
+from road_ray.objectives.intermediate import IntermediateDistilled
 from road_ray.recipes.distillation.born_again import born_again
 from road_ray.recipes.distillation.config import (
     DistillationConfig,
-    pool,
     record_teachers,
     recorded_teachers,
-    rule,
+    start_teacher_pool,
     teacher_directories,
+    weighting_rule,
 )
 from road_ray.recipes.distillation.distill_config import DistillConfig
-from road_ray.recipes.distillation.out_of_fold import answering, needs_pool
+from road_ray.recipes.distillation.out_of_fold import needs_pool, open_ensemble
 from road_ray.recipes.distillation.teacher_list import num_folds
-from road_ray.recipes.distillation.teacher_source import Asking, kept_with_checkpoints
+from road_ray.recipes.distillation.teacher_source import (
+    TeacherSource,
+    flush_store_before_checkpoint,
+)
 from road_ray.recipes.finetuning.finetune import fit, prepare
-from road_ray.recipes.run import Run, finished, opened
+from road_ray.recipes.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.validation import require_init, require_plain_head
 from road_ray.training.loop import identity_of
 from road_ray.training.monitoring.journal import Journal
@@ -60,7 +63,7 @@ def distill(config: DistillConfig, ensemble: ActorEnsemble | None = None) -> Run
     """
     if ensemble is not None:
         config = _of_pool(config, list(ensemble.handles.directories))
-    if done := finished(config):
+    if done := load_finished_run(config):
         return done
     if config.distillation.generations > 1:
         return born_again(config, distill, ensemble)
@@ -76,7 +79,7 @@ def _of_pool(config: DistillConfig, named: list[str]) -> DistillConfig:
             config, {"distillation.teachers": named, "distillation.num_teachers": len(named)}
         )
     own = teacher_directories(config.distillation)
-    if [Path(place).resolve() for place in own] != [Path(locate(n)).resolve() for n in named]:
+    if [Path(place).resolve() for place in own] != [Path(locate_model(n)).resolve() for n in named]:
         raise ConfigError(
             f"distillation.teachers = {config.distillation.teachers[0]}: names {len(own)} teachers "
             f"of folds, and the ensemble has {len(named)} others or in another order\n"
@@ -89,13 +92,15 @@ def _run(config: DistillConfig, ensemble: ActorEnsemble | None) -> Run:
     require_plain_head(config.data)
     directories = teacher_directories(config.distillation)
     check(config, directories)
-    with opened(config) as run_dir, ExitStack() as stack:
+    with open_run_directory(config) as run_dir, ExitStack() as stack:
         asking = _asking(config, directories)
         record_teachers(run_dir, asking.manifest, asking.settings)
         if ensemble is None and _needs_pool(config, asking):
             stack.enter_context(connected(config.address))
             ensemble = stack.enter_context(
-                pool(config.distillation, asking.task, directories, beside=config.workers)
+                start_teacher_pool(
+                    config.distillation, asking.task, directories, beside=config.workers
+                )
             )
         metrics = launch(
             main,
@@ -111,14 +116,14 @@ def _run(config: DistillConfig, ensemble: ActorEnsemble | None) -> Run:
     return Run(run_dir, metrics)
 
 
-def _asking(config: DistillConfig, directories: list[str]) -> Asking:
-    _, task = entry_of(config.data.dataset, config.data)
+def _asking(config: DistillConfig, directories: list[str]) -> TeacherSource:
+    _, task = find_dataset(config.data.dataset, config.data)
     settings = config.distillation
     manifest = teacher_manifest(directories, task, settings.label_map, settings.precision)
-    return Asking(settings, task, directories, manifest, config.address, config.workers)
+    return TeacherSource(settings, task, directories, manifest, config.address, config.workers)
 
 
-def _needs_pool(config: DistillConfig, asking: Asking) -> bool:
+def _needs_pool(config: DistillConfig, asking: TeacherSource) -> bool:
     def split() -> Split:
         tokenizer = load_tokenizer(model_directory(config.init))
         return load_split(config.data.dataset, "train", config.data, tokenizer, seed=0)
@@ -127,13 +132,13 @@ def _needs_pool(config: DistillConfig, asking: Asking) -> bool:
 
 
 def main(
-    config: DistillConfig, worker: Worker, asking: Asking, actors: ActorEnsemble | None
+    config: DistillConfig, worker: Worker, asking: TeacherSource, actors: ActorEnsemble | None
 ) -> dict[str, float]:
     """What every worker does; without a pool each hosts the teachers itself."""
     prepared = prepare(config, worker)
     settings = config.distillation
     objective = objective_of(settings, prepared.model, asking.directories)
-    weigh = rule(config.weighting, settings.temperature)
+    weigh = weighting_rule(config.weighting, settings.temperature)
     told = to_dict(settings)
     manifest, began_with = recorded_teachers(config.run_dir)
     prepared.identity.update(identity_of(teachers=began_with))
@@ -147,7 +152,7 @@ def main(
 
     with (
         Journal(config.run_dir, console="quiet", enabled=worker.leads) as log,
-        answering(
+        open_ensemble(
             asking,
             folds,
             prepared.split,
@@ -169,9 +174,9 @@ def main(
                 each=settings.average_loss,
             )
             made = accumulated((dict(batch) for batch in batches), passes)
-            timely = timed(made, start=start, total=prepared.total_steps)
+            timely = with_fraction_done(made, start=start, total=prepared.total_steps)
             every = config.training.save_every_steps
-            return kept_with_checkpoints(timely, ensemble, start=start, every=every)
+            return flush_store_before_checkpoint(timely, ensemble, start=start, every=every)
 
         return fit(config, worker, prepared, objective, steps)
 
@@ -192,9 +197,11 @@ def objective_of(
             f"distillation.matching.teacher = {matching.teacher}\n"
             f"  allowed: 0 to {len(directories) - 1}, the number of one of distillation.teachers"
         )
-    return Matched(
+    return IntermediateDistilled(
         model,
-        StatesTeacher(directories[matching.teacher], attentions=matching.attention_weight > 0),
+        HiddenStatesTeacher(
+            directories[matching.teacher], attentions=matching.attention_weight > 0
+        ),
         layers=matching.layers,
         hidden_weight=matching.hidden_weight,
         attention_weight=matching.attention_weight,
@@ -206,7 +213,7 @@ def check(config: DistillConfig, directories: list[str]) -> None:
     """Raises ``CheckpointError`` for a teacher whose tokenizer, labels or head do not fit the
     student.
     """
-    _, task = entry_of(config.data.dataset, config.data)
+    _, task = find_dataset(config.data.dataset, config.data)
     tokenizer = load_tokenizer(model_directory(require_init(config.init)))
     for directory in directories:
         check_teacher(directory, task, tokenizer, config.distillation.label_map, LABEL_MAP)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from road_ray.data.batching import Batch
-from road_ray.data.loading import SourceConfig, Split, entry_of, load_split
+from road_ray.data.loading import SourceConfig, Split, find_dataset, load_split
 from road_ray.data.schema import Task
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble.base import Teacher, inputs_of
@@ -20,7 +20,7 @@ from road_ray.models.encoder import model_directory
 from road_ray.training.worker import Worker
 
 
-def judge_together(
+def evaluate_ensemble(
     directories: Sequence[str | Path],
     source: SourceConfig,
     names: Sequence[str],
@@ -36,7 +36,7 @@ def judge_together(
     named = [model_directory(str(directory)) for directory in directories]
     tokenizer = load_tokenizer(named[0])
     splits = {name: load_split(name, split, source, tokenizer, judged=True) for name in names}
-    _, task = entry_of(names[0], source)
+    _, task = find_dataset(names[0], source)
     means = mean_logits(named, task, splits, int(tokenizer.pad_token_id), label_map)
     figures: dict[str, float] = {}
     threshold: float | None = None

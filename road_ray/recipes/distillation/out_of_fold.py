@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 from road_ray.data.folds import row_folds
 from road_ray.data.loading import Split
 from road_ray.distillation.ensemble.base import Ensemble
-from road_ray.distillation.ensemble.out_of_fold import FoldedEnsemble
-from road_ray.recipes.distillation.teacher_source import Asking
+from road_ray.distillation.ensemble.out_of_fold import OutOfFoldEnsemble
+from road_ray.recipes.distillation.teacher_source import TeacherSource
 
 if TYPE_CHECKING:
     from road_ray.distributed.teachers.client import ActorEnsemble
 
 
 @contextmanager
-def answering(
-    asking: Asking, count: int, split: Split, actors: ActorEnsemble | None, **more: Any
+def open_ensemble(
+    asking: TeacherSource, count: int, split: Split, actors: ActorEnsemble | None, **more: Any
 ) -> Iterator[Ensemble]:
     """The ensemble of ``asking`` for the rows of ``split``; of ``count`` folds' teachers, each is
     asked only for rows that it has not seen.
@@ -32,13 +32,13 @@ def answering(
             some, own = asking.of_fold(fold, count), None
             if actors is not None:
                 each = len(some.directories)
-                own = part(actors, fold * each, (fold + 1) * each)
+                own = subset_of_pool(actors, fold * each, (fold + 1) * each)
             one = some.ensemble(split.features, actors=own, rows=folds == fold, **more)
             members.append(stack.enter_context(one))
-        yield FoldedEnsemble(members, folds)
+        yield OutOfFoldEnsemble(members, folds)
 
 
-def complete(asking: Asking, count: int, split: Split) -> bool:
+def store_is_complete(asking: TeacherSource, count: int, split: Split) -> bool:
     """Whether the store has all that will be asked for, so that no teacher need be started."""
     folds = row_folds(split, count)
     return all(
@@ -46,7 +46,7 @@ def complete(asking: Asking, count: int, split: Split) -> bool:
     )
 
 
-def needs_pool(asking: Asking, count: int, split: Callable[[], Split]) -> bool:
+def needs_pool(asking: TeacherSource, count: int, split: Callable[[], Split]) -> bool:
     """Whether the driver must start the teachers: a lone worker with a store does it itself, on
     the first row that the store has not. Teachers of folds share one pool.
     """
@@ -54,9 +54,9 @@ def needs_pool(asking: Asking, count: int, split: Callable[[], Split]) -> bool:
         return asking.settings.host == "actors"
     if asking.workers == 0 and count == 1:
         return False
-    return not complete(asking, count, split())
+    return not store_is_complete(asking, count, split())
 
 
-def part(ensemble: ActorEnsemble, first: int, beyond: int) -> ActorEnsemble:
+def subset_of_pool(ensemble: ActorEnsemble, first: int, beyond: int) -> ActorEnsemble:
     """Some of the teachers of a pool; they stay its own."""
     return type(ensemble)(ensemble.handles.part(first, beyond))

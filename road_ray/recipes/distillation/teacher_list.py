@@ -12,7 +12,7 @@ from road_ray.recipes.inputs import model_files
 _NO_LIST = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
-def listed(path: Path, key: str = "distillation.teachers") -> tuple[list[str], int]:
+def read_teacher_list(path: Path, key: str = "distillation.teachers") -> tuple[list[str], int]:
     """The directories in a ``teachers.json``, fold after fold, and the number of folds (1: none).
     Relative ones are below the file's own, or else below the working directory.
 
@@ -58,20 +58,22 @@ def _beside(path: Path, named: str) -> str:
     return str(near) if near.is_dir() else named
 
 
-def named_in(teachers: Sequence[str], key: str = "distillation.teachers") -> tuple[list[str], int]:
+def resolve_teachers(
+    teachers: Sequence[str], key: str = "distillation.teachers"
+) -> tuple[list[str], int]:
     """The teachers that are named, by themselves or in a ``teachers.json``, and the number of their
     folds: 1 where they have seen all of the data.
     """
     if len(teachers) == 1 and teachers[0].endswith(".json"):
-        return listed(Path(teachers[0]).expanduser(), key)
+        return read_teacher_list(Path(teachers[0]).expanduser(), key)
     return list(teachers), 1
 
 
 def num_folds(teachers: Sequence[str]) -> int:
     """Of how many folds the named teachers are."""
-    return named_in(teachers)[1]
+    return resolve_teachers(teachers)[1]
 
 
 def teacher_files(teachers: Sequence[str]) -> list[Path]:
     """Return the local files that decide what the named teachers answer."""
-    return [path for name in named_in(teachers)[0] for path in model_files(name)]
+    return [path for name in resolve_teachers(teachers)[0] for path in model_files(name)]

@@ -15,11 +15,11 @@ from road_ray.data.batching import Batch, pad
 from road_ray.data.features.types import Features
 from road_ray.data.schema import Task
 from road_ray.distillation.ensemble.base import Ensemble, LocalEnsemble
-from road_ray.distillation.ensemble.stored import Borrowed, Members, StoredEnsemble
-from road_ray.distillation.parity import Answers, all_of, check_parity
+from road_ray.distillation.ensemble.stored import Members, NonOwningEnsemble, StoredEnsemble
+from road_ray.distillation.parity import Answers, all_counted, check_parity
 from road_ray.distillation.store.rows import keys_of
 from road_ray.distributed.connection import connected
-from road_ray.recipes.distillation.config import TeachingConfig, pool
+from road_ray.recipes.distillation.config import TeachingConfig, start_teacher_pool
 
 if TYPE_CHECKING:
     from road_ray.distributed.teachers.client import ActorEnsemble
@@ -31,7 +31,7 @@ Tell = Callable[..., None]
 
 
 @dataclass(frozen=True)
-class Asking:
+class TeacherSource:
     """Everything that decides who answers, the same on every worker."""
 
     settings: TeachingConfig
@@ -64,18 +64,20 @@ class Asking:
             if leads and self.settings.probe and actors is not None:
                 batch = _probe(features, np.zeros(len(features), np.bool_), pad_id)
                 answers = ensemble.gather(ensemble.submit(batch))
-                self._prove(batch, {"its actor": all_of(answers)}, device, tell)
+                self._prove(batch, {"its actor": all_counted(answers)}, device, tell)
             yield ensemble
             return
 
         def live(members: Members) -> tuple[Members, Ensemble]:
             if actors is not None:
-                return tuple(range(len(self.directories))), Borrowed(actors)
+                return tuple(range(len(self.directories))), NonOwningEnsemble(actors)
             chosen = [self.directories[member] for member in members]
             tell("teachers_started", teachers=list(members))
             if self.settings.host == "actors" and self.workers == 0:
                 stack.enter_context(connected(self.address))
-                started = pool(self.settings, self.task, chosen, beside=0, others=self.others)
+                started = start_teacher_pool(
+                    self.settings, self.task, chosen, beside=0, others=self.others
+                )
                 started.on_event = tell
                 return members, started
             return members, self._local(chosen, device)
@@ -86,7 +88,7 @@ class Asking:
                 self._prove(batch, stored.paths(batch), device, tell)
             yield stored
 
-    def of_fold(self, fold: int, count: int) -> Asking:
+    def of_fold(self, fold: int, count: int) -> TeacherSource:
         """Who answers for the rows of one of ``count`` folds: its share of the teachers."""
         each = len(self.directories) // count
         some = slice(fold * each, (fold + 1) * each)
@@ -144,7 +146,7 @@ class Asking:
         tell("teachers_proven", rows=len(batch["input_ids"]), difference=worst)
 
 
-def kept_with_checkpoints(
+def flush_store_before_checkpoint(
     steps: Iterator[list[Batch]], *ensembles: Ensemble, start: int, every: int | None
 ) -> Iterator[list[Batch]]:
     """The same steps; before one that a checkpoint follows, the answers so far reach the disk.

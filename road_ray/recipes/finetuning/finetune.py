@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from pydantic import Field
 
-from road_ray.data.batching import Batch, Batching, BatchStream, Share
-from road_ray.data.features.encode import overlap
+from road_ray.data.batching import Batch, Batching, BatchStream, WorkerShare
+from road_ray.data.features.encode import count_shared
 from road_ray.data.features.types import Example
 from road_ray.data.folds import fold_of
-from road_ray.data.loading import SourceConfig, Split, entry_of, load_split, tasks_of
+from road_ray.data.loading import SourceConfig, Split, find_dataset, load_split, tasks_of
 from road_ray.data.mixing import accumulated
 from road_ray.data.schema import Task
 from road_ray.data.tokenizer import load_tokenizer
@@ -33,9 +33,16 @@ from road_ray.models.multitask import MultitaskModel, load_trained
 from road_ray.objectives.base import Objective
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.inputs import Inputs, model_files, split_files
-from road_ray.recipes.model_record import head_for, other_task, sign, written_whole
-from road_ray.recipes.resume_identity import deciding
-from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
+from road_ray.recipes.model_record import atomic_directory, head_for, other_task, write_model_record
+from road_ray.recipes.resume_identity import resume_identity
+from road_ray.recipes.run import (
+    Run,
+    RunConfig,
+    checkpoints,
+    journal,
+    load_finished_run,
+    open_run_directory,
+)
 from road_ray.recipes.validation import check_length, require_init, warn_of_overlap
 from road_ray.training.config import Training, TrainingConfig
 from road_ray.training.loop import identity_of, train
@@ -110,11 +117,11 @@ def finetune(config: FinetuneConfig) -> Run:
     """Train and evaluate; the model is in ``run.hf_dir``, the figures are ``eval/<data
     set>/<metric>``.
     """
-    return finished(config) or _run(config)
+    return load_finished_run(config) or _run(config)
 
 
 def _run(config: FinetuneConfig) -> Run:
-    with opened(config) as directory:
+    with open_run_directory(config) as directory:
         metrics = launch(
             main,
             config,
@@ -143,7 +150,7 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
     """Tokenizer, model and training rows. Raises before anything is trained."""
     directory = model_directory(require_init(config.init))
     tokenizer = load_tokenizer(directory)
-    entry, task = entry_of(config.data.dataset, config.data)
+    entry, task = find_dataset(config.data.dataset, config.data)
     check_judged(config.data)
     split = load_split(
         config.data.dataset, "train", config.data, tokenizer, seed=0, keep=config.data.learns_from
@@ -162,7 +169,7 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
     stream = BatchStream(
         split.features,
         Batching(config.data.batch_size, config.seed, config.data.max_batch_tokens),
-        Share(worker.rank, worker.size),
+        WorkerShare(worker.rank, worker.size),
         pad_id=int(tokenizer.pad_token_id),
     )
     updates = stream.batches_per_epoch * config.data.epochs / config.training.passes
@@ -187,9 +194,9 @@ def _model(config: FinetuneConfig, directory: str, tasks: Sequence[Task]) -> Mul
 
 def check_judged(data: FinetuneDataConfig) -> None:
     """Raises ``ConfigError`` when ``evaluate_on`` names a data set of another task."""
-    wanted = entry_of(data.dataset, data)[0].task
+    wanted = find_dataset(data.dataset, data)[0].task
     for name in data.evaluate_on or ():
-        if (found := entry_of(name, data)[0].task) != wanted:
+        if (found := find_dataset(name, data)[0].task) != wanted:
             raise ConfigError(
                 f"data.evaluate_on: {name} is of task {found}, {data.dataset} of task {wanted}\n"
                 "  allowed: data sets of one task, for a model has one head\n"
@@ -223,7 +230,7 @@ def fit(
             optimizer=config.optimizer,
             total_steps=prepared.total_steps,
             seed=config.seed,
-            configuration=deciding(config),
+            configuration=resume_identity(config),
             checkpoints=checkpoints(config, log, keep=config.training.keep_checkpoints),
             journal=log,
             tokenizer=prepared.tokenizer,
@@ -257,7 +264,7 @@ def judge(config: FinetuneConfig, worker: Worker, prepared: Prepared) -> dict[st
     for name in config.data.evaluate_on or (config.data.dataset,):
         split = prepared.judged[name]
         # Also where it is 0: runs that are put together have the same figures then.
-        shared = overlap(prepared.split.examples, split.examples)
+        shared = count_shared(prepared.split.examples, split.examples)
         figures[f"data/{name}/overlap_with_train"] = float(shared)
         result = evaluate_split(
             prepared.model,
@@ -279,10 +286,10 @@ def export(
     """The final model as plain ``transformers`` loads it, with tokenizer, threshold, card and where
     it comes from.
     """
-    with written_whole(config.run_dir / "hf") as directory:
+    with atomic_directory(config.run_dir / "hf") as directory:
         prepared.model.export(directory, prepared.task.name)
         prepared.tokenizer.save_pretrained(directory)
-        sign(
+        write_model_record(
             directory,
             task=prepared.task.name,
             datasets=[config.data.dataset],

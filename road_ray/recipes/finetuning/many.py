@@ -10,10 +10,10 @@ from typing import Any
 from pydantic import Field
 
 from road_ray.config import override
-from road_ray.data.loading import entry_of, resolve_root
+from road_ray.data.loading import find_dataset, resolve_root
 from road_ray.data.readers.registry import is_there
 from road_ray.distributed.connection import connected
-from road_ray.distributed.parallel import side_by_side
+from road_ray.distributed.parallel import run_parallel
 from road_ray.errors import ConfigError
 from road_ray.evaluation.glue import average
 from road_ray.evaluation.metrics import summary
@@ -21,7 +21,7 @@ from road_ray.recipes.finetuning import finetune as single
 from road_ray.recipes.finetuning.finetune import FinetuneConfig
 from road_ray.recipes.inputs import Inputs
 from road_ray.recipes.resume_identity import mirrored_below
-from road_ray.recipes.run import Run, finished, opened
+from road_ray.recipes.run import Run, load_finished_run, open_run_directory
 from road_ray.reporting.tables import is_principal
 from road_ray.training import profile as measure
 from road_ray.training.monitoring.journal import write_json_atomic
@@ -60,28 +60,28 @@ def finetune(config: FinetuneConfig) -> Run:
         return single.finetune(config)
     if not config.pool and config.num_seeds == 1:
         return single.finetune(FinetuneConfig(**_shared(config)))
-    return finished(config) or _run(config)
+    return load_finished_run(config) or _run(config)
 
 
 def _run(config: FinetuningsConfig) -> Run:
-    waves = planned(config)
+    waves = plan_runs(config)
     if measure.asked() and len(waves[0]) > 1:
         raise ConfigError(
             f"{sum(map(len, waves))} fine-tunings are not planned together\n"
             "  fix: plan one of them: pool={} num_seeds=1 data.dataset=..."
         )
     runs: list[Run] = []
-    with opened(config) as directory:
+    with open_run_directory(config) as directory:
         for wave in waves:
             runs += _all_of(config, wave)
         by_seed = _by_seed(config, [one for wave in waves for one in wave], runs)
-        figures = spread(by_seed)
+        figures = summarise_seeds(by_seed)
         write_json_atomic(directory / "tasks.json", table(figures, config.num_seeds))
         write_json_atomic(directory / "metrics.json", figures)
     return Run(directory, figures)
 
 
-def planned(config: FinetuningsConfig) -> list[list[FinetuneConfig]]:
+def plan_runs(config: FinetuningsConfig) -> list[list[FinetuneConfig]]:
     """All of them, in waves: a later one starts from what an earlier one trained."""
     pool = _at_hand(config) if config.only_at_hand else list(config.pool or [config.data.dataset])
     for name, before in config.start_from.items():
@@ -140,14 +140,14 @@ def _at_hand(config: FinetuningsConfig) -> list[str]:
 
 def _is_there(config: FinetuningsConfig, name: str, split: str) -> bool:
     root = resolve_root(config.data.root)
-    return root is None or is_there(entry_of(name, config.data)[0], root, split)
+    return root is None or is_there(find_dataset(name, config.data)[0], root, split)
 
 
 def _all_of(config: FinetuningsConfig, wave: Sequence[FinetuneConfig]) -> list[Run]:
     if not config.at_once:
         return [single.finetune(one) for one in wave]
     with connected(config.address, num_cpus=config.at_once if config.address is None else None):
-        runs: list[Run] = side_by_side(
+        runs: list[Run] = run_parallel(
             single.finetune,
             wave,
             num_gpus=config.gpus_per_worker,
@@ -166,7 +166,7 @@ def _by_seed(
     return found
 
 
-def spread(by_seed: Sequence[Figures]) -> dict[str, float]:
+def summarise_seeds(by_seed: Sequence[Figures]) -> dict[str, float]:
     """The mean of every figure over seeds, ``_deviation``, ``_median`` and ``_best`` of those of
     ``eval/``, and GLUE's averages of each: ``glue/electra_median`` is the average of medians.
     """

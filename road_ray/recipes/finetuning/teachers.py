@@ -10,12 +10,12 @@ from typing import Any
 from pydantic import Field
 
 from road_ray.distributed.connection import connected
-from road_ray.distributed.parallel import side_by_side
+from road_ray.distributed.parallel import run_parallel
 from road_ray.evaluation.metrics import summary
-from road_ray.recipes.distillation.ensemble_eval import judge_together
+from road_ray.recipes.distillation.ensemble_eval import evaluate_ensemble
 from road_ray.recipes.finetuning.finetune import FinetuneConfig, finetune
 from road_ray.recipes.resume_identity import mirrored_below
-from road_ray.recipes.run import Run, finished, opened
+from road_ray.recipes.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.validation import require_plain_head
 from road_ray.training.monitoring.journal import write_json_atomic
 
@@ -41,7 +41,7 @@ def teachers(config: TeachersConfig) -> Run:
     Figures are means over the teachers, their ``_deviation``, and those of the ensemble itself:
     ``eval/<data set>/ensemble_<metric>``.
     """
-    return finished(config) or _run(config)
+    return load_finished_run(config) or _run(config)
 
 
 def _run(config: TeachersConfig) -> Run:
@@ -51,12 +51,12 @@ def _run(config: TeachersConfig) -> Run:
         for fold in range(config.num_folds)
         for number in range(config.num_teachers)
     ]
-    with opened(config) as directory:
+    with open_run_directory(config) as directory:
         if config.at_once:
             with connected(
                 config.address, num_cpus=config.at_once if config.address is None else None
             ):
-                runs = side_by_side(
+                runs = run_parallel(
                     finetune,
                     single,
                     num_gpus=config.gpus_per_worker,
@@ -73,7 +73,7 @@ def _run(config: TeachersConfig) -> Run:
                 figures[f"{name}_deviation"] = spread.deviation
         if config.judge_ensemble:
             found = [run.hf_dir for run in runs]
-            figures |= judge_together(
+            figures |= evaluate_ensemble(
                 found,
                 config.data,
                 config.data.evaluate_on or (config.data.dataset,),

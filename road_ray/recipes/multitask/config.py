@@ -11,7 +11,7 @@ from road_ray.config import Config
 from road_ray.data.loading import SourceConfig
 from road_ray.data.mixing import Sampler
 from road_ray.recipes.distillation.config import TeachingConfig, WeightingConfig
-from road_ray.recipes.distillation.teacher_list import named_in, teacher_files
+from road_ray.recipes.distillation.teacher_list import resolve_teachers, teacher_files
 from road_ray.recipes.inputs import TEACHERS, Inputs, model_files, split_files
 from road_ray.recipes.run import RunConfig
 from road_ray.training.config import TrainingConfig
@@ -67,7 +67,7 @@ class MixTeachingConfig(TeachingConfig):
     @property
     def num_asked(self) -> int:
         """How many teachers answer for a run, over all data sets."""
-        return sum(len(named_in(self.of(name))[0]) for name in self.teachers)
+        return sum(len(resolve_teachers(self.of(name))[0]) for name in self.teachers)
 
 
 class MultitaskConfig(RunConfig):

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from road_ray.data.batching import Batch, Batching, BatchStream, Share
-from road_ray.data.loading import Split, entry_of, load_split
-from road_ray.data.mixing import Stream, mixed, probabilities, tallied
+from road_ray.data.batching import Batch, Batching, BatchStream, WorkerShare
+from road_ray.data.loading import Split, find_dataset, load_split
+from road_ray.data.mixing import Stream, mixed, probabilities, with_example_counts
 from road_ray.errors import ConfigError
 from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.validation import check_length, warn_of_overlap
@@ -22,7 +22,7 @@ def check_mixing(config: MultitaskConfig) -> None:
             f"mixing.passes = {mixing.passes} without replacement, of {len(names)} data sets\n"
             f"  allowed: at most {len(names)}\n  fix: lower it, or mixing.replacement=true"
         )
-    known = {part for name in names for part in (name, entry_of(name, config.data)[0].task)}
+    known = {part for name in names for part in (name, find_dataset(name, config.data)[0].task)}
     for name, weight in mixing.weights.items():
         if name not in known:
             raise ConfigError(
@@ -33,7 +33,7 @@ def check_mixing(config: MultitaskConfig) -> None:
             raise ConfigError(f"mixing.weights.{name} = {weight}\n  allowed: 0 or more")
 
 
-def read(
+def read_mixture(
     config: MultitaskConfig, worker: Worker, tokenizer: Any, positions: int
 ) -> tuple[dict[str, Split], dict[str, Split]]:
     """What is trained on and, on the leading worker, judged on."""
@@ -59,16 +59,18 @@ def _split(config: MultitaskConfig, name: str, part: str, tokenizer: Any) -> Spl
     return replace(split, features=features, task=replace(split.task, name=name))
 
 
-def stream(split: Split, config: MultitaskConfig, worker: Worker, tokenizer: Any) -> BatchStream:
+def make_stream(
+    split: Split, config: MultitaskConfig, worker: Worker, tokenizer: Any
+) -> BatchStream:
     return BatchStream(
         split.features,
         Batching(config.data.batch_size, config.seed, config.data.max_batch_tokens),
-        Share(worker.rank, worker.size),
+        WorkerShare(worker.rank, worker.size),
         pad_id=int(tokenizer.pad_token_id),
     )
 
 
-def drawn(
+def mixed_steps(
     config: MultitaskConfig,
     splits: Mapping[str, Split],
     streams: Mapping[str, Stream],
@@ -89,4 +91,4 @@ def drawn(
         probabilities=chances,
         replacement=mixing.replacement,
     )
-    return tallied(drawn)
+    return with_example_counts(drawn)

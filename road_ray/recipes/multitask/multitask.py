@@ -21,13 +21,18 @@ from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.distillation.config import record_teachers
-from road_ray.recipes.distillation.teacher_source import Asking
-from road_ray.recipes.model_record import sign, written_whole
+from road_ray.recipes.distillation.teacher_source import TeacherSource
+from road_ray.recipes.model_record import atomic_directory, write_model_record
 from road_ray.recipes.multitask.config import MultitaskConfig
-from road_ray.recipes.multitask.mixture import check_mixing, drawn, read, stream
-from road_ray.recipes.multitask.teachers import askings, lessons, lineage, pools
-from road_ray.recipes.resume_identity import deciding
-from road_ray.recipes.run import Run, checkpoints, finished, journal, opened
+from road_ray.recipes.multitask.mixture import check_mixing, make_stream, mixed_steps, read_mixture
+from road_ray.recipes.multitask.teachers import (
+    annotate_mixture,
+    start_teacher_pools,
+    teacher_lineage,
+    teacher_sources,
+)
+from road_ray.recipes.resume_identity import resume_identity
+from road_ray.recipes.run import Run, checkpoints, journal, load_finished_run, open_run_directory
 from road_ray.recipes.validation import require_init
 from road_ray.training.config import Training
 from road_ray.training.loop import identity_of, train
@@ -41,7 +46,7 @@ def multitask(config: MultitaskConfig) -> Run:
     """Train on the mix, data sets with teachers from these too; ``hf/`` holds the encoder with the
     head of the first data set, ``hf/heads/<task>`` each.
     """
-    return finished(config) or _run(config)
+    return load_finished_run(config) or _run(config)
 
 
 def _run(config: MultitaskConfig) -> Run:
@@ -58,12 +63,12 @@ def _run(config: MultitaskConfig) -> Run:
             "  allowed: each once; mixing.sampler says how often they are drawn"
         )
     check_mixing(config)
-    asked = askings(config)
-    with opened(config) as directory:
+    asked = teacher_sources(config)
+    with open_run_directory(config) as directory:
         if asked:
             manifest = {"datasets": {name: dict(one.manifest) for name, one in asked.items()}}
             record_teachers(directory, manifest, config.distillation)
-        with pools(config, asked) as actors:
+        with start_teacher_pools(config, asked) as actors:
             metrics = launch(
                 main,
                 config,
@@ -81,7 +86,7 @@ def _run(config: MultitaskConfig) -> Run:
 def main(
     config: MultitaskConfig,
     worker: Worker,
-    asked: Mapping[str, Asking],
+    asked: Mapping[str, TeacherSource],
     actors: Mapping[str, ActorEnsemble],
 ) -> dict[str, float]:
     """What every worker does; data sets without a pool have their teachers here, or none."""
@@ -89,26 +94,30 @@ def main(
     tokenizer: Any = load_tokenizer(directory)
     encoder = load_encoder(directory)
     check_vocabulary(encoder.config.vocab_size, len(tokenizer), directory)
-    splits, judged = read(config, worker, tokenizer, encoder.config.max_position_embeddings)
+    splits, judged = read_mixture(config, worker, tokenizer, encoder.config.max_position_embeddings)
     further = [task for name in splits for task in tasks_of(name, config.data)[1:]]
     tasks = {task.name: task for task in [*(s.task for s in splits.values()), *further]}
     torch.manual_seed(config.seed)
     model = MultitaskModel(encoder, list(tasks.values()))
-    streams = {name: stream(split, config, worker, tokenizer) for name, split in splits.items()}
+    streams = {
+        name: make_stream(split, config, worker, tokenizer) for name, split in splits.items()
+    }
     total = config.training.steps or 1
     rows = {name: split.features.fingerprint() for name, split in splits.items()}
     identity = identity_of(batch=config.data.batch_size, **rows)
-    record, teachers = lineage(config) if asked else ({}, {})
+    record, teachers = teacher_lineage(config) if asked else ({}, {})
     identity |= identity_of(teachers=teachers) if asked else {}
 
     figures: dict[str, float] = {}
     with (
         journal(config, leads=worker.leads, total_steps=total) as log,
-        lessons(config, asked, actors, splits, streams, worker=worker, tell=log.event) as taught,
+        annotate_mixture(
+            config, asked, actors, splits, streams, worker=worker, tell=log.event
+        ) as taught,
     ):
 
         def steps(start: int) -> Iterator[list[Batch]]:
-            mix = drawn(config, splits, taught.streams, start)
+            mix = mixed_steps(config, splits, taught.streams, start)
             every = config.training.save_every_steps
             return taught.attended(mix, start=start, total=total, every=every)
 
@@ -117,7 +126,7 @@ def main(
             optimizer=config.optimizer,
             total_steps=total,
             seed=config.seed,
-            configuration=deciding(config),
+            configuration=resume_identity(config),
             checkpoints=checkpoints(config, log, keep=config.training.keep_checkpoints),
             journal=log,
             tokenizer=tokenizer,
@@ -172,14 +181,14 @@ def _export(
     record: Mapping[str, Any],
 ) -> None:
     first = next(iter(model.tasks))
-    with written_whole(config.run_dir / "hf") as top:
+    with atomic_directory(config.run_dir / "hf") as top:
         for directory, task in [
             (top, first),
             *((top / "heads" / task, task) for task in model.tasks),
         ]:
             model.export(directory, task)
             tokenizer.save_pretrained(directory)
-            sign(
+            write_model_record(
                 directory,
                 task=task,
                 datasets=list(config.data.datasets),

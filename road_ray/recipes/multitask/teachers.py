@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from road_ray.config import to_dict
 from road_ray.data.batching import Batch, BatchStream
-from road_ray.data.loading import Split, entry_of, load_split
-from road_ray.data.mixing import Stream, timed
+from road_ray.data.loading import Split, find_dataset, load_split
+from road_ray.data.mixing import Stream, with_fraction_done
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble.base import Ensemble, annotate
 from road_ray.distillation.teacher_identity import LABEL_MAP, check_teacher
@@ -24,14 +24,18 @@ from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.encoder import model_directory
 from road_ray.recipes.distillation.config import (
     TeachingConfig,
-    located,
-    pool,
+    locate_teachers,
     recorded_teachers,
-    rule,
+    start_teacher_pool,
+    weighting_rule,
 )
-from road_ray.recipes.distillation.out_of_fold import answering, needs_pool
+from road_ray.recipes.distillation.out_of_fold import needs_pool, open_ensemble
 from road_ray.recipes.distillation.teacher_list import num_folds
-from road_ray.recipes.distillation.teacher_source import Asking, Tell, kept_with_checkpoints
+from road_ray.recipes.distillation.teacher_source import (
+    TeacherSource,
+    Tell,
+    flush_store_before_checkpoint,
+)
 from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.validation import require_init
 from road_ray.training.worker import Worker
@@ -44,7 +48,7 @@ _KEY = "distillation.teachers"
 _TOLD = ("kd_weight", "schedule", "temperature", "average_loss")  # in the model's card
 
 
-def askings(config: MultitaskConfig) -> dict[str, Asking]:
+def teacher_sources(config: MultitaskConfig) -> dict[str, TeacherSource]:
     """Who is asked for each data set that has teachers. Raises ``ConfigError`` or
     ``CheckpointError`` for one that is named in vain, forgotten, or does not fit.
     """
@@ -58,13 +62,13 @@ def askings(config: MultitaskConfig) -> dict[str, Asking]:
     total = sum(map(len, places.values()))
     found = {}
     for name, named in places.items():
-        _, task = entry_of(name, config.data)
+        _, task = find_dataset(name, config.data)
         try:
             for directory in named:
                 check_teacher(directory, task, tokenizer, settings.label_map, LABEL_MAP)
         except CheckpointError as error:
             raise CheckpointError(f"{_KEY}.{name}: {error}") from error
-        found[name] = Asking(
+        found[name] = TeacherSource(
             settings,
             task,
             named,
@@ -97,15 +101,15 @@ def teachers_by_dataset(config: MultitaskConfig) -> dict[str, list[str]]:
             "  nothing was started"
         )
     return {
-        name: located(settings.of(name), settings.num_teachers, f"{_KEY}.{name}")
+        name: locate_teachers(settings.of(name), settings.num_teachers, f"{_KEY}.{name}")
         for name in names
         if settings.of(name)
     }
 
 
 @contextmanager
-def pools(
-    config: MultitaskConfig, asked: Mapping[str, Asking]
+def start_teacher_pools(
+    config: MultitaskConfig, asked: Mapping[str, TeacherSource]
 ) -> Iterator[dict[str, ActorEnsemble]]:
     """A pool for each data set whose teachers the driver must start, as long as the run."""
 
@@ -126,7 +130,7 @@ def pools(
         started = {}
         for name, asking in wanted.items():
             others = settings.replicas * (total - len(asking.directories))
-            one = pool(
+            one = start_teacher_pool(
                 settings, asking.task, asking.directories, beside=config.workers, others=others
             )
             started[name] = stack.enter_context(one)
@@ -134,7 +138,7 @@ def pools(
 
 
 @dataclass(frozen=True)
-class Taught:
+class AnnotatedStream:
     """A stream whose batches bring what the teachers of their data set say."""
 
     stream: BatchStream
@@ -160,7 +164,7 @@ class Taught:
 
 
 @dataclass(frozen=True)
-class Lessons:
+class AnnotatedMixture:
     """The streams of a mixture, those of data sets with teachers annotated."""
 
     streams: Mapping[str, Stream]
@@ -174,30 +178,30 @@ class Lessons:
         """
         if not self.ensembles:
             return steps
-        timely = timed(steps, start=start, total=total)
-        return kept_with_checkpoints(timely, *self.ensembles, start=start, every=every)
+        timely = with_fraction_done(steps, start=start, total=total)
+        return flush_store_before_checkpoint(timely, *self.ensembles, start=start, every=every)
 
 
 @contextmanager
-def lessons(
+def annotate_mixture(
     config: MultitaskConfig,
-    asked: Mapping[str, Asking],
+    asked: Mapping[str, TeacherSource],
     actors: Mapping[str, ActorEnsemble],
     splits: Mapping[str, Split],
     streams: Mapping[str, BatchStream],
     *,
     worker: Worker,
     tell: Tell,
-) -> Iterator[Lessons]:
+) -> Iterator[AnnotatedMixture]:
     """What one worker learns from: every ensemble is ready, and proven, before the first step."""
     settings = config.distillation
-    weigh = rule(config.weighting, settings.temperature)
+    weigh = weighting_rule(config.weighting, settings.temperature)
     with ExitStack() as stack:
         taught = {
-            name: Taught(
+            name: AnnotatedStream(
                 streams[name],
                 stack.enter_context(
-                    answering(
+                    open_ensemble(
                         asking,
                         num_folds(settings.of(name)),
                         splits[name],
@@ -213,10 +217,12 @@ def lessons(
             )
             for name, asking in asked.items()
         }
-        yield Lessons({**streams, **taught}, tuple(one.ensemble for one in taught.values()))
+        yield AnnotatedMixture(
+            {**streams, **taught}, tuple(one.ensemble for one in taught.values())
+        )
 
 
-def lineage(config: MultitaskConfig) -> tuple[dict[str, Any], dict[str, Any]]:
+def teacher_lineage(config: MultitaskConfig) -> tuple[dict[str, Any], dict[str, Any]]:
     """What the model tells of its teachers, and the identity of those that it began with."""
     manifest, began_with = recorded_teachers(config.run_dir)
     told = to_dict(config.distillation)

@@ -31,7 +31,7 @@ from road_ray.models.encoder import (
     model_directory,
     new_detector,
     new_language_model,
-    scaled,
+    scale_encoder,
 )
 from road_ray.models.weight_tying import Tying
 from road_ray.objectives.base import Objective
@@ -155,7 +155,7 @@ class _Networks:
             chances = torch.ones_like(chances) if settings.kind == "uniform" else chances
             chances[list(self.special)] = 0
             return Frequencies(chances)
-        size = scaled(self.size, settings.scale, settings.depth)
+        size = scale_encoder(self.size, settings.scale, settings.depth)
         if settings.tying != "all":  # it is thrown away, so every encoder may have this kind
             size = size.model_copy(update={"family": "electra"})
         model = self._language_model(size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from road_ray.models.encoder import EncoderConfig, scaled
+from road_ray.models.encoder import EncoderConfig, scale_encoder
 from road_ray.models.flops import (
     choice_head_flops,
     detection_head_flops,
@@ -83,7 +83,7 @@ def cost(config: PretrainConfig, vocab_size: int | None = None) -> Cost:
     Raises ``ConfigError`` when ``training.steps`` is missing.
     """
     vocab_size = vocab_size or (config.data.vocab_size if not config.data.tokenizer else 30_522)
-    small = scaled(config.encoder, config.generator.scale, config.generator.depth)
+    small = scale_encoder(config.encoder, config.generator.scale, config.generator.depth)
     generates = "generator" in models_of(OBJECTIVES[config.objective.name])
     generates = generates and config.generator.kind == "model"
     weights = config.encoder.layers * layer_parameters(config.encoder)

@@ -14,9 +14,9 @@ from typing import Any, Literal, Self
 import torch
 from pydantic import model_validator
 
-from road_ray.data.batching import Batch, BatchStream, Share
+from road_ray.data.batching import Batch, BatchStream, WorkerShare
 from road_ray.data.corpus.dataset import Corpus
-from road_ray.data.corpus.length_schedule import Phase, PhasedSteps, phases_of, tokens_before
+from road_ray.data.corpus.length_schedule import Phase, ScheduledSteps, phases_of, tokens_before
 from road_ray.data.corpus.source import CorpusConfig, prepare_corpus
 from road_ray.distributed.jobs.corpus_build import encoding_at
 from road_ray.distributed.train.launch import launch
@@ -24,11 +24,18 @@ from road_ray.errors import ConfigError
 from road_ray.models.encoder import EncoderConfig, model_directory
 from road_ray.objectives.base import Objective
 from road_ray.recipes.inputs import Inputs, corpus_files, model_files
-from road_ray.recipes.model_record import sign, written_whole
+from road_ray.recipes.model_record import atomic_directory, write_model_record
 from road_ray.recipes.pretraining.build import GeneratorConfig, ObjectiveConfig, build_objective
 from road_ray.recipes.pretraining.probe import ProbeConfig, early_probe
-from road_ray.recipes.resume_identity import deciding
-from road_ray.recipes.run import Run, RunConfig, checkpoints, finished, journal, opened
+from road_ray.recipes.resume_identity import resume_identity
+from road_ray.recipes.run import (
+    Run,
+    RunConfig,
+    checkpoints,
+    journal,
+    load_finished_run,
+    open_run_directory,
+)
 from road_ray.recipes.validation import require_init
 from road_ray.training import profile as measure
 from road_ray.training.config import Training, TrainingConfig
@@ -76,12 +83,12 @@ def pretrain(config: PretrainConfig) -> Run:
     """Train to ``training.steps``; the encoder is in ``run.hf_dir``, a generator in
     ``hf/generator``.
     """
-    return finished(config) or _run(config)
+    return load_finished_run(config) or _run(config)
 
 
 def _run(config: PretrainConfig) -> Run:
     _check(config)
-    with opened(config) as directory:
+    with open_run_directory(config) as directory:
         for phase in phases(config):  # once, before there are several workers
             encoding = encoding_at(config.address)
             prepare_corpus(phase.corpus(_data(config)), encoding=encoding)
@@ -135,7 +142,7 @@ class Prepared:
     corpora: tuple[Corpus, ...]  # one a phase
     tokenizer: Any
     objective: Objective
-    steps: PhasedSteps
+    steps: ScheduledSteps
 
     def identity(self) -> dict[str, str]:
         """What a resumed run must share. Earlier phases count only where there are any."""
@@ -166,13 +173,13 @@ def prepare(config: PretrainConfig, worker: Worker) -> Prepared:
         BatchStream(
             corpus,
             phase.batching(),
-            Share(worker.rank, worker.size),
+            WorkerShare(worker.rank, worker.size),
             pad_id=int(tokenizer.pad_token_id),
             noise_channels=objective.noise_channels,
         )
         for phase, corpus in zip(parts, corpora, strict=True)
     )
-    steps = PhasedSteps(parts, tuple(streams), config.training.passes)
+    steps = ScheduledSteps(parts, tuple(streams), config.training.passes)
     return Prepared(corpora, tokenizer, objective, steps)
 
 
@@ -193,7 +200,7 @@ def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
             optimizer=config.optimizer,
             total_steps=total,
             seed=config.seed,
-            configuration=deciding(config),
+            configuration=resume_identity(config),
             checkpoints=checkpoints(config, log, keep=config.training.keep_checkpoints),
             journal=log,
             tokenizer=tokenizer,
@@ -203,7 +210,7 @@ def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
         )
 
         def steps(start: int) -> Iterator[list[Batch]]:
-            return announced(made.steps, start, log)
+            return with_phase_events(made.steps, start, log)
 
         last = train(objective, steps, training, worker)
         if worker.leads:
@@ -216,7 +223,7 @@ def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
     return last
 
 
-def announced(steps: PhasedSteps, start: int, log: Journal) -> Iterator[list[Batch]]:
+def with_phase_events(steps: ScheduledSteps, start: int, log: Journal) -> Iterator[list[Batch]]:
     """The steps from ``start`` on; where there are several phases, an event as each begins."""
     beginnings = {phase.start: phase for phase in steps.phases if len(steps.phases) > 1}
     for step, batches in enumerate(steps.since(start), start):
@@ -233,7 +240,7 @@ def _export(config: PretrainConfig, made: Prepared, figures: dict[str, float]) -
     from.
     """
     told = {"objective": config.objective.name, "corpus": made.corpora[-1].manifest}
-    with written_whole(config.run_dir / "hf") as directory:
+    with atomic_directory(config.run_dir / "hf") as directory:
         made.objective.export(directory)
         made.tokenizer.save_pretrained(directory)
-        sign(directory, **told, init=config.init, seed=config.seed, metrics=figures)
+        write_model_record(directory, **told, init=config.init, seed=config.seed, metrics=figures)

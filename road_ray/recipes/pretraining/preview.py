@@ -12,8 +12,8 @@ from road_ray.config import load
 from road_ray.data.batching import Batch
 from road_ray.errors import ConfigError
 from road_ray.objectives.base import Objective
-from road_ray.objectives.parts.corruption import Corrupting
-from road_ray.objectives.parts.masked_input import Masked
+from road_ray.objectives.parts.corruption import CorruptingObjective
+from road_ray.objectives.parts.masked_input import MaskingObjective
 from road_ray.recipes.pretraining.pretrain import PretrainConfig, prepare
 from road_ray.recipes.recorded_config import RECORD
 from road_ray.training.checkpoint.checkpoint import Checkpoints
@@ -55,10 +55,10 @@ def _marked(objective: Objective, batch: Batch, tokenizer: Any) -> list[list[str
     """The tokens of each row, without padding, marked where something was hidden."""
     objective.eval()
     tokens: Tensor = batch["input_ids"]
-    if isinstance(objective, Corrupting):
+    if isinstance(objective, CorruptingObjective):
         made, mark = objective.corrupted(batch), _replaced
         chosen, seen = made.chosen, made.tokens
-    elif isinstance(objective, Masked):
+    elif isinstance(objective, MaskingObjective):
         (chosen, seen), mark = objective.hide(batch), _masked
     else:
         raise ConfigError(f"{type(objective).__name__} hides nothing: there is nothing to show")

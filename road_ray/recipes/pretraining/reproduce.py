@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 from road_ray.config import override
 from road_ray.data.corpus.source import CorpusConfig
 from road_ray.distributed.connection import connected
-from road_ray.distributed.parallel import side_by_side
+from road_ray.distributed.parallel import run_parallel
 from road_ray.evaluation.glue import electra_figure
 from road_ray.evaluation.metrics import paired_test, summary
 from road_ray.models.encoder import EncoderConfig
@@ -22,7 +22,7 @@ from road_ray.recipes.pretraining.comparisons import COMPARISONS, Arm, Compariso
 from road_ray.recipes.pretraining.flops import cost
 from road_ray.recipes.pretraining.pretrain import PretrainConfig, pretrain
 from road_ray.recipes.resume_identity import mirrored_below
-from road_ray.recipes.run import Run, RunConfig, finished, opened
+from road_ray.recipes.run import Run, RunConfig, load_finished_run, open_run_directory
 from road_ray.training.config import TrainingConfig
 from road_ray.training.monitoring.journal import write_json_atomic
 from road_ray.training.optimizer import OptimizerConfig
@@ -91,17 +91,17 @@ def reproduce(config: ReproduceConfig) -> Run:
 
     Figures are ``eval/<arm>/score`` with its ``_deviation``, and those of each data set.
     """
-    return finished(config) or _run(config)
+    return load_finished_run(config) or _run(config)
 
 
 def _run(config: ReproduceConfig) -> Run:
     comparison = COMPARISONS[config.comparison]
     planned = plan(config)
-    with opened(config) as directory:
+    with open_run_directory(config) as directory:
         if config.at_once:
             cpus = config.at_once if config.address is None else None
             with connected(config.address, num_cpus=cpus):
-                runs = side_by_side(
+                runs = run_parallel(
                     train_arm,
                     planned,
                     num_gpus=config.gpus_per_worker,
@@ -115,7 +115,7 @@ def _run(config: ReproduceConfig) -> Run:
             for number, arm in enumerate(comparison.arms)
         }
         figures = _figures(scores)
-        table = compared(comparison, scores, config.probe_on)
+        table = comparison_table(comparison, scores, config.probe_on)
         (directory / "comparison.md").write_text(table, encoding="utf-8")
         write_json_atomic(directory / "metrics.json", figures)
     return Run(directory, figures)
@@ -211,7 +211,7 @@ def _figures(scores: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, f
     return figures
 
 
-def compared(
+def comparison_table(
     comparison: Comparison,
     scores: Mapping[str, Sequence[Mapping[str, float]]],
     probe_on: Sequence[str],

@@ -11,11 +11,11 @@ from typing import Any
 from road_ray.config import InvalidConfig, load, override
 from road_ray.config import yaml as yaml_lines
 from road_ray.config.fields import field_at
-from road_ray.config.messages import unknown
+from road_ray.config.messages import unknown_key
 from road_ray.errors import Problem
 from road_ray.recipes.sweep.config import SweepConfig, locate
-from road_ray.recipes.sweep.metric_names import COSTS, at_the_end, during
-from road_ray.recipes.sweep.stages import OWN, SECOND, base, split
+from road_ray.recipes.sweep.metric_names import COSTS, final_metrics, periodic_metrics
+from road_ray.recipes.sweep.stages import OWN, SECOND, base_config, split_by_stage
 from road_ray.verbs import VERBS
 
 _OF_THE_DONOR = ("data", "encoder", "generator", "init", "mixing", "objective", "tokenizer")
@@ -28,9 +28,9 @@ def load_sweep(named: str | Path, overrides: Sequence[str] | Mapping[str, Any] =
     Raises ``InvalidConfig`` with the line of every mistake; nothing has started then.
     """
     path = locate(named)
-    written = yaml_lines.read(path)
+    written = yaml_lines.read_yaml(path)
     verb = written.values.get("verb")
-    overrides = _as_text(addressed(overrides, verb), written.values)
+    overrides = _as_text(address_overrides(overrides, verb), written.values)
     config = load(SweepConfig, path=path, overrides=overrides)
     if not config.name:
         config = config.model_copy(update={"name": path.stem})
@@ -45,7 +45,7 @@ def load_sweep(named: str | Path, overrides: Sequence[str] | Mapping[str, Any] =
     return config
 
 
-def addressed(
+def address_overrides(
     overrides: Sequence[str] | Mapping[str, Any], verb: Any
 ) -> list[str] | dict[str, Any]:
     """The overrides with those of the verb's own keys put under ``overrides``."""
@@ -87,7 +87,7 @@ def _as_text(
 def _problems(
     config: SweepConfig, lines: Mapping[tuple[Any, ...], str], name: str
 ) -> Iterator[Problem]:
-    bases = [base(stage) for stage in config.stages]  # raises with its own mistakes
+    bases = [base_config(stage) for stage in config.stages]  # raises with its own mistakes
 
     def where(section: str, key: str) -> str:
         return lines.get((section, key), lines.get((section,), f"{name}: {section}.{key}"))
@@ -104,14 +104,16 @@ def _problems(
             problem = Problem(where("space", key), what, "leave it out; `seeds` repeats trials")
         elif field_at(type(bases[number]), tuple(own.split("."))) is None:
             seen = scope.model_dump(exclude_none=True)
-            problem = unknown(type(bases[number]), tuple(own.split(".")), seen, where("space", key))
+            problem = unknown_key(
+                type(bases[number]), tuple(own.split(".")), seen, where("space", key)
+            )
         if problem:
             refused.add(key)
             yield problem
             continue
         yield from _refused_values(bases[number], own, scope.edges, where("space", key))
     for point in config.points if not refused else ():
-        for stage, values in zip(bases, split(point), strict=False):
+        for stage, values in zip(bases, split_by_stage(point), strict=False):
             yield from _unfit(stage, values, where("points", ""))
     yield from _unknown_metrics(config, bases, lambda key: where(key, ""))
     if config.scheduler == "pbt":
@@ -152,7 +154,7 @@ def _unfit(stage: Any, changes: Mapping[str, Any], where: str) -> Iterator[Probl
 
 def _unknown_metrics(config: SweepConfig, bases: Sequence[Any], where: Any) -> Iterator[Problem]:
     verb, last = config.stages[-1].verb, bases[-1]
-    final = at_the_end(verb, last)
+    final = final_metrics(verb, last)
     allowed = [*final, *COSTS]
     for metric in config.metric:
         if metric in allowed:
@@ -162,8 +164,11 @@ def _unknown_metrics(config: SweepConfig, bases: Sequence[Any], where: Any) -> I
         remedy = f"did you mean {near[0]!r}?" if near else "use one of these"
         yield Problem(where("metric"), what + ", ".join(allowed), remedy)
         return
-    if config.scheduler != "none" and config.metric[0] not in during(verb, last):
-        told = ", ".join(during(verb, last)) or "nothing: training.evaluate_every_steps is not set"
+    if config.scheduler != "none" and config.metric[0] not in periodic_metrics(verb, last):
+        told = (
+            ", ".join(periodic_metrics(verb, last))
+            or "nothing: training.evaluate_every_steps is not set"
+        )
         yield Problem(
             where("metric"),
             f"metric = {config.metric[0]} is known at the end of a run only, and scheduler = "

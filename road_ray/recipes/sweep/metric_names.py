@@ -22,7 +22,7 @@ _PRETRAIN = {
 }
 
 
-def at_the_end(verb: str, config: Any) -> list[str]:
+def final_metrics(verb: str, config: Any) -> list[str]:
     """The final figures of a run that a sweep may judge by."""
     if verb == "pretrain":
         return _trained(config) + _of(config.probe.datasets)
@@ -31,13 +31,13 @@ def at_the_end(verb: str, config: Any) -> list[str]:
     return _of(config.data.evaluate_on or (config.data.dataset,))
 
 
-def during(verb: str, config: Any) -> list[str]:
+def periodic_metrics(verb: str, config: Any) -> list[str]:
     """The figures that a run tells of while it trains."""
     trained = _trained(config) if verb == "pretrain" else []
     if config.training.evaluate_every_steps is None:
         return trained
     if verb == "pretrain":
-        return at_the_end(verb, config)
+        return final_metrics(verb, config)
     return _of(config.data.datasets if verb == "multitask" else (config.data.dataset,))
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from road_ray.distributed.tune.driver import Watch
+from road_ray.distributed.tune.driver import SweepObserver
 from road_ray.distributed.tune.trial_record import Record, Report
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.result import best_of
@@ -23,7 +23,7 @@ _MOST_ROWS = 20  # of a table on a terminal: what runs, then the best
 _MARKS = {"running": "cyan", "complete": "green", "pruned": "yellow", "failed": "red"}
 
 
-class View:
+class SweepProgress:
     """Remembers what it was told and renders it."""
 
     def __init__(self, config: SweepConfig) -> None:
@@ -98,9 +98,9 @@ def _short(value: Any) -> str:
 
 
 @contextmanager
-def shown(config: SweepConfig) -> Iterator[Watch]:
+def show_progress(config: SweepConfig) -> Iterator[SweepObserver]:
     """A watch that shows what it is told: a live table, lines, or nothing."""
-    view = View(config)
+    view = SweepProgress(config)
     kind = config.console or ("rich" if sys.stderr.isatty() else "plain")
     if kind == "rich":
         with Live(view.table(), console=Console(stderr=True), auto_refresh=False) as live:
@@ -108,7 +108,7 @@ def shown(config: SweepConfig) -> Iterator[Watch]:
             def tick() -> None:
                 live.update(view.table(), refresh=True)
 
-            yield Watch(view.changed, view.told, tick)
+            yield SweepObserver(view.changed, view.told, tick)
             tick()
         return
     earlier = {"count": 0}
@@ -121,4 +121,4 @@ def shown(config: SweepConfig) -> Iterator[Watch]:
             sys.stderr.write(view.line(record) + "\n")
             sys.stderr.flush()
 
-    yield Watch(changed, view.told)
+    yield SweepObserver(changed, view.told)

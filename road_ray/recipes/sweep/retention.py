@@ -6,14 +6,14 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from road_ray.distributed.tune.trial_record import Record, place_of
+from road_ray.distributed.tune.trial_record import Record, trial_directory
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.result import best_of
 
 _LARGE = ("checkpoints", "hf")  # of a run directory
 
 
-def tidy(directory: Path, trials: Iterable[Record], config: SweepConfig) -> None:
+def remove_models(directory: Path, trials: Iterable[Record], config: SweepConfig) -> None:
     """Removes models and checkpoints of ended trials that are not the best, unless ``keep: all``.
     One that another trial beats later is removed then.
     """
@@ -23,12 +23,12 @@ def tidy(directory: Path, trials: Iterable[Record], config: SweepConfig) -> None
     best = {trial.number for trial in best_of(known, config.mode)}
     for trial in known:
         if trial.ended and trial.number not in best:
-            place = place_of(directory, trial.number)
+            place = trial_directory(directory, trial.number)
             for found in [path for name in _LARGE for path in place.glob(f"seed-*/**/{name}")]:
                 shutil.rmtree(found, ignore_errors=True)
 
 
 def model_of(directory: Path, trial: Record, config: SweepConfig) -> Path:
     """The run directory of a trial's last run, first seed."""
-    first = place_of(directory, trial.number) / "seed-0"
+    first = trial_directory(directory, trial.number) / "seed-0"
     return first if config.then is None else first / config.stages[-1].verb

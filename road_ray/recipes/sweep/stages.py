@@ -20,7 +20,7 @@ SECOND = "then."  # begins the keys of the second run
 OWN = ("run_dir", "console", "seed", "address")
 
 
-def base(stage: StageConfig) -> Config:
+def base_config(stage: StageConfig) -> Config:
     """The configuration of a run before values are drawn."""
     return _base(stage.model_dump_json())
 
@@ -31,7 +31,7 @@ def _base(written: str) -> Config:
     return configure(stage.verb, preset=stage.preset, overrides=stage.overrides)
 
 
-def split(changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_by_stage(changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The values of the first run and those of the second, each by its own dotted key."""
     first = {key: value for key, value in changes.items() if not key.startswith(SECOND)}
     second = {key.removeprefix(SECOND): value for key, value in changes.items() if key not in first}
@@ -44,8 +44,8 @@ def runs_of(
     """Verb and configuration of each run of one seed, the ``number``-th, of a trial."""
     place = directory / f"seed-{number}"
     runs: list[tuple[str, Config]] = []
-    for stage, drawn in zip(sweep.stages, split(changes), strict=False):
-        found = base(stage)
+    for stage, drawn in zip(sweep.stages, split_by_stage(changes), strict=False):
+        found = base_config(stage)
         at = place if sweep.then is None else place / stage.verb
         own: dict[str, Any] = {"run_dir": at, "console": "quiet"}
         own["seed"] = getattr(found, "seed", 0) + number

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import load, to_dict, to_yaml
-from road_ray.distributed.connection import connected, prepared
-from road_ray.distributed.tune.driver import Watch, search
-from road_ray.distributed.tune.lock import locked
+from road_ray.distributed.connection import connected, prepare_address
+from road_ray.distributed.tune.driver import SweepObserver, search
+from road_ray.distributed.tune.lock import sweep_lock
 from road_ray.distributed.tune.trial_record import Record
 from road_ray.errors import ConfigError, DivergedError, ResourceError
 from road_ray.recipes.distillation.config import teacher_directories
@@ -20,10 +20,10 @@ from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.multitask.teachers import teachers_by_dataset
 from road_ray.recipes.sweep.check import load_sweep
 from road_ray.recipes.sweep.config import SweepConfig
-from road_ray.recipes.sweep.progress import shown
+from road_ray.recipes.sweep.progress import show_progress
 from road_ray.recipes.sweep.result import Sweep, write_result
-from road_ray.recipes.sweep.retention import tidy
-from road_ray.recipes.sweep.stages import base
+from road_ray.recipes.sweep.retention import remove_models
+from road_ray.recipes.sweep.stages import base_config
 from road_ray.recipes.sweep.trial import Trial
 from road_ray.recipes.validation import require_init
 from road_ray.reporting.report import leave_report
@@ -54,12 +54,12 @@ def run(config: SweepConfig) -> Sweep:
     """The sweep of a configuration. Raises before the first trial what can be known by then, and
     ``DivergedError`` when no trial came to its end.
     """
-    nested = look_ahead(config)
-    prepared(config.address)
+    nested = check_sources(config)
+    prepare_address(config.address)
     directory = config.directory
-    with locked(directory):
+    with sweep_lock(directory):
         _record(config, directory)
-        with shown(config) as watch:
+        with show_progress(config) as watch:
             trials = search(
                 config,
                 config.name,
@@ -69,7 +69,7 @@ def run(config: SweepConfig) -> Sweep:
                 watch=_tidying(watch, config),
                 nested=nested,
             )
-        tidy(directory, trials, config)
+        remove_models(directory, trials, config)
         done = Sweep(directory, config, trials)
         write_result(done)
         leave_report(directory)
@@ -82,26 +82,26 @@ def run(config: SweepConfig) -> Sweep:
     return done
 
 
-def _tidying(watch: Watch, config: SweepConfig) -> Watch:
+def _tidying(watch: SweepObserver, config: SweepConfig) -> SweepObserver:
     """The watch, and after each end of a trial what is left of those before goes."""
     known: dict[int, Record] = {}
 
     def changed(record: Record) -> None:
         watch.changed(record)
         if record.ended:  # its own process may still be at work
-            tidy(config.directory, known.values(), config)
+            remove_models(config.directory, known.values(), config)
         known[record.number] = record
 
     return replace(watch, changed=changed)
 
 
-def look_ahead(config: SweepConfig) -> bool:
+def check_sources(config: SweepConfig) -> bool:
     """Whether trials start processes of their own. Raises ``ConfigError`` for a model or teacher
     that every trial would miss.
     """
     nested = False
     for place, stage in enumerate(config.stages):
-        found: Any = base(stage)
+        found: Any = base_config(stage)
         drawn = any(key.removeprefix("then.") == "init" for key in config.space)
         if place == 0 and stage.verb != "pretrain" and not drawn:
             require_init(found.init)

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from road_ray.distributed.tune.space import drawn
+from road_ray.distributed.tune.space import decode_params
 from road_ray.distributed.tune.trial_record import Outcome, Report, Tell
 from road_ray.errors import ConfigError
 from road_ray.evaluation.metrics import summary
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.stages import runs_of
-from road_ray.training.monitoring.trackers import watched
+from road_ray.training.monitoring.trackers import with_row_callback
 from road_ray.verbs import VERBS
 
 
@@ -29,7 +29,7 @@ class Trial:
 
     def __call__(self, directory: Path, params: Mapping[str, Any], tell: Tell) -> Outcome:
         """Figures over seeds. Raises what a recipe raises: the trial has failed then."""
-        changes = drawn(self.sweep.space, params)
+        changes = decode_params(self.sweep.space, params)
         figures, teacher_seconds = [], 0.0
         for number in range(self.sweep.seeds):
             told, seconds = self._seed(changes, directory, number, tell)
@@ -58,7 +58,7 @@ class Trial:
         for place, (verb, config) in enumerate(runs):
             judged = number == 0 and place == len(runs) - 1
             asked = time.monotonic()
-            with watched(_Reporter(self.sweep.metric[0], tell if judged else None)):
+            with with_row_callback(_Reporter(self.sweep.metric[0], tell if judged else None)):
                 run = VERBS[verb].run(config)
             teachers: Any = getattr(config, "distillation", None)
             if teachers is not None:

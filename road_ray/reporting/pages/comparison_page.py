@@ -16,7 +16,7 @@ from road_ray.reporting.pages.page import NOTHING, Block, Cell, Figures, Page, P
 from road_ray.reporting.pages.run_page import clock, headline
 from road_ray.reporting.plots.chart import Axis, Chart, Line, thinned
 from road_ray.reporting.published_results import published
-from road_ray.reporting.run_record import RunRecord, counts
+from road_ray.reporting.run_record import RunRecord, is_decisive
 from road_ray.reporting.tables import metric_title
 
 _MOST_GROUPS = 40
@@ -38,11 +38,13 @@ class Group:
         }
 
 
-def grouped(runs: Sequence[RunRecord]) -> list[Group]:
+def group_runs(runs: Sequence[RunRecord]) -> list[Group]:
     """Runs with the same settings but for seed and place, together; in the order of the first."""
     found: dict[str, list[RunRecord]] = {}
     for run in runs:
-        key = repr([run.verb, *sorted((k, str(v)) for k, v in run.settings.items() if counts(k))])
+        key = repr(
+            [run.verb, *sorted((k, str(v)) for k, v in run.settings.items() if is_decisive(k))]
+        )
         found.setdefault(key, []).append(run)
     names = [_common_name(members) for members in found.values()]
     twice = {name for name in names if names.count(name) > 1}
@@ -62,7 +64,7 @@ def _common_name(runs: Sequence[RunRecord]) -> str:
 
 def compare_page(runs: Sequence[RunRecord], title: str, baseline: str | None = None) -> Page:
     """Groups against the first of them, or the one that is named ``baseline``."""
-    groups = grouped(runs)
+    groups = group_runs(runs)
     base = next((group for group in groups if group.name == baseline), _plainest(groups))
     metrics = list(dict.fromkeys(name for run in runs for name in headline(run.metrics)))
     datasets = dict.fromkeys(name.split("/")[1] for name in metrics)
@@ -134,7 +136,7 @@ def _row(group: Group, base: Group, metrics: Sequence[str]) -> list[Cell]:
 def _against(group: Group, base: Group, metric: str) -> Cell:
     if group is base:
         return NOTHING
-    test = against(group, base, metric)
+    test = paired_against(group, base, metric)
     if test is None:
         ours, theirs = group.scores(metric), base.scores(metric)
         if not ours or not theirs:
@@ -148,7 +150,7 @@ def _against(group: Group, base: Group, metric: str) -> Cell:
     return Cell(said, test.difference, strong=0.0 < test.p_value < 0.05)
 
 
-def against(group: Group, base: Group, metric: str) -> PairedTest | None:
+def paired_against(group: Group, base: Group, metric: str) -> PairedTest | None:
     """The paired test over the seeds that both groups have; None with fewer than two."""
     ours, theirs = group.scores(metric), base.scores(metric)
     shared = [seed for seed in ours if seed in theirs]
@@ -176,7 +178,7 @@ def _printed(dataset: str, metrics: Sequence[str]) -> list[list[Cell]]:
 
 def _settings(groups: Sequence[Group]) -> Table:
     tables = [group.runs[0].settings for group in groups[:_MOST_GROUPS]]
-    keys = list(dict.fromkeys(key for table in tables for key in table if counts(key)))
+    keys = list(dict.fromkeys(key for table in tables for key in table if is_decisive(key)))
     varied = [key for key in keys if len({str(table.get(key)) for table in tables}) > 1]
     rows: list[list[Any]] = [
         [group.name, *(_short(table.get(key)) for key in varied)]

@@ -11,7 +11,7 @@ from road_ray.errors import DataError
 from road_ray.reporting.pages.page import Cell, Figures, Page, Section, Table
 from road_ray.reporting.plots.chart import Axis, Chart, Line, thinned
 from road_ray.reporting.run_record import read_run
-from road_ray.reporting.tables import spread
+from road_ray.reporting.tables import mean_with_deviation
 
 TABLE = "table.json"
 _CURVES = (
@@ -22,12 +22,12 @@ _CURVES = (
 )
 
 
-def is_story(directory: Path) -> bool:
+def is_demo(directory: Path) -> bool:
     """Whether a directory is that of a demo."""
     return (directory / TABLE).is_file()
 
 
-def story_page(directory: Path) -> Page:
+def demo_page(directory: Path) -> Page:
     """The table of the models and the curves of the stages."""
     rows = _rows(directory / TABLE)
     charts = [
@@ -71,7 +71,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
     }
     shown = [
         [
-            Cell(spread(row, name), row[name], strong=row[name] == best[name])
+            Cell(mean_with_deviation(row, name), row[name], strong=row[name] == best[name])
             if name in best
             else Cell(str(row[name]), row[name] if isinstance(row[name], int) else None)
             for name in names

@@ -20,17 +20,17 @@ from torch import Tensor
 
 from road_ray.errors import ResourceError
 from road_ray.objectives.base import Objective
-from road_ray.training.checkpoint.remote_copy import Mirror
+from road_ray.training.checkpoint.remote_copy import RemoteCopy
 from road_ray.training.checkpoint.serialization import optimizer_tensors, tensors_to_file
 from road_ray.training.config import Training
-from road_ray.training.fsdp import gather, whole
+from road_ray.training.fsdp import copy_weights, full_tensor
 from road_ray.training.optimizer import ElectraAdamW
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
 
 
-class Saver:
+class AsyncSaver:
     """Writes checkpoints of one training, one at a time; only on the worker that leads.
 
     A failure to write is raised by the next call.
@@ -68,7 +68,7 @@ class Saver:
         if wait:
             self._worker.barrier()
 
-    def __enter__(self) -> Saver:
+    def __enter__(self) -> AsyncSaver:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -130,7 +130,7 @@ class Saver:
         if config.mirror is None:
             return
         try:
-            Mirror(config.mirror, keep=config.keep_checkpoints).push(directory)
+            RemoteCopy(config.mirror, keep=config.keep_checkpoints).push(directory)
         except ResourceError as error:
             _log.warning("%s", error)
             self._training.journal.event("mirror_failed", checkpoint=directory.name)
@@ -144,11 +144,11 @@ class Saver:
             gauges, self._objective.gauges = self._objective.gauges, {}
             self._twin = copy.deepcopy(self._objective).cpu().eval()
             self._objective.gauges = gauges
-        gather(self._trained, self._twin)
+        copy_weights(self._trained, self._twin)
         tensors, layout = optimizer_tensors(self._optimizer)
         moments = {}
         for name, tensor in tensors.items():
-            value = whole(tensor)
+            value = full_tensor(tensor)
             if self._worker.leads:
                 moments[name] = value.detach().to("cpu", copy=True)
         return None if self._twin is None else (self._twin, moments, copy.deepcopy(layout))

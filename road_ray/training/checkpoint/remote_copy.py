@@ -39,7 +39,7 @@ def check_address(url: str) -> str:
     return url
 
 
-class Mirror:
+class RemoteCopy:
     """The copies of one run's checkpoints below ``url``; the newest ``keep`` are kept."""
 
     def __init__(self, url: str, *, keep: int = 2) -> None:
@@ -181,7 +181,7 @@ def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[st
                 yield f"\n    {key}: there {there!r}, asked {asked!r}"
 
 
-def below(url: str, place: Path) -> str:
+def address_below(url: str, place: Path) -> str:
     """The address of ``place``, a relative path, below another; what follows a question mark
     stays.
     """

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from road_ray.errors import CheckpointError
-from road_ray.training.fsdp import part
+from road_ray.training.fsdp import local_part
 
 _log = logging.getLogger(__name__)
 # Of a parameter group: a child of a population goes on from weights that others' values made.
@@ -98,7 +98,7 @@ def load_optimizer(
     for index, parameter in zip(order, parameters, strict=True):
         state = saved["state"].get(index, {})
         for name in [n for n, x in state.items() if getattr(x, "shape", None) == parameter.shape]:
-            state[name] = part(state[name], like=parameter)
+            state[name] = local_part(state[name], like=parameter)
     told = optimizer.param_groups
     own = [{key: group[key] for key in _CONFIGURED & set(group)} for group in told]
     optimizer.load_state_dict(saved)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 
 from road_ray.objectives.base import Objective
-from road_ray.training.fsdp import whole
+from road_ray.training.fsdp import full_tensor
 from road_ray.training.monitoring.journal import Journal
 
 _GRACE = 0.25  # of the run, in which a detector may still say "original" to everything
@@ -34,13 +34,13 @@ def gradient_norms(objective: Objective) -> dict[str, float]:
     found = {name: gradients for name, gradients in parts.items() if gradients}
     if len(found) < 2:
         return {}
-    norms = torch.stack([whole(torch.nn.utils.get_total_norm(found[name])) for name in found])
+    norms = torch.stack([full_tensor(torch.nn.utils.get_total_norm(found[name])) for name in found])
     return {
         f"train/grad_norm_{name}": value for name, value in zip(found, norms.tolist(), strict=True)
     }
 
 
-class Watch:
+class CollapseMonitor:
     """Looks at every row of the journal and writes an event, once, when a network has collapsed."""
 
     def __init__(self, journal: Journal, total_steps: int) -> None:

@@ -21,7 +21,7 @@ def shapes(passes: Sequence[Batch]) -> str:
 
 
 @contextmanager
-def watched(rank: int) -> Iterator[None]:
+def oom_as_error(rank: int) -> Iterator[None]:
     """Raises ``ResourceError`` with rank, step and batch where memory runs out inside."""
     try:
         yield

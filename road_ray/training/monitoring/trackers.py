@@ -31,14 +31,14 @@ class Tracker(Protocol):
         """Send what is left and end; ``failed`` when the run ended by an error."""
 
 
-See = Callable[[int, int | None, Mapping[str, float]], None]
+RowCallback = Callable[[int, int | None, Mapping[str, float]], None]
 """``see(step, total_steps, row)``: told of every row of a journal as it is written."""
 
-_SEES: ContextVar[See | None] = ContextVar("sees", default=None)
+_SEES: ContextVar[RowCallback | None] = ContextVar("sees", default=None)
 
 
 @contextmanager
-def watched(see: See) -> Iterator[None]:
+def with_row_callback(see: RowCallback) -> Iterator[None]:
     """Inside, every run of this thread tells its rows to ``see``, which may end it by
     ``SystemExit``.
     """
@@ -49,15 +49,15 @@ def watched(see: See) -> Iterator[None]:
         _SEES.reset(before)
 
 
-def watching() -> See | None:
+def row_callback() -> RowCallback | None:
     """Who watches this thread."""
     return _SEES.get()
 
 
-class Watcher:
+class CallbackTracker:
     """Tells whoever watches this thread."""
 
-    def __init__(self, see: See, total_steps: int | None) -> None:
+    def __init__(self, see: RowCallback, total_steps: int | None) -> None:
         self._see, self._total = see, total_steps
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -67,10 +67,10 @@ class Watcher:
         pass
 
 
-def watchers(total_steps: int | None) -> list[Tracker]:
+def callback_trackers(total_steps: int | None) -> list[Tracker]:
     """Who watches this thread, as a tracker, if anybody does."""
-    see = watching()
-    return [] if see is None else [Watcher(see, total_steps)]
+    see = row_callback()
+    return [] if see is None else [CallbackTracker(see, total_steps)]
 
 
 class _Wandb:

@@ -10,7 +10,7 @@ import torch
 
 from road_ray.config import InvalidConfig, load, to_dict
 from road_ray.data.batching import BatchStream
-from road_ray.data.corpus.length_schedule import PhasedSteps, phases_of, tokens_before
+from road_ray.data.corpus.length_schedule import ScheduledSteps, phases_of, tokens_before
 from road_ray.data.corpus.source import CorpusConfig
 from road_ray.data.features.types import Features
 from road_ray.errors import ConfigError
@@ -48,7 +48,7 @@ def steps_of(*overrides, total=10, passes=2, channels=3):
         )
         for p in phases
     )  # fmt: skip
-    return PhasedSteps(phases, streams, passes)
+    return ScheduledSteps(phases, streams, passes)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from road_ray.data import loading
 from road_ray.data.features import cache as feature_cache
-from road_ray.data.features.cache import cached, directory_of, key_of
+from road_ray.data.features.cache import cache_directory, cache_key, load_or_encode
 from road_ray.data.features.types import TextExample
 from road_ray.data.loading import SourceConfig, load_split
 from road_ray.data.tokenizer import train_wordpiece
@@ -49,21 +49,21 @@ def test_a_second_load_reads_what_the_first_made(name, world, tokenizer, tmp_pat
 
 def test_a_key_follows_from_texts_labels_tokenizer_and_limits_alone(tokenizer, world):
     one = TextExample("1", ("a film",), "0", "f:1")
-    key = key_of([one], tokenizer, length=8)
-    assert key_of([replace(one, id="2", where="g:2")], tokenizer, length=8) == key
+    key = cache_key([one], tokenizer, length=8)
+    assert cache_key([replace(one, id="2", where="g:2")], tokenizer, length=8) == key
     tokenizer("a", truncation=True, max_length=4)
-    assert key_of([one], tokenizer, length=8) == key
-    assert key_of([replace(one, label="1")], tokenizer, length=8) != key
-    assert key_of([replace(one, texts=("a", "film"))], tokenizer, length=8) != key
-    assert key_of([one, one], tokenizer, length=8) != key
-    assert key_of([one], tokenizer, length=9) != key
+    assert cache_key([one], tokenizer, length=8) == key
+    assert cache_key([replace(one, label="1")], tokenizer, length=8) != key
+    assert cache_key([replace(one, texts=("a", "film"))], tokenizer, length=8) != key
+    assert cache_key([one, one], tokenizer, length=8) != key
+    assert cache_key([one], tokenizer, length=9) != key
     words = (world / "glue" / "SST-2" / "train.tsv").read_text()
-    assert key_of([one], train_wordpiece([words], vocab_size=150), length=8) != key
+    assert cache_key([one], train_wordpiece([words], vocab_size=150), length=8) != key
 
 
 def test_a_damaged_file_is_made_anew(world, tokenizer, tmp_path, caplog):
     made = load_split("sst2", "dev", SourceConfig(root=str(world)), tokenizer).features
-    cached(tmp_path, "k", lambda: made)
+    load_or_encode(tmp_path, "k", lambda: made)
     (path,) = tmp_path.iterdir()
     whole = path.read_bytes()
 
@@ -74,9 +74,9 @@ def test_a_damaged_file_is_made_anew(world, tokenizer, tmp_path, caplog):
     places = (0, len(whole) // 2, whole.rindex(b"PK\x01\x02") + 8)
     for content in (whole[: len(whole) // 2], b"", *map(flipped, places)):
         path.write_bytes(content)
-        assert cached(tmp_path, "k", lambda: made) is made
+        assert load_or_encode(tmp_path, "k", lambda: made) is made
         assert "is damaged" in caplog.text
-        assert same(cached(tmp_path, "k", lambda: pytest.fail("it is whole again")), made)
+        assert same(load_or_encode(tmp_path, "k", lambda: pytest.fail("it is whole again")), made)
         caplog.clear()
 
 
@@ -89,14 +89,14 @@ def test_a_write_that_fails_leaves_nothing_and_costs_a_warning(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    assert cached(tmp_path, "k", lambda: made) is made
+    assert load_or_encode(tmp_path, "k", lambda: made) is made
     assert not list(tmp_path.iterdir())
     assert "features are not kept" in caplog.text
     assert "data.cache" in caplog.text
 
 
 def test_where_features_are_kept(monkeypatch, tmp_path):
-    assert directory_of("off") is None
-    assert directory_of(str(tmp_path)) == tmp_path
+    assert cache_directory("off") is None
+    assert cache_directory(str(tmp_path)) == tmp_path
     monkeypatch.setenv("ROAD_CACHE", "/c")
-    assert str(directory_of(None)) == "/c/features"
+    assert str(cache_directory(None)) == "/c/features"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from road_ray.data.catalog import dataset, task
-from road_ray.data.features.encode import encode, encode_texts, overlap
+from road_ray.data.features.encode import count_shared, encode, encode_texts
 from road_ray.data.features.types import Answer, Features, SpanExample, TextExample
 from road_ray.data.readers.registry import read_split
 from road_ray.data.schema import Columns
@@ -175,8 +175,8 @@ def test_overlap_counts_dev_examples_with_the_texts_of_a_training_example() -> N
     dev = [row("c", "d", label="1"), row("c", "d"), row("b", "a")]
     span = SpanExample("1", "q", "c", (), "f")
 
-    assert overlap(train, dev) == 2
-    assert overlap([span], [replace(span, id="2")]) == 1
+    assert count_shared(train, dev) == 2
+    assert count_shared([span], [replace(span, id="2")]) == 1
 
 
 @pytest.mark.parametrize("name", [*GLUE_AT_HAND, "snli", "amazon", "boolq"])

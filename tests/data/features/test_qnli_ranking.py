@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from road_ray.data.features.qnli_ranking import ranked
+from road_ray.data.features.qnli_ranking import to_ranking
 from road_ray.data.features.types import TextExample
 from road_ray.errors import DataError
 
@@ -24,7 +24,7 @@ PAIRS = [
 
 
 def test_every_question_with_both_becomes_a_choice_with_the_right_one_first_in_turn():
-    one, two = ranked(PAIRS, "yes", "dev.tsv", labelled=True)
+    one, two = to_ranking(PAIRS, "yes", "dev.tsv", labelled=True)
     assert (one.question, one.choices, one.answer) == ("who", ("she", "a tree"), 0)
     assert (two.question, two.choices, two.answer) == ("when", ("blue", "today"), 1)
     assert (two.id, two.where) == ("2", "dev.tsv:2")
@@ -32,6 +32,6 @@ def test_every_question_with_both_becomes_a_choice_with_the_right_one_first_in_t
 
 def test_pairs_that_cannot_be_ranked_are_told():
     with pytest.raises(DataError, match=r"dev.tsv: no question has both"):
-        ranked(PAIRS[-1:], "yes", "dev.tsv", labelled=True)
+        to_ranking(PAIRS[-1:], "yes", "dev.tsv", labelled=True)
     with pytest.raises(DataError, match=r"test.tsv: ranks candidates by their labels"):
-        ranked(PAIRS, "yes", "test.tsv", labelled=False)
+        to_ranking(PAIRS, "yes", "test.tsv", labelled=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from road_ray.data.batching import Batching, BatchStream, Share, gold_of, pad
+from road_ray.data.batching import Batching, BatchStream, WorkerShare, labels_of, pad
 from road_ray.data.catalog import dataset
 from road_ray.data.features.tags import encode_tags
 from road_ray.data.features.types import TagExample
@@ -71,13 +71,13 @@ def test_labels_are_padded_beside_their_tokens(letters):
     rows = encoded([sentence("a ab", "O B-PER"), sentence("c", "O"), sentence("b")], letters)
     numbers = np.array([1, 0, 2])
     batch = pad(rows, numbers, pad_id=0)
-    labels = gold_of(rows, numbers, batch["input_ids"].shape[1])["labels"]
+    labels = labels_of(rows, numbers, batch["input_ids"].shape[1])["labels"]
     assert labels.shape == batch["input_ids"].shape == (3, 8)
     assert labels[0].tolist() == [-100, 0, *[-100] * 6]
     assert labels[1].tolist() == [-100, 0, 1, *[-100] * 5]
     assert (labels[2] == -100).all()
     shares = [
-        BatchStream(rows, Batching(3, seed=0), Share(rank, 2), pad_id=0)[0] for rank in (0, 1)
+        BatchStream(rows, Batching(3, seed=0), WorkerShare(rank, 2), pad_id=0)[0] for rank in (0, 1)
     ]
     assert sum(len(share["labels"]) for share in shares) == 3
     assert all(share["labels"].shape == share["input_ids"].shape for share in shares)

@@ -11,7 +11,7 @@ from tokenizers.models import BPE, WordPiece
 from tokenizers.normalizers import NFD, BertNormalizer, Lowercase, Replace, Sequence, StripAccents
 from tokenizers.pre_tokenizers import BertPreTokenizer, Metaspace, Whitespace
 
-from road_ray.data.features.wordpiece_cache import KnownWords, is_by_word
+from road_ray.data.features.wordpiece_cache import WordPieceCache, tokenizes_by_word
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 VOCAB = {
@@ -69,16 +69,16 @@ def chance_texts(count):
     ids=["bert", "cased", "sequence", "unknown first", "a word"],
 )
 def test_ids_are_those_of_the_tokenizer(tokenizer):
-    assert is_by_word(json.loads(tokenizer.to_str()))
+    assert tokenizes_by_word(json.loads(tokenizer.to_str()))
     texts = NASTY + chance_texts(2000)
-    words = KnownWords(tokenizer)
+    words = WordPieceCache(tokenizer)
     for given in (texts[:700], texts[700:], texts):
         assert [list(ids) for ids in words.encode(given)] == plain(tokenizer, given)
 
 
 def test_the_memory_has_an_end_and_stays_right(monkeypatch):
     tokenizer = word_piece()
-    words = KnownWords(tokenizer, most=50)
+    words = WordPieceCache(tokenizer, most=50)
     texts = chance_texts(300)
     for first in range(0, 300, 20):
         part = texts[first : first + 20]
@@ -99,7 +99,7 @@ def test_a_word_is_given_to_the_tokenizer_once():
             asked.extend(word for text in texts for word in text.split(" [CLS] "))
             return self.inner.encode_batch_fast(texts, **options)
 
-    words = KnownWords(Counting())
+    words = WordPieceCache(Counting())
     words.encode(["the cat the cat", "cat play"])
     words.encode(["play the cat"])
     assert sorted(asked) == ["cat", "play", "the"]
@@ -121,6 +121,6 @@ def test_a_word_is_given_to_the_tokenizer_once():
     ],
 )
 def test_one_that_looks_beyond_a_space_is_asked_for_whole_texts(tokenizer):
-    assert not is_by_word(json.loads(tokenizer.to_str()))
+    assert not tokenizes_by_word(json.loads(tokenizer.to_str()))
     texts = ["the cat the  cat", "play"]
-    assert [list(ids) for ids in KnownWords(tokenizer).encode(texts)] == plain(tokenizer, texts)
+    assert [list(ids) for ids in WordPieceCache(tokenizer).encode(texts)] == plain(tokenizer, texts)

@@ -8,8 +8,8 @@ import pytest
 
 import road_ray as rr
 from road_ray.config import load
-from road_ray.data.loading import SourceConfig, entry_of, load_split
-from road_ray.data.readers.custom import OwnSet
+from road_ray.data.loading import SourceConfig, find_dataset, load_split
+from road_ray.data.readers.custom import CustomDataset
 from road_ray.data.schema import Classify
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ConfigError, DataError
@@ -24,7 +24,7 @@ def tokenizer():
 
 
 def split_of(tokenizer, tmp_path, part="train", **own):
-    source = SourceConfig(root=str(tmp_path), sets={"mine": OwnSet(**own)})
+    source = SourceConfig(root=str(tmp_path), sets={"mine": CustomDataset(**own)})
     return load_split("mine", part, source, tokenizer)
 
 
@@ -63,16 +63,16 @@ def test_jsonl_numbers_parquet_tags_choices_and_spans(tokenizer, tmp_path):
 
 
 def test_a_set_may_share_the_head_of_a_task(tmp_path):
-    own = OwnSet(train="x.csv", task="nli", text=("a", "b"))
-    dataset, task = entry_of("mine", SourceConfig(sets={"mine": own}))
+    own = CustomDataset(train="x.csv", task="nli", text=("a", "b"))
+    dataset, task = find_dataset("mine", SourceConfig(sets={"mine": own}))
     assert (dataset.task, task.kind.width) == ("nli", 3)
-    other = OwnSet(train="x.csv", task="mrc", text=("a",))
+    other = CustomDataset(train="x.csv", task="mrc", text=("a",))
     with pytest.raises(ConfigError, match="kind is classify, task mrc is of kind Span"):
-        entry_of("mine", SourceConfig(sets={"mine": other}))
+        find_dataset("mine", SourceConfig(sets={"mine": other}))
     with pytest.raises(ConfigError, match="the catalogue has a data set of that name"):
-        entry_of("mnli", SourceConfig(sets={"mnli": own}))
+        find_dataset("mnli", SourceConfig(sets={"mnli": own}))
     with pytest.raises(ConfigError, match="did you mean 'mine'"):
-        entry_of("mime", SourceConfig(sets={"mine": own}))
+        find_dataset("mime", SourceConfig(sets={"mine": own}))
 
 
 @pytest.mark.parametrize(

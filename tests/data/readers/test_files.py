@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from road_ray.data.readers.files import (
-    first_of,
+    check_text,
+    first_faults,
     missing_columns,
     numbered_lines,
     parquet_rows,
     parse_json_line,
-    shortened,
+    shorten,
     table_rows,
-    well_formed,
 )
 from road_ray.errors import DataError, ResourceError
 
@@ -56,14 +56,14 @@ def test_parquet_columns_can_be_limited(tmp_path: Path) -> None:
 
 def test_json_objects_and_well_formed_text_pass() -> None:
     assert parse_json_line('{"a": 1}', "f:1") == {"a": 1}
-    assert well_formed("\U0001f600 é", "f:1", "a") == "\U0001f600 é"
+    assert check_text("\U0001f600 é", "f:1", "a") == "\U0001f600 é"
 
 
 def test_messages_list_five_and_count_the_rest() -> None:
-    assert first_of(list("ab")) == "a\n  b"
-    assert first_of(list("abcdefg")) == "a\n  b\n  c\n  d\n  e\n  and 2 more"
-    assert shortened("x" * 81) == "x" * 80 + "..."
-    assert shortened("x" * 80) == "x" * 80
+    assert first_faults(list("ab")) == "a\n  b"
+    assert first_faults(list("abcdefg")) == "a\n  b\n  c\n  d\n  e\n  and 2 more"
+    assert shorten("x" * 81) == "x" * 80 + "..."
+    assert shorten("x" * 80) == "x" * 80
     found = missing_columns("f:1", ["premise", "q"], ["premis", "label"])
     assert found.startswith("f:1: no column 'premise', 'q'; found: premis, label; nearest: ")
     assert "'premise' -> 'premis'\n  fix: name the columns" in found

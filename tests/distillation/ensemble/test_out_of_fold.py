@@ -8,7 +8,7 @@ import torch
 
 from road_ray.data.catalog import task
 from road_ray.distillation.ensemble.base import LocalEnsemble, annotate
-from road_ray.distillation.ensemble.out_of_fold import FoldedEnsemble
+from road_ray.distillation.ensemble.out_of_fold import OutOfFoldEnsemble
 from road_ray.distillation.weighting import resolve
 from road_ray.errors import ConfigError, DataError
 
@@ -38,7 +38,7 @@ def batch(*rows: int) -> dict:
 @pytest.mark.parametrize("rows", [(0, 1, 2, 3, 4, 5), (5, 3, 1, 0), (2, 0), (4,)])
 def test_answers_come_back_in_the_order_of_the_batch_from_the_right_fold(rows):
     members = [Echo(fold) for fold in range(3)]
-    ensemble = FoldedEnsemble(members, FOLDS)
+    ensemble = OutOfFoldEnsemble(members, FOLDS)
     answers = ensemble.gather(ensemble.submit(batch(*rows)))
     assert ensemble.size == 2
     assert answers.shape == (2, len(rows), 2)
@@ -59,7 +59,7 @@ def test_real_teachers_answer_as_they_do_alone(tmp_path, teacher):
     one = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "rows": torch.arange(4)}
     one |= {"labels": torch.tensor([0, 1, 2, 0]), "task": "nli"}
     folds = np.array([1, 0, 0, 1], dtype=np.int32)
-    ensemble = FoldedEnsemble(members, folds)
+    ensemble = OutOfFoldEnsemble(members, folds)
     answers = ensemble.gather(ensemble.submit(one))
     apart = [member.gather(member.submit(one)) for member in members]
     for row, fold in enumerate(folds):
@@ -70,11 +70,11 @@ def test_real_teachers_answer_as_they_do_alone(tmp_path, teacher):
 
 def test_teachers_that_do_not_fit_the_folds_are_refused():
     with pytest.raises(ConfigError, match="equally many"):
-        FoldedEnsemble([Echo(0), Echo(1, size=3)], FOLDS)
+        OutOfFoldEnsemble([Echo(0), Echo(1, size=3)], FOLDS)
     with pytest.raises(ConfigError, match="fold 2"):
-        FoldedEnsemble([Echo(0), Echo(1)], FOLDS)
+        OutOfFoldEnsemble([Echo(0), Echo(1)], FOLDS)
 
 
 def test_a_batch_that_does_not_tell_its_rows_is_refused():
     with pytest.raises(DataError, match="rows"):
-        FoldedEnsemble([Echo(0)], np.zeros(3, np.int32)).submit({"input_ids": torch.ones(1, 2)})
+        OutOfFoldEnsemble([Echo(0)], np.zeros(3, np.int32)).submit({"input_ids": torch.ones(1, 2)})

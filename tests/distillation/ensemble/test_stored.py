@@ -8,7 +8,7 @@ import torch
 from road_ray.data.catalog import task
 from road_ray.distillation import weighting
 from road_ray.distillation.ensemble.base import LocalEnsemble, annotate, inputs_of
-from road_ray.distillation.ensemble.stored import Borrowed, StoredEnsemble
+from road_ray.distillation.ensemble.stored import NonOwningEnsemble, StoredEnsemble
 from road_ray.distillation.store.rows import rows_of
 from road_ray.distillation.teacher_manifest import teacher_manifest
 
@@ -44,7 +44,7 @@ class Counted:
         local = LocalEnsemble.load(chosen, self.subject)
         outer = self
 
-        class Live(Borrowed):
+        class Live(NonOwningEnsemble):
             def submit(self, given):
                 outer.asked.append(len(given["input_ids"]))
                 return local.submit(given)
@@ -242,6 +242,6 @@ def test_every_way_to_ask_is_told_apart_for_the_probe(school):
 def test_what_is_borrowed_is_not_closed(school):
     _, live = school(chosen=(0,))
     owner = LocalEnsemble.load([live.directories[0]] if live.directories else [], NLI)
-    borrowed = Borrowed(owner)
+    borrowed = NonOwningEnsemble(owner)
     assert not hasattr(borrowed, "close")
     assert torch.equal(ask(borrowed, batch(1)), ask(owner, batch(1)))

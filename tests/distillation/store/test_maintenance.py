@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from road_ray.distillation.store.maintenance import (
-    chosen,
-    damaged,
-    kept_in,
+    find_damage,
+    list_teachers,
     merge,
     prune,
     remove_damaged,
+    select_teachers,
 )
 from road_ray.distillation.store.store import TeacherStore
 from road_ray.errors import ConfigError, DataError, ResourceError
@@ -37,13 +37,13 @@ def root(tmp_path):
 
 
 def test_what_is_kept_is_listed(root):
-    first, second = kept_in(root)
+    first, second = list_teachers(root)
     assert (first.num_rows, second.num_rows) == (6, 2)
     assert (len(first.shards), len(second.shards)) == (2, 1)
     assert second.manifest["directory"] == "t1"
     assert first.unused_days < 1
-    assert chosen([first, second], ["nli-fff"]) == [second]
-    assert chosen([first, second], []) == [first, second]
+    assert select_teachers([first, second], ["nli-fff"]) == [second]
+    assert select_teachers([first, second], []) == [first, second]
 
 
 def test_merging_keeps_every_row_once_with_its_oldest_answer(root):
@@ -51,19 +51,19 @@ def test_merging_keeps_every_row_once_with_its_oldest_answer(root):
     keys = rows(1, 2, 3, 4, 9)
     said = before.read(keys)
     before.close()
-    first, _ = kept_in(root)
+    first, _ = list_teachers(root)
     assert merge(first) == (1, 5)
     after = TeacherStore(root, WHO, NLI)
-    assert len(kept_in(root)[0].shards) == 1
+    assert len(list_teachers(root)[0].shards) == 1
     for one, other in zip(after.read(keys), said, strict=True):
         assert (one == other).all()
     after.close()
-    assert merge(kept_in(root)[0]) == (1, 5)
+    assert merge(list_teachers(root)[0]) == (1, 5)
 
 
 def test_what_a_run_has_open_is_not_touched(root):
     store = TeacherStore(root, WHO, NLI)
-    first, second = kept_in(root)
+    first, second = list_teachers(root)
     with pytest.raises(ResourceError, match="a run has it open"):
         merge(first)
     with pytest.raises(ResourceError, match="a run has it open"):
@@ -73,67 +73,67 @@ def test_what_a_run_has_open_is_not_touched(root):
 
 
 def test_damage_is_found_put_aside_and_removed(root):
-    first, _ = kept_in(root)
-    assert damaged(first) == []
+    first, _ = list_teachers(root)
+    assert find_damage(first) == []
     first.shards[0].write_bytes(b"garbled")
-    assert len(damaged(first)) == 1
-    assert len(damaged(first, put_aside=True)) == 1
-    again = kept_in(root)[0]
+    assert len(find_damage(first)) == 1
+    assert len(find_damage(first, put_aside=True)) == 1
+    again = list_teachers(root)[0]
     assert (len(again.shards), again.num_damaged) == (1, 1)
     assert remove_damaged(again) == 1
-    assert kept_in(root)[0].num_damaged == 0
+    assert list_teachers(root)[0].num_damaged == 0
 
 
 def test_a_damaged_shard_is_not_merged_but_told_with_its_remedy(root):
-    first, _ = kept_in(root)
+    first, _ = list_teachers(root)
     first.shards[0].write_bytes(b"garbled")
     told = rf"(?s)damaged shard: .*verify {root} {first.directory.name} --put-aside"
     with pytest.raises(DataError, match=told):
         merge(first)
-    assert kept_in(root)[0].shards == first.shards
-    damaged(first, put_aside=True)
-    assert merge(kept_in(root)[0]) == (1, 3)
+    assert list_teachers(root)[0].shards == first.shards
+    find_damage(first, put_aside=True)
+    assert merge(list_teachers(root)[0]) == (1, 3)
 
 
 def test_what_a_killed_removal_left_is_no_teacher_and_goes_with_the_next(root):
-    first, second = kept_in(root)
+    first, second = list_teachers(root)
     left = root / f".{first.directory.name}.gone"
     shutil.copytree(first.directory, left)
     other = root / ".earlier.gone"
     shutil.copytree(first.directory, other)
-    assert [one.directory for one in kept_in(root)] == [first.directory, second.directory]
+    assert [one.directory for one in list_teachers(root)] == [first.directory, second.directory]
     assert list(prune([first])) == [first]
     assert [path for path in root.iterdir() if path.is_dir()] == [second.directory]
 
 
 def test_only_what_is_long_unused_goes(root):
-    first, _ = kept_in(root)
+    first, _ = list_teachers(root)
     ago = time.time() - 10 * 86400
     os.utime(first.directory / "manifest.json", (ago, ago))
-    gone = list(prune(kept_in(root), unused_days=5))
+    gone = list(prune(list_teachers(root), unused_days=5))
     assert [one.directory for one in gone] == [first.directory]
-    assert len(kept_in(root)) == 1
+    assert len(list_teachers(root)) == 1
 
 
 def test_no_store_and_no_such_teacher(root, tmp_path_factory):
     with pytest.raises(ConfigError, match="no store of logits"):
-        kept_in(tmp_path_factory.mktemp("empty"))
+        list_teachers(tmp_path_factory.mktemp("empty"))
     with pytest.raises(ConfigError, match="no teacher of this store"):
-        chosen(kept_in(root), ["sst2-"])
+        select_teachers(list_teachers(root), ["sst2-"])
 
 
 @pytest.mark.parametrize("content", ["", "null", "[]", "{"])
 def test_a_manifest_that_is_none_is_named(content, root):
-    manifest = kept_in(root)[0].directory / "manifest.json"
+    manifest = list_teachers(root)[0].directory / "manifest.json"
     manifest.write_text(content)
     with pytest.raises(DataError, match=r"manifest\.json"):
-        kept_in(root)
+        list_teachers(root)
 
 
 def test_a_directory_in_the_place_of_a_shard_is_damage(root):
-    first, _ = kept_in(root)
+    first, _ = list_teachers(root)
     first.shards[0].unlink()
     first.shards[0].mkdir()
-    assert damaged(first) == [f"{first.shards[0].name}: it is no file"]
+    assert find_damage(first) == [f"{first.shards[0].name}: it is no file"]
     with pytest.raises(DataError, match=first.shards[0].name):
         merge(first)

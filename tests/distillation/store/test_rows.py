@@ -14,7 +14,7 @@ from road_ray.data.features.types import Features
 from road_ray.data.schema import Choose, Tag
 from road_ray.distillation.ensemble.base import PAD_LOGIT, inputs_of
 from road_ray.distillation.store.rows import (
-    Wanted,
+    MissingRows,
     counts_of,
     keys_of,
     padded,
@@ -148,10 +148,10 @@ def test_what_half_cannot_hold_is_refused(bad):
 
 def test_wanted_rows_are_ticked_off_once_and_strangers_ignored():
     keys = keys_of(features())
-    wanted = Wanted(np.concatenate([keys[:3], keys[:2]]))
+    wanted = MissingRows(np.concatenate([keys[:3], keys[:2]]))
     assert wanted.num_missing == 3
     wanted.found(keys[[1, 3]])
     assert wanted.num_missing == 2
     wanted.found(keys)
     assert wanted.num_missing == 0
-    Wanted(keys[:0]).found(keys)
+    MissingRows(keys[:0]).found(keys)

@@ -13,8 +13,8 @@ from road_ray.distillation.store.shards import (
     commit,
     quarantine,
     read_shard,
+    remove_leftovers,
     shards_in,
-    sweep,
     write_shard,
 )
 
@@ -86,5 +86,5 @@ def test_leftovers_go_and_those_of_the_living_stay(tmp_path):
     for path in (gone, living, elsewhere, old):
         path.write_bytes(b"")
     os.utime(old, (time.time() - 1e6,) * 2)
-    sweep(tmp_path)
+    remove_leftovers(tmp_path)
     assert sorted(tmp_path.iterdir()) == sorted([living, elsewhere])

@@ -42,14 +42,14 @@ def sent(target: Path) -> set[str]:
 
 
 def test_tracked_files_travel_as_they_lie_there(repository, tmp_path):
-    names = working_dir.packed(repository, tmp_path / "t", named=["mine.yaml"])
+    names = working_dir.pack_working_dir(repository, tmp_path / "t", named=["mine.yaml"])
     assert names == [".gitignore", "a.py", "mine.yaml", "pack/b.py", "pack/data/c.tsv"]
     assert sent(tmp_path / "t") == set(names)
     assert (tmp_path / "t" / "a.py").read_text() == "changed"
 
 
 def test_what_the_profile_excludes_stays(repository, tmp_path):
-    working_dir.packed(repository, tmp_path / "t", exclude=["pack/data", "*.gitignore"])
+    working_dir.pack_working_dir(repository, tmp_path / "t", exclude=["pack/data", "*.gitignore"])
     assert sent(tmp_path / "t") == {"a.py", "pack/b.py"}
 
 
@@ -60,7 +60,7 @@ def test_code_that_git_does_not_know_is_told(repository):
 def test_too_much_is_refused_with_the_largest_named(repository, tmp_path, monkeypatch):
     monkeypatch.setattr(working_dir, "LIMIT_BYTES", 20)
     with pytest.raises(ConfigError, match=r"would be sent.*\n.*pack/data/c\.tsv"):
-        working_dir.packed(repository, tmp_path / "t")
+        working_dir.pack_working_dir(repository, tmp_path / "t")
     assert not (tmp_path / "t").exists()
 
 
@@ -71,7 +71,7 @@ def test_outside_of_a_repository_only_what_the_line_names_travels(tmp_path):
     (source / "b.py").write_text("x")
     words = ["finetune", "a.yaml", "none.yaml", "seed=1"]
     named = working_dir.files_of_line(words, source)
-    assert working_dir.packed(source, tmp_path / "t", named=named) == ["a.yaml"]
+    assert working_dir.pack_working_dir(source, tmp_path / "t", named=named) == ["a.yaml"]
 
 
 def test_a_file_from_elsewhere_is_refused(tmp_path):
@@ -100,23 +100,25 @@ def test_a_tracked_link_out_of_the_tree_is_refused_and_not_read(
     (repository / "notes.txt").symlink_to(away.format(tmp=tmp_path))
     tracked("notes.txt")
     with pytest.raises(ConfigError, match=r"notes\.txt -> .*/secret\.txt\n  fix: .*exclude"):
-        working_dir.packed(repository, tmp_path / "t")
+        working_dir.pack_working_dir(repository, tmp_path / "t")
     assert not (tmp_path / "t").exists()
-    assert "notes.txt" not in working_dir.packed(repository, tmp_path / "t", exclude=["notes.txt"])
+    assert "notes.txt" not in working_dir.pack_working_dir(
+        repository, tmp_path / "t", exclude=["notes.txt"]
+    )
 
 
 def test_a_tracked_file_below_a_directory_that_became_a_link_is_refused(repository, tmp_path):
     (repository / "pack").rename(tmp_path / "pack")
     (repository / "pack").symlink_to(tmp_path / "pack")
     with pytest.raises(ConfigError, match=r"pack/b\.py -> "):
-        working_dir.packed(repository, tmp_path / "t")
+        working_dir.pack_working_dir(repository, tmp_path / "t")
 
 
 def test_links_within_the_tree_travel_as_files_and_broken_ones_stay(repository, tmp_path, tracked):
     for name, target in (("inside", "a.py"), ("broken", "nowhere"), ("circle", "circle")):
         (repository / name).symlink_to(target)
         tracked(name)
-    names = working_dir.packed(repository, tmp_path / "t")
+    names = working_dir.pack_working_dir(repository, tmp_path / "t")
     assert "inside" in names
     assert not {"broken", "circle"} & set(names)
     assert (tmp_path / "t" / "inside").read_text() == "changed"
@@ -127,8 +129,8 @@ def test_a_tracked_name_that_is_no_utf8_is_refused(repository, tmp_path, tracked
     (repository / name).write_text("x")
     tracked(name)
     with pytest.raises(ConfigError, match=r"1 tracked names are no UTF-8.*caf\\udce9\.py"):
-        working_dir.packed(repository, tmp_path / "t")
-    assert "a.py" in working_dir.packed(repository, tmp_path / "t", exclude=["caf*"])
+        working_dir.pack_working_dir(repository, tmp_path / "t")
+    assert "a.py" in working_dir.pack_working_dir(repository, tmp_path / "t", exclude=["caf*"])
 
 
 def test_an_untracked_name_that_is_no_utf8_is_told(repository):
@@ -143,7 +145,7 @@ def test_a_tracked_file_that_cannot_be_read_is_refused(repository, tmp_path, mon
 
     monkeypatch.setattr(working_dir.shutil, "copy2", refused)  # root may read everything
     with pytest.raises(ConfigError, match="cannot be read: Permission denied"):
-        working_dir.packed(repository, tmp_path / "t")
+        working_dir.pack_working_dir(repository, tmp_path / "t")
 
 
 def test_a_line_with_an_odd_word_names_no_file(repository):

@@ -28,7 +28,7 @@ def three(cluster, directories):
     """Three teachers for the tests that leave them working."""
     from road_ray.distributed.teachers import pool
 
-    with pool.start(directories, NLI, num_cpus=0.5, start_timeout_seconds=180) as ensemble:
+    with pool.start_teachers(directories, NLI, num_cpus=0.5, start_timeout_seconds=180) as ensemble:
         yield ensemble
 
 
@@ -46,7 +46,7 @@ def started(cluster):
 
     def start(places, task=NLI, **options):
         given = {"num_cpus": 0.25, "start_timeout_seconds": 180} | options
-        made.append(pool.start(places, task, **given))
+        made.append(pool.start_teachers(places, task, **given))
         return made[-1]
 
     yield start
@@ -56,9 +56,11 @@ def started(cluster):
 
 def hasty(ensemble, **changes):
     """Another client of the same teachers, in more of a hurry."""
-    from road_ray.distributed.teachers.client import attach
+    from road_ray.distributed.teachers.client import attach_ensemble
 
-    return attach(dataclasses.replace(ensemble.handles, **({"timeout_seconds": 2.0} | changes)))
+    return attach_ensemble(
+        dataclasses.replace(ensemble.handles, **({"timeout_seconds": 2.0} | changes))
+    )
 
 
 def all_answers(ensemble, stream):
@@ -95,9 +97,9 @@ def test_another_process_asks_the_same_teachers(cluster, three):
 
     @cluster.remote(num_cpus=0)
     def ask(handles, ensemble, batch):
-        from road_ray.distributed.teachers.client import attach
+        from road_ray.distributed.teachers.client import attach_ensemble
 
-        with attach(handles) as attached:
+        with attach_ensemble(handles) as attached:
             first = attached.gather(attached.submit(batch))
         return first.numpy(), ensemble.gather(ensemble.submit(batch)).numpy()
 

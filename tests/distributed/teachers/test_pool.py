@@ -8,14 +8,14 @@ import time
 import pytest
 from torch.testing import assert_close
 
-from road_ray.distributed.teachers.pool import Specification, specify
+from road_ray.distributed.teachers.pool import PoolSpecification, specify_pool
 from road_ray.errors import ClusterError, ConfigError
 from tests.distributed.small import FLOAT16, NLI, batches
 from tests.tiny_teacher import make_teacher
 
 
 def specification(**options):
-    return Specification(directories=("a", "b", "c"), task=NLI, **options)
+    return PoolSpecification(directories=("a", "b", "c"), task=NLI, **options)
 
 
 def test_three_teachers_live_in_as_many_actors_as_were_asked_for():
@@ -57,7 +57,7 @@ def test_what_makes_no_pool_is_refused(options, said):
     with pytest.raises(ConfigError, match=said):
         specification(**options)
     with pytest.raises(ConfigError, match="is empty"):
-        Specification(directories=(), task=NLI)
+        PoolSpecification(directories=(), task=NLI)
 
 
 def test_a_pool_is_named_by_its_weights_and_means_not_by_its_path_or_patience(tmp_path):
@@ -67,15 +67,15 @@ def test_a_pool_is_named_by_its_weights_and_means_not_by_its_path_or_patience(tm
     told = json.loads((renamed / "config.json").read_text())
     told["id2label"] = dict(zip(told["id2label"], reversed(told["id2label"].values()), strict=True))
     (renamed / "config.json").write_text(json.dumps(told))
-    name = specify([one], NLI).digest()
-    assert specify([two], NLI, timeout_seconds=5, on_lost="drop").digest() == name
+    name = specify_pool([one], NLI).digest()
+    assert specify_pool([two], NLI, timeout_seconds=5, on_lost="drop").digest() == name
     changed = [
-        specify([other], NLI),
-        specify([renamed], NLI),
-        specify([one], NLI, precision="bf16"),
-        specify([one], NLI, replicas=2),
-        specify([one], NLI, num_gpus=0.5),
-        specify([one], NLI, label_map={"a": "b"}),
+        specify_pool([other], NLI),
+        specify_pool([renamed], NLI),
+        specify_pool([one], NLI, precision="bf16"),
+        specify_pool([one], NLI, replicas=2),
+        specify_pool([one], NLI, num_gpus=0.5),
+        specify_pool([one], NLI, label_map={"a": "b"}),
     ]
     assert len({name, *(spec.digest() for spec in changed)}) == 7
 
@@ -90,7 +90,7 @@ def test_teachers_without_a_place_fail_at_once(cluster, directories, asked, reco
 
     begin = time.monotonic()
     with pytest.raises(ClusterError, match=r"(?s)asked.*available.*[36] x"):
-        pool.start(directories, NLI, **asked)
+        pool.start_teachers(directories, NLI, **asked)
     seconds = time.monotonic() - begin
     record_property("64 cores asked of 2", f"an error after {seconds:.1f} s, asked and available")
     assert seconds < 10
@@ -100,10 +100,10 @@ def test_teachers_without_a_place_fail_at_once(cluster, directories, asked, reco
 def test_teachers_that_would_wait_for_others_give_up_in_time(cluster, directories):
     from road_ray.distributed.teachers import pool
 
-    with pool.start(directories[:1], NLI, num_cpus=3):
+    with pool.start_teachers(directories[:1], NLI, num_cpus=3):
         said = r"not there after 3 s; free in the cluster: CPU \d"
         with pytest.raises(ClusterError, match=said):
-            pool.start(directories[1:2], NLI, num_cpus=2, start_timeout_seconds=3)
+            pool.start_teachers(directories[1:2], NLI, num_cpus=2, start_timeout_seconds=3)
 
 
 @pytest.mark.ray
@@ -114,7 +114,7 @@ def test_a_teacher_that_does_not_load_is_named_at_the_start(cluster, directories
     weights = broken / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-40])
     with pytest.raises(ClusterError, match=r"teacher 0 of 1 .*broken\) cannot load: .*cannot be"):
-        pool.start([broken], NLI, num_cpus=0.5)
+        pool.start_teachers([broken], NLI, num_cpus=0.5)
 
 
 @pytest.mark.ray

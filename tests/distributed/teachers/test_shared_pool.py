@@ -58,22 +58,22 @@ def driver(cluster, directories):
 
 
 def specification(directories, **options):
-    from road_ray.distributed.teachers.pool import specify
+    from road_ray.distributed.teachers.pool import specify_pool
 
-    return specify(directories, NLI, num_cpus=0.25, **options)
+    return specify_pool(directories, NLI, num_cpus=0.25, **options)
 
 
 def test_the_pool_outlives_the_driver_that_started_it_and_ends_with_its_last_user(
     cluster, directories, driver
 ):
-    from road_ray.distributed.teachers.shared_pool import LEASE_SECONDS, shared
+    from road_ray.distributed.teachers.shared_pool import LEASE_SECONDS, shared_ensemble
 
     first, pids = driver()
     (one,) = batches(1)
-    with shared(specification(directories, timeout_seconds=60.0)) as ensemble:
+    with shared_ensemble(specification(directories, timeout_seconds=60.0)) as ensemble:
         assert ensemble.health() == pids
         expected = ensemble.gather(ensemble.submit(one))
-        with shared(specification(directories)) as another:
+        with shared_ensemble(specification(directories)) as another:
             assert another.health() == pids
         first.send_signal(signal.SIGKILL)
         first.wait(30)
@@ -92,10 +92,10 @@ def test_after_the_death_of_its_only_user_the_pool_ends(driver):
 
 
 def test_a_shared_pool_without_a_place_is_refused_like_any_other(cluster, directories):
-    from road_ray.distributed.teachers.shared_pool import shared
+    from road_ray.distributed.teachers.shared_pool import shared_ensemble
 
     asked = specification(directories, resources={"moon": 1})
-    with pytest.raises(ClusterError, match=r"(?s)asked.*available.*moon"), shared(asked):
+    with pytest.raises(ClusterError, match=r"(?s)asked.*available.*moon"), shared_ensemble(asked):
         raise AssertionError("unreachable")
 
 

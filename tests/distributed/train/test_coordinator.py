@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from road_ray.distributed.train.coordinator import BoardActor, error_of
+from road_ray.distributed.train.coordinator import CoordinatorActor, error_of
 from road_ray.errors import ClusterError, DataError
 
 
 def test_the_first_failure_is_the_one_that_counts():
-    board = BoardActor()
+    board = CoordinatorActor()
     assert board.failure() is None
     board.fail("DataError", "row 3")
     board.fail("ClusterError", "connection closed by peer")
@@ -16,14 +16,14 @@ def test_the_first_failure_is_the_one_that_counts():
 
 
 def test_a_stop_reaches_whoever_beats():
-    board = BoardActor()
+    board = CoordinatorActor()
     assert board.beat(0, 1, "a", 5, "8 x 32 tokens") == (False, False)
     board.stop()
     assert board.beat(1, 2, "a", 5, "") == (True, False)
 
 
 def test_only_those_who_spoke_and_did_not_leave_can_be_silent():
-    board = BoardActor()
+    board = CoordinatorActor()
     board.beat(0, 11, "a", 5, "")
     board.beat(1, 12, "b", 4, "")
     assert board.silent(60.0) == {}
@@ -42,7 +42,7 @@ def test_an_error_comes_back_with_its_class_and_text():
 
 def test_a_death_is_told_once_and_silences_the_whole_group():
     """The others are ended with it: their silence means nothing."""
-    board = BoardActor()
+    board = CoordinatorActor()
     board.beat(0, 11, "a", 5, "8 x 32 tokens")
     board.beat(1, 12, "b", 4, "7 x 32 tokens")
     board.died({1: "connection error code 2. End of file"})
@@ -53,7 +53,7 @@ def test_a_death_is_told_once_and_silences_the_whole_group():
 
 
 def test_rows_are_told_once_in_their_order():
-    board = BoardActor()
+    board = CoordinatorActor()
     board.row(1, 3, {"m": 0.5})
     board.row(2, 3, {"m": 1.0})
     assert board.rows() == [(1, 3, {"m": 0.5}), (2, 3, {"m": 1.0})]

@@ -8,7 +8,7 @@ import pytest
 import ray
 from ray.train import ScalingConfig
 
-from road_ray.distributed.train.elastic import OfMachinesThatStay, answering
+from road_ray.distributed.train.elastic import LiveNodeScalingPolicy, reachable_nodes
 
 CORE = {"CPU": 1.0}
 
@@ -24,8 +24,8 @@ def test_only_machines_that_answer_are_counted():
         (_, open_port), (_, closed_port) = up.getsockname(), gone.getsockname()
         gone.close()
         nodes = [machine("up", open_port), machine("gone", closed_port)]
-        assert answering([*nodes, machine("dead", open_port, alive=False)]) == {"up"}
-    assert answering([]) == set()
+        assert reachable_nodes([*nodes, machine("dead", open_port, alive=False)]) == {"up"}
+    assert reachable_nodes([]) == set()
 
 
 @ray.remote
@@ -41,7 +41,7 @@ class Coordinator:
         return self._has | ({} if recompute else {"gone": CORE})
 
 
-class Asking(OfMachinesThatStay):
+class Asking(LiveNodeScalingPolicy):
     def __init__(self, coordinator) -> None:
         super().__init__(ScalingConfig(num_workers=(1, 2), resources_per_worker=CORE))
         self._asked = coordinator

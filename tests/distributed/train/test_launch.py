@@ -17,14 +17,14 @@ import torch
 
 from road_ray.distributed import connection
 from road_ray.distributed.connection import connected
-from road_ray.distributed.parallel import side_by_side
+from road_ray.distributed.parallel import run_parallel
 from road_ray.distributed.placement import wait_for_room
 from road_ray.distributed.train import start_timeout, supervisor
 from road_ray.distributed.train.launch import launch
 from road_ray.distributed.train.supervisor import SILENT_SECONDS
 from road_ray.errors import ClusterError, DataError, DivergedError, InterruptedRunError
 from road_ray.training.monitoring.journal import Journal
-from road_ray.training.monitoring.trackers import watched, watchers
+from road_ray.training.monitoring.trackers import callback_trackers, with_row_callback
 from road_ray.training.signals import OUTSIDE, StopRequest
 from road_ray.training.worker import Worker
 
@@ -40,7 +40,7 @@ def journalled(config, worker):
         Path(config) / str(worker.rank),
         console="quiet",
         enabled=worker.rank == 0,
-        trackers=watchers(3),
+        trackers=callback_trackers(3),
     ) as journal:
         for step in (1, 2, 3):
             journal.write(step, {"m": step / 2})
@@ -251,7 +251,7 @@ class TestCluster:
         thread = threading.Thread(target=signal_when, args=(ready, signal.SIGTERM))
         thread.start()
         with pytest.raises(InterruptedRunError):
-            side_by_side(wait_for_a_stop, [str(ready)] * 5, timeout_seconds=120)
+            run_parallel(wait_for_a_stop, [str(ready)] * 5, timeout_seconds=120)
         thread.join()
 
     @pytest.mark.chaos
@@ -320,18 +320,18 @@ class TestCluster:
 
     def test_rows_of_the_worker_that_leads_reach_who_watches_the_driver(self, tmp_path):
         seen = []
-        with watched(lambda *row: seen.append(row)):
+        with with_row_callback(lambda *row: seen.append(row)):
             launch(journalled, str(tmp_path), workers=2, scratch=tmp_path)
         assert seen == [(step, 3, {"m": step / 2}) for step in (1, 2, 3)]
 
     def test_runs_side_by_side_keep_their_order(self):
-        runs = side_by_side(lambda config, more: config * more, [1, 2, 3], 10, timeout_seconds=60)
+        runs = run_parallel(lambda config, more: config * more, [1, 2, 3], 10, timeout_seconds=60)
         assert runs == [10, 20, 30]
 
     def test_runs_that_wait_for_answers_keep_their_processors(self, cluster):
         slow = cluster.remote(num_cpus=0)(Slow).remote()
         cpus = int(cluster.cluster_resources()["CPU"])
-        spans = side_by_side(wait_for, [slow] * (cpus + 1), timeout_seconds=120)
+        spans = run_parallel(wait_for, [slow] * (cpus + 1), timeout_seconds=120)
         begun = sorted(start for start, _ in spans)
         assert begun[-1] >= min(end for _, end in spans), "one more ran than there are processors"
 
@@ -342,11 +342,11 @@ class TestCluster:
             return config
 
         with pytest.raises(DataError, match="row 2"):
-            side_by_side(one, [1, 2, 3], timeout_seconds=60)
+            run_parallel(one, [1, 2, 3], timeout_seconds=60)
 
     def test_runs_that_do_not_end_are_given_up(self):
         with pytest.raises(ClusterError, match="1 of 1 runs did not end"):
-            side_by_side(lambda config: time.sleep(60), [1], timeout_seconds=0.5)
+            run_parallel(lambda config: time.sleep(60), [1], timeout_seconds=0.5)
 
     def test_a_cluster_that_is_joined_already_is_used_and_left(self, cluster):
         with connected("10.255.255.1:1"):

@@ -40,7 +40,7 @@ class Sweep:
         return self.drivers[-1]
 
     def ended(self) -> set[int]:
-        numbers = trial_record.numbers(self.directory)
+        numbers = trial_record.trial_numbers(self.directory)
         records = [trial_record.read(self.directory, number) for number in numbers]
         return {record.number for record in records if record is not None and record.ended}
 
@@ -156,11 +156,11 @@ def test_a_driver_killed_three_times_loses_and_repeats_nothing(
     journal.write_bytes(journal.read_bytes()[:-7])  # torn, as by a full disk
     lost = min(kept)
     before = trial_record.read(sweep.directory, lost)
-    (trial_record.place_of(sweep.directory, lost) / "trial.json").write_text('{"number')
+    (trial_record.trial_directory(sweep.directory, lost) / "trial.json").write_text('{"number')
     assert sweep.start(address).wait(timeout=400) == 0
     assert until(lambda: not held(sweep), None, 60.0) < 60
 
-    assert trial_record.numbers(sweep.directory) == list(range(12))
+    assert trial_record.trial_numbers(sweep.directory) == list(range(12))
     records = [trial_record.read(sweep.directory, n) for n in range(12)]
     assert records[lost].values == before.values
     log = sweep.log()

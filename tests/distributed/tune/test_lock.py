@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.distributed.tune.lock import locked, wait_for_trials
+from road_ray.distributed.tune.lock import sweep_lock, wait_for_trials
 from road_ray.errors import ResourceError
 
 TRIAL = """
@@ -23,15 +23,22 @@ time.sleep(float(sys.argv[2]))
 
 
 def test_the_second_driver_is_told_who_is_the_first(tmp_path):
-    with locked(tmp_path), pytest.raises(ResourceError, match=r"process \d+ on"), locked(tmp_path):
+    with (
+        sweep_lock(tmp_path),
+        pytest.raises(ResourceError, match=r"process \d+ on"),
+        sweep_lock(tmp_path),
+    ):
         pass
-    with locked(tmp_path):
+    with sweep_lock(tmp_path):
         pass
 
 
 def test_a_directory_that_cannot_be_made_is_told(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(ResourceError, match="cannot be written"), locked(tmp_path / "file" / "x"):
+    with (
+        pytest.raises(ResourceError, match="cannot be written"),
+        sweep_lock(tmp_path / "file" / "x"),
+    ):
         pass
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from road_ray.config import InvalidConfig, load
 from road_ray.distributed.tune import trial_record
-from road_ray.distributed.tune.pbt import Population, explored, inherit
-from road_ray.distributed.tune.schedulers import replay, result_of
+from road_ray.distributed.tune.pbt import PopulationBasedScheduler, copy_donor_checkpoint, perturb
+from road_ray.distributed.tune.schedulers import replay_reports, to_tune_result
 from road_ray.distributed.tune.searcher import StudySearch
 from road_ray.distributed.tune.space import SearchConfig
 from road_ray.distributed.tune.study import open_study
@@ -36,13 +36,15 @@ def config(**values):
 
 def told(population, number, percent, value, step=10):
     trial = SimpleNamespace(config={"number": number})
-    return population.on_trial_result(None, trial, result_of(Report(step, percent, value), "m"))
+    return population.on_trial_result(
+        None, trial, to_tune_result(Report(step, percent, value), "m")
+    )
 
 
 @pytest.mark.parametrize(("mode", "sign"), [("max", 1), ("min", -1)])
 def test_the_worst_of_those_that_came_as_far_gives_way(mode, sign):
     bred = []
-    population = Population(config(mode=mode), lambda *child: bred.append(child))
+    population = PopulationBasedScheduler(config(mode=mode), lambda *child: bred.append(child))
     for number, value in enumerate((0.5, 0.9, 0.4)):  # a quarter of three is nobody
         assert told(population, number, 30.0, sign * value, step=30 + number) == "CONTINUE"
     assert told(population, 3, 20.0, sign * 0.1) == "CONTINUE"  # no look yet
@@ -54,8 +56,8 @@ def test_the_worst_of_those_that_came_as_far_gives_way(mode, sign):
 
 def test_after_a_restart_earlier_trials_are_the_measure_and_have_no_children_again():
     bred = []
-    population = Population(config(), lambda *child: bred.append(child))
-    replay(
+    population = PopulationBasedScheduler(config(), lambda *child: bred.append(child))
+    replay_reports(
         population, {n: [Report(5, 30.0, value)] for n, value in enumerate((0.5, 0.9, 0.1))}, "m"
     )
     assert bred == []
@@ -72,7 +74,7 @@ def test_values_of_a_child_are_near_or_drawn_anew_and_always_inside():
     }
     space = load(SearchConfig, base=BASE | {"space": ranges}).space
     parent = {"rate": 1e-3, "share": 0.9, "rows": 10, "rule": "a"}
-    drawn = [explored(space, parent, random.Random(seed)) for seed in range(400)]
+    drawn = [perturb(space, parent, random.Random(seed)) for seed in range(400)]
     assert all(set(one) == set(parent) for one in drawn)
     assert all(1e-4 <= one["rate"] <= 1e-2 and 0 <= one["share"] <= 1 for one in drawn)
     assert all(one["rows"] in range(1, 11) for one in drawn)
@@ -80,7 +82,7 @@ def test_values_of_a_child_are_near_or_drawn_anew_and_always_inside():
     assert 0.65 < len(near) / len(drawn) < 0.85  # a quarter is drawn anew
     assert {one["share"] for one in drawn} >= {0.9 * 0.8, 1.0}
     assert {one["rule"] for one in drawn} == {"a", "b", "c"}
-    assert drawn[3] == explored(space, parent, random.Random(3))
+    assert drawn[3] == perturb(space, parent, random.Random(3))
 
 
 def checkpoint(place, step, text="x"):
@@ -92,8 +94,8 @@ def checkpoint(place, step, text="x"):
 def test_a_child_begins_with_the_checkpoint_of_the_look(tmp_path):
     for step in (10, 20, 30):
         checkpoint(tmp_path / "donor", step, str(step))
-    inherit(tmp_path / "donor", tmp_path / "child", 20)
-    inherit(tmp_path / "donor", tmp_path / "child", 30)  # it has begun: nothing more
+    copy_donor_checkpoint(tmp_path / "donor", tmp_path / "child", 20)
+    copy_donor_checkpoint(tmp_path / "donor", tmp_path / "child", 30)  # it has begun: nothing more
     (found,) = (tmp_path / "child" / "seed-0" / "checkpoints").iterdir()
     assert (found.name, (found / "state.json").read_text()) == ("step-00000020", "20")
 
@@ -102,7 +104,7 @@ def test_a_checkpoint_that_is_not_there_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr("road_ray.distributed.tune.pbt._WRITING_SECONDS", 0.0)
     checkpoint(tmp_path / "donor", 30)
     with pytest.raises(CheckpointError, match="no checkpoint up to step 20"):
-        inherit(tmp_path / "donor", tmp_path / "child", 20)
+        copy_donor_checkpoint(tmp_path / "donor", tmp_path / "child", 20)
 
 
 def test_a_child_comes_next_and_is_no_part_of_the_budget(tmp_path):
@@ -163,8 +165,8 @@ def test_a_population_ends_with_children_that_add_to_what_their_parents_had(tmp_
     assert sum(one.state == "complete" for one in trials) == 8  # one for each that gave way
     assert {one.state for one in trials} == {"complete", "pruned"}
     for child in children:
-        reports = trial_record.reports(trial_record.place_of(tmp_path, child.number))
-        donor = trial_record.reports(trial_record.place_of(tmp_path, child.parent))
+        reports = trial_record.read_reports(trial_record.trial_directory(tmp_path, child.number))
+        donor = trial_record.read_reports(trial_record.trial_directory(tmp_path, child.parent))
         before = {one.step: one.value for one in donor}
         assert reports[0].step == child.parent_step + 1
         had = before[child.parent_step]

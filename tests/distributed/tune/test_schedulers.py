@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from road_ray.config import load
-from road_ray.distributed.tune.schedulers import _Earlier, replay, result_of, scheduler
+from road_ray.distributed.tune.schedulers import _Earlier, replay_reports, scheduler, to_tune_result
 from road_ray.distributed.tune.space import SearchConfig
 from road_ray.distributed.tune.trial_record import Report
 
@@ -16,7 +16,7 @@ BASE = {"metric": "m", "space": {"x": {"uniform": [0, 1]}}}
 def judged(judge, name, *reports):
     trial = _Earlier(name)
     judge.on_trial_add(None, trial)
-    return [judge.on_trial_result(None, trial, result_of(report, "m")) for report in reports]
+    return [judge.on_trial_result(None, trial, to_tune_result(report, "m")) for report in reports]
 
 
 @pytest.mark.parametrize(("mode", "better", "worse"), [("max", 0.9, 0.1), ("min", 0.1, 0.9)])
@@ -46,7 +46,7 @@ def test_after_a_restart_earlier_trials_are_the_measure(name):
     config = load(SearchConfig, base=BASE, overrides={"scheduler": name})
     told = {number: [Report(1, 12.0, 0.8), Report(2, 40.0, 0.9)] for number in range(4)}
     fresh, restarted = scheduler(config), scheduler(config)
-    replay(restarted, told | {7: []}, "m")
+    replay_reports(restarted, told | {7: []}, "m")
     assert judged(fresh, "x", Report(1, 12.0, 0.2)) == ["CONTINUE"]
     assert judged(restarted, "x", Report(1, 12.0, 0.2)) == ["STOP"]
 

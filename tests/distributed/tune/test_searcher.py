@@ -54,7 +54,7 @@ def test_what_was_running_goes_on_first_with_its_own_values(tmp_path):
 def test_a_trial_that_was_asked_but_has_no_record_yet_goes_on_too(tmp_path):
     before = searcher(tmp_path)
     config = before.suggest("a")
-    (trial_record.place_of(tmp_path, 0) / "trial.json").unlink()
+    (trial_record.trial_directory(tmp_path, 0) / "trial.json").unlink()
     assert searcher(tmp_path).suggest("x") == config
 
 
@@ -62,7 +62,7 @@ def test_a_trial_stopped_by_the_scheduler_is_told_as_pruned(tmp_path):
     search = searcher(tmp_path)
     search.suggest("a")
     report = Report(5, 20.0, 0.25)
-    trial_record.add_report(trial_record.place_of(tmp_path, 0), report)
+    trial_record.add_report(trial_record.trial_directory(tmp_path, 0), report)
     search.on_trial_result("a", {"step": 5, "percent": 20.0, "m": 0.25})
     search.on_trial_complete("a", {"step": 5, "percent": 20.0, "m": 0.25})
     assert trials(search) == [(0, "PRUNED")]

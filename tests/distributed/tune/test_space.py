@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from road_ray.config import InvalidConfig, load
-from road_ray.distributed.tune.space import Range, SearchConfig, drawn, flat, plain, total_points
+from road_ray.distributed.tune.space import (
+    Range,
+    SearchConfig,
+    decode_params,
+    encode_choice,
+    flatten,
+    total_points,
+)
 
 SPACE = {"a.b": {"uniform": [0, 1]}}
 
@@ -64,13 +71,13 @@ def test_nested_overrides_reach_the_dotted_keys_of_the_file():
     assert config.space["a.b"] == Range(int=(1, 4))
     assert config.space["c"].edges == (1,)
     assert config.points == ({"a.b": 2},)
-    assert flat({"a": {"b": 1}, "c.d": 2, "e": {}}) == {"a.b": 1, "c.d": 2, "e": {}}
+    assert flatten({"a": {"b": 1}, "c.d": 2, "e": {}}) == {"a.b": 1, "c.d": 2, "e": {}}
 
 
 def test_choices_come_back_as_they_were_written():
     space = {"x": Range(choice=(True, 1, [1, 2], None, "1")), "y": Range(int=(0, 3))}
     for value in space["x"].edges:
-        back = drawn(space, {"x": plain(value), "y": 2})
+        back = decode_params(space, {"x": encode_choice(value), "y": 2})
         assert back["y"] == 2
         assert back["x"] == value
         assert type(back["x"]) is type(value)

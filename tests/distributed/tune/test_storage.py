@@ -11,7 +11,7 @@ import pytest
 
 from road_ray.config import load
 from road_ray.distributed.tune.space import SearchConfig
-from road_ray.distributed.tune.storage import kept
+from road_ray.distributed.tune.storage import open_storage
 from road_ray.errors import ConfigError, ResourceError
 
 BASE = {"metric": "m", "space": {"x": {"uniform": [0, 1]}}}
@@ -25,7 +25,7 @@ def search(**values):
 def test_a_storage_that_cannot_be_opened_is_told_without_its_password(tmp_path, url, monkeypatch):
     monkeypatch.setenv("ROAD_SWEEP_PASSWORD", "secret")
     with pytest.raises(ResourceError, match="cannot be opened") as error:
-        kept(search(storage=url), "s", tmp_path)
+        open_storage(search(storage=url), "s", tmp_path)
     assert "secret" not in str(error.value)
 
 
@@ -33,7 +33,7 @@ def test_a_storage_is_opened_with_the_password_of_the_environment(tmp_path, monk
     monkeypatch.setenv("ROAD_SWEEP_PASSWORD", "secret")
     # SQLite takes no user, and its refusal shows what it was given.
     with pytest.raises(ResourceError, match=r"sqlite://\*\*\*@/x\.db"):
-        kept(search(storage="sqlite://me@/x.db"), "s", tmp_path)
+        open_storage(search(storage="sqlite://me@/x.db"), "s", tmp_path)
 
 
 def test_a_storage_that_holds_a_password_is_refused():
@@ -48,7 +48,7 @@ def test_a_database_of_another_application_is_refused_and_stays_as_it_is(tmp_pat
         database.commit()
     before = path.read_bytes()
     with pytest.raises(ConfigError, match=r"another application \(tables experiments\)"):
-        kept(search(storage=f"sqlite:///{path}"), "s", tmp_path)
+        open_storage(search(storage=f"sqlite:///{path}"), "s", tmp_path)
     assert path.read_bytes() == before
 
 
@@ -56,7 +56,7 @@ def test_a_file_that_is_no_database_is_refused_and_stays_as_it_is(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("of somebody\n" * 100)
     with pytest.raises(ResourceError, match="cannot be opened: file is not a database"):
-        kept(search(storage=f"sqlite:///{path}"), "s", tmp_path)
+        open_storage(search(storage=f"sqlite:///{path}"), "s", tmp_path)
     assert path.read_text() == "of somebody\n" * 100
 
 
@@ -71,18 +71,18 @@ def places(tmp_path):
 
 def test_a_database_keeps_two_sweeps_apart(places):
     one, two, url = places
-    kept(search(storage=url), "one", one).add_trial(optuna.trial.create_trial(value=1.0))
-    assert kept(search(storage=url), "two", two).trials == []
-    assert len(kept(search(storage=url), "one", one).trials) == 1
+    open_storage(search(storage=url), "one", one).add_trial(optuna.trial.create_trial(value=1.0))
+    assert open_storage(search(storage=url), "two", two).trials == []
+    assert len(open_storage(search(storage=url), "one", one).trials) == 1
     assert set(optuna.get_all_study_names(url)) == {"one", "two"}
 
 
 def test_two_sweeps_of_one_name_in_one_database_are_refused(places):
     one, two, url = places
-    kept(search(storage=url), "s", one)
+    open_storage(search(storage=url), "s", one)
     with pytest.raises(ConfigError, match=f"of the sweep in\n    there: {one}"):
-        kept(search(storage=url), "s", two)
+        open_storage(search(storage=url), "s", two)
     with pytest.raises(ConfigError, match="of another space"):
-        kept(search(storage=url, mode="min"), "s", one)
+        open_storage(search(storage=url, mode="min"), "s", one)
     shutil.move(one, two / "moved")  # a sweep goes on wherever it was moved to
-    assert kept(search(storage=url), "s", two / "moved").trials == []
+    assert open_storage(search(storage=url), "s", two / "moved").trials == []

@@ -12,7 +12,7 @@ from road_ray.distributed.tune import study as sweep_study
 from road_ray.distributed.tune import trial_record
 from road_ray.distributed.tune.space import SearchConfig
 from road_ray.distributed.tune.storage import JOURNAL
-from road_ray.distributed.tune.study import distributions, open_study, tell
+from road_ray.distributed.tune.study import distributions, open_study, tell_outcome
 from road_ray.distributed.tune.trial_record import Record, Report
 from road_ray.errors import ConfigError, ResourceError
 
@@ -46,7 +46,7 @@ def half(tmp_path):
         record = asked(study, config)
         if state != "running":
             record = ended(record, state=state)
-            tell(study, record)
+            tell_outcome(study, record)
         trial_record.write(tmp_path, record)
     return config, tmp_path, states(study)
 
@@ -81,7 +81,7 @@ def test_a_damaged_study_is_made_again_from_the_trials(half, damage):
 def test_a_damaged_record_is_made_again_from_the_study(half):
     config, directory, _ = half
     record = trial_record.read(directory, 0)
-    (trial_record.place_of(directory, 0) / "trial.json").write_text("{")
+    (trial_record.trial_directory(directory, 0) / "trial.json").write_text("{")
     open_study(config, "s", directory)
     assert trial_record.read(directory, 0) == record
 
@@ -96,12 +96,12 @@ def test_a_trial_that_ended_while_nobody_told_the_study_is_told(half):
 def test_what_the_study_knows_already_is_not_told_twice(half):
     config, directory, _ = half
     study = open_study(config, "s", directory)
-    tell(study, ended(Record(0, {}), 0.7))
-    tell(study, ended(Record(99, {}), 0.7))
-    sweep_study.report(study, 0, 3, 0.1)
-    sweep_study.report(study, 3, 3, 0.1)
-    sweep_study.report(study, 3, 3, 0.9)
-    sweep_study.report(study, 3, 4, float("nan"))
+    tell_outcome(study, ended(Record(0, {}), 0.7))
+    tell_outcome(study, ended(Record(99, {}), 0.7))
+    sweep_study.tell_report(study, 0, 3, 0.1)
+    sweep_study.tell_report(study, 3, 3, 0.1)
+    sweep_study.tell_report(study, 3, 3, 0.9)
+    sweep_study.tell_report(study, 3, 4, float("nan"))
     assert study.best_value == 0.5
     assert study.trials[3].intermediate_values == {3: 0.1}
 
@@ -159,12 +159,12 @@ def test_every_sampler_draws_from_the_space(tmp_path, sampler):
     for number in range(5):
         record = asked(study, config)
         assert 0 <= record.params["x"] <= 1
-        tell(study, ended(record, number / 10))
+        tell_outcome(study, ended(record, number / 10))
 
 
 def test_reports_come_back_with_a_rebuilt_trial(half):
     config, directory, _ = half
-    trial_record.add_report(trial_record.place_of(directory, 3), Report(5, 50.0, 0.25))
+    trial_record.add_report(trial_record.trial_directory(directory, 3), Report(5, 50.0, 0.25))
     (directory / JOURNAL).unlink()
     assert open_study(config, "s", directory).trials[3].intermediate_values == {5: 0.25}
 
@@ -220,4 +220,4 @@ def test_a_row_that_is_no_report_is_named(row, tmp_path):
     path = tmp_path / "reports.jsonl"
     path.write_text(f"{row}\n{path.read_text()}")
     with pytest.raises(ResourceError, match=r"reports\.jsonl: not a figure on the way"):
-        trial_record.reports(tmp_path)
+        trial_record.read_reports(tmp_path)

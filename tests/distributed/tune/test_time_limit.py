@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from road_ray.distributed.tune.time_limit import HUNG, limited
+from road_ray.distributed.tune.time_limit import HUNG, with_time_limit
 
 CODE = """
 import time
@@ -27,8 +27,8 @@ def test_a_hanging_call_ends_the_process_and_says_where_it_stood(tmp_path):
 
 
 def test_what_ends_in_time_leaves_nothing(tmp_path):
-    with limited(60.0, tmp_path / HUNG):
+    with with_time_limit(60.0, tmp_path / HUNG):
         pass
-    with limited(None, tmp_path / HUNG):
+    with with_time_limit(None, tmp_path / HUNG):
         pass
     assert list(tmp_path.iterdir()) == []

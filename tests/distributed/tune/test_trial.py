@@ -36,12 +36,14 @@ def test_reports_go_to_tune_and_to_the_trials_directory(tmp_path, told):
     assert told == [{"percent": 50.0, "step": 1, "m": 0.5}, {"ended": "complete", "m": 0.75}]
     record = trial_record.read(tmp_path, 2)
     assert (record.state, record.values, record.teacher_seconds) == ("complete", (0.75,), 3.0)
-    assert trial_record.reports(trial_record.place_of(tmp_path, 2)) == [Report(1, 50.0, 0.5)]
+    assert trial_record.read_reports(trial_record.trial_directory(tmp_path, 2)) == [
+        Report(1, 50.0, 0.5)
+    ]
 
 
 def test_a_step_that_was_told_before_a_restart_is_not_told_again(tmp_path, told):
     trial_record.write(tmp_path, Record(2, {"x": 1}))
-    trial_record.add_report(trial_record.place_of(tmp_path, 2), Report(1, 50.0, 0.5))
+    trial_record.add_report(trial_record.trial_directory(tmp_path, 2), Report(1, 50.0, 0.5))
 
     def run(place, params, tell):
         tell(Report(1, 50.0, 0.5))
@@ -66,7 +68,7 @@ def test_an_error_is_a_failed_trial_with_its_reason(tmp_path, told, error, reaso
     assert told == [{"ended": "failed"}]
     record = trial_record.read(tmp_path, 2)
     assert (record.state, record.reason, record.values) == ("failed", reason, ())
-    assert "Traceback" in (trial_record.place_of(tmp_path, 2) / "error.txt").read_text()
+    assert "Traceback" in (trial_record.trial_directory(tmp_path, 2) / "error.txt").read_text()
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -94,7 +96,7 @@ def test_a_stopped_trial_leaves_its_end_to_the_searcher(tmp_path, monkeypatch):
 
 
 def test_a_trial_that_hung_is_not_tried_again(tmp_path, told):
-    place = trial_record.place_of(tmp_path, 2)
+    place = trial_record.trial_directory(tmp_path, 2)
     place.mkdir(parents=True)
     (place / HUNG).write_text("line 4")
     perform(CONFIG, work(tmp_path, None, timeout_seconds=0.2))
@@ -105,4 +107,4 @@ def test_a_trial_that_hung_is_not_tried_again(tmp_path, told):
 
 def test_a_trial_within_its_time_leaves_no_trace_of_the_limit(tmp_path, told):
     perform(CONFIG, work(tmp_path, lambda *_: Outcome([1.0]), timeout_seconds=60.0))
-    assert not (trial_record.place_of(tmp_path, 2) / HUNG).exists()
+    assert not (trial_record.trial_directory(tmp_path, 2) / HUNG).exists()

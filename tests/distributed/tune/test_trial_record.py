@@ -14,12 +14,12 @@ def test_a_record_comes_back_as_it_was(tmp_path):
     assert trial_record.read(tmp_path, 3) == record
     assert record.ended
     assert not Record(4, {}).ended
-    assert trial_record.numbers(tmp_path) == [3]
+    assert trial_record.trial_numbers(tmp_path) == [3]
 
 
 def test_a_damaged_record_is_none(tmp_path):
     trial_record.write(tmp_path, Record(0, {}))
-    path = trial_record.place_of(tmp_path, 0) / "trial.json"
+    path = trial_record.trial_directory(tmp_path, 0) / "trial.json"
     for text in ("", path.read_text()[:20], "[]", "{}", "7"):
         path.write_text(text)
         assert trial_record.read(tmp_path, 0) is None
@@ -31,5 +31,5 @@ def test_reports_of_a_trial_that_went_back_count_once(tmp_path):
         trial_record.add_report(tmp_path, Report(step, step * 10.0, value))
     with (tmp_path / "reports.jsonl").open("a") as file:
         file.write(json.dumps({"step": 6})[:5])  # torn
-    assert trial_record.reports(tmp_path) == [Report(2, 20.0, 0.3), Report(4, 40.0, 0.2)]
-    assert trial_record.reports(tmp_path / "nowhere") == []
+    assert trial_record.read_reports(tmp_path) == [Report(2, 20.0, 0.3), Report(4, 40.0, 0.2)]
+    assert trial_record.read_reports(tmp_path / "nowhere") == []

@@ -9,7 +9,7 @@ from transformers import ElectraConfig, ElectraModel
 
 from road_ray.data.schema import FeatureTag, Tag, Task
 from road_ray.errors import CheckpointError
-from road_ray.models.heads.bilstm_tagger import FeatureTagger
+from road_ray.models.heads.bilstm_tagger import BiLSTMTagger
 from road_ray.models.multitask import MultitaskModel, load_trained
 
 CONFIG = ElectraConfig(
@@ -69,7 +69,7 @@ def test_beside_another_head_the_encoder_goes_on_learning():
 def test_a_shallow_encoder_gives_the_layers_it_has():
     shallow = ElectraConfig(**CONFIG.to_dict() | {"num_hidden_layers": 2})
     model = MultitaskModel(ElectraModel(shallow), [Task("ner", FeatureTag(LABELS))])
-    assert isinstance(model.heads["ner"], FeatureTagger)
+    assert isinstance(model.heads["ner"], BiLSTMTagger)
     assert model.hidden(BATCH).shape == (2, 9, 32)
 
 

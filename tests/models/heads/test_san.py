@@ -10,7 +10,7 @@ from transformers import ElectraConfig, ElectraModel
 from road_ray.data.schema import Classify, Reason, Task
 from road_ray.errors import CheckpointError
 from road_ray.models.heads import san
-from road_ray.models.heads.san import STEPS, AnswerNetwork
+from road_ray.models.heads.san import STEPS, StochasticAnswerNetwork
 from road_ray.models.multitask import MultitaskModel, load_trained
 
 CONFIG = ElectraConfig(
@@ -26,7 +26,7 @@ BATCH = {
 @pytest.fixture
 def head():
     torch.manual_seed(0)
-    made = AnswerNetwork(CONFIG, 3)
+    made = StochasticAnswerNetwork(CONFIG, 3)
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter)
     return made.eval()

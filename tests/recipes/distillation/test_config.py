@@ -15,8 +15,8 @@ from road_ray.recipes.distillation.config import (
     WeightingConfig,
     record_teachers,
     recorded_teachers,
-    rule,
     teacher_directories,
+    weighting_rule,
 )
 
 
@@ -37,31 +37,35 @@ def test_teachers_of_all_folds_are_asked(tmp_path):
 def test_options_of_spans_reach_the_rule_and_regressions_have_the_mean():
     logits = torch.tensor([[[[9.0, 0, 0], [9, 0, 0]]], [[[9.0, 0, 0], [0, 9, 0]]]])
     gold = torch.tensor([[0, 1]])
-    apart = rule(WeightingConfig(span_correctness="independent"))(logits, gold)
-    together = rule(WeightingConfig(span_correctness="joint"))(logits, gold)
+    apart = weighting_rule(WeightingConfig(span_correctness="independent"))(logits, gold)
+    together = weighting_rule(WeightingConfig(span_correctness="joint"))(logits, gold)
     assert apart[:, 0, 0].tolist() == [1, 1]
     assert together[:, 0, 0].tolist() == [0.75, 1.25]
-    mean = rule(WeightingConfig())
+    mean = weighting_rule(WeightingConfig())
     assert mean(torch.zeros(3, 2, 1), torch.zeros(2)).eq(1).all()
 
 
 def test_a_rule_that_was_entered_can_be_configured(monkeypatch):
     monkeypatch.setitem(WEIGHTINGS, "loudest", lambda logits, targets: logits.amax(-1))
     config = load(WeightingConfig, overrides={"rule": "loudest"})
-    assert rule(config)(torch.ones(2, 1, 3), torch.zeros(1, dtype=torch.long)).eq(1).all()
+    assert weighting_rule(config)(torch.ones(2, 1, 3), torch.zeros(1, dtype=torch.long)).eq(1).all()
     with pytest.raises(ConfigError, match=r"(?s)rule.*did you mean 'correctness'"):
         load(WeightingConfig, overrides={"rule": "corectness"})
 
 
 @pytest.mark.parametrize("name", sorted(WEIGHTINGS | MERGES))
 def test_every_rule_can_be_configured(name):
-    soft = soften(rule(WeightingConfig(rule=name)), torch.zeros(3, 2, 4), torch.tensor([0, 1]))
+    soft = soften(
+        weighting_rule(WeightingConfig(rule=name)), torch.zeros(3, 2, 4), torch.tensor([0, 1])
+    )
     assert soft.logits.shape == (2, 4)
 
 
 def test_the_temperature_of_the_loss_is_that_of_the_mean_of_probabilities():
     logits = torch.tensor([[[4.0, 0.0]], [[0.0, 2.0]]])
-    soft = rule(WeightingConfig(rule="mean_probabilities"), 2.0)(logits, torch.tensor([0]))
+    soft = weighting_rule(WeightingConfig(rule="mean_probabilities"), 2.0)(
+        logits, torch.tensor([0])
+    )
     expected = (logits / 2).softmax(-1).mean(0)
     torch.testing.assert_close((soft / 2).softmax(-1), expected)
 

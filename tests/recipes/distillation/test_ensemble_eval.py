@@ -10,7 +10,7 @@ from road_ray.data.loading import load_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.evaluation.predict import evaluate_logits, logits_of
 from road_ray.models.multitask import load_trained
-from road_ray.recipes.distillation.ensemble_eval import judge_together, mean_logits
+from road_ray.recipes.distillation.ensemble_eval import evaluate_ensemble, mean_logits
 from road_ray.recipes.finetuning.finetune import FinetuneConfig, FinetuneDataConfig
 from road_ray.training.worker import Worker
 
@@ -32,13 +32,13 @@ def test_it_is_the_mean_of_what_each_model_says(named, world):
     means = mean_logits(named, task, {"sst2": split}, pad_id)["sst2"]
     np.testing.assert_allclose(np.stack(means), np.mean(apart, axis=0), atol=1e-5)
     expected = evaluate_logits(split, means).figures["accuracy"]
-    assert judge_together(named, data, ["sst2"]) == {"eval/sst2/ensemble_accuracy": expected}
+    assert evaluate_ensemble(named, data, ["sst2"]) == {"eval/sst2/ensemble_accuracy": expected}
 
 
 def test_the_teachers_own_ensemble_is_among_their_figures(named, teachers, world):
     data = FinetuneDataConfig(root=str(world), dataset="sst2")
     figures = {k: v for k, v in teachers.metrics.items() if "ensemble_" in k}
-    assert figures == judge_together(named, data, ["sst2"])
+    assert figures == evaluate_ensemble(named, data, ["sst2"])
     assert (teachers.directory / "predictions/ensemble/sst2/predictions.json").is_file()
 
 
@@ -47,6 +47,6 @@ def test_one_model_together_is_that_model_on_spans_too(asked, questions):
     from road_ray.config import override
 
     config = override(FinetuneConfig(), questions)
-    figures = judge_together([asked.directory], config.data, config.data.evaluate_on)
+    figures = evaluate_ensemble([asked.directory], config.data, config.data.evaluate_on)
     alone = {k: v for k, v in asked.metrics.items() if k.startswith("eval/")}
     assert {k.replace("ensemble_", ""): v for k, v in figures.items()} == pytest.approx(alone)

@@ -13,8 +13,12 @@ from road_ray.errors import ConfigError
 from road_ray.recipes.distillation.config import teacher_directories
 from road_ray.recipes.distillation.distill import _asking, _of_pool
 from road_ray.recipes.distillation.distill_config import DistillConfig
-from road_ray.recipes.distillation.out_of_fold import answering, complete, part
-from road_ray.recipes.distillation.teacher_list import listed
+from road_ray.recipes.distillation.out_of_fold import (
+    open_ensemble,
+    store_is_complete,
+    subset_of_pool,
+)
+from road_ray.recipes.distillation.teacher_list import read_teacher_list
 from road_ray.recipes.finetuning.finetune import prepare
 from road_ray.training.monitoring.journal import read_rows
 from road_ray.training.worker import Worker
@@ -69,7 +73,7 @@ def test_every_row_is_asked_of_the_teachers_without_its_fold(told, tmp_path, sto
     assert [f"fold-{f}" in d for f, d in zip((0, 0, 1, 1), asking.directories, strict=True)]
     everybody = LocalEnsemble.load(asking.directories, prepared.task)
     more = {"pad_id": 0, "device": Worker.alone().device, "tell": lambda *_, **__: None}
-    with answering(asking, 2, prepared.split, None, **more) as ensemble:
+    with open_ensemble(asking, 2, prepared.split, None, **more) as ensemble:
         for number in range(prepared.stream.batches_per_epoch):
             batch = prepared.stream[number]
             answers = ensemble.gather(ensemble.submit(batch))
@@ -81,7 +85,7 @@ def test_every_row_is_asked_of_the_teachers_without_its_fold(told, tmp_path, sto
                 assert answers[:, place].allclose(expected, atol=2e-2 if store else 1e-5)
         ensemble.flush()
     if store:  # every teacher has only the rows that it was asked for, and needs no more
-        assert complete(asking, 2, prepared.split)
+        assert store_is_complete(asking, 2, prepared.split)
         assert not asking.complete(prepared.split.features)
 
 
@@ -91,7 +95,7 @@ def test_a_part_of_a_pool_is_some_of_its_teachers():
             self.handles = pool
 
     actors = (("a",), ("b",), ("c",), ("d",))
-    some = part(Actors(Pool(actors, ("1", "2", "3", "4"), timeout_seconds=7.0)), 2, 4)
+    some = subset_of_pool(Actors(Pool(actors, ("1", "2", "3", "4"), timeout_seconds=7.0)), 2, 4)
     assert some.handles == Pool(actors[2:], ("3", "4"), timeout_seconds=7.0)
 
 
@@ -107,7 +111,7 @@ def test_the_number_of_teachers_is_that_of_one_fold(folded, sentiment, tmp_path)
 
 def test_a_pool_of_folds_keeps_what_the_list_knows_of_them(folded, sentiment, tmp_path):
     path = folded.directory / "teachers.json"
-    places = listed(path)[0]
+    places = read_teacher_list(path)[0]
     named = {"distillation.teachers": [str(path)], "distillation.num_teachers": 2}
     config = override(DistillConfig(run_dir=tmp_path), sentiment | named)
     assert _of_pool(config, places) == config

@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 from road_ray.errors import ConfigError
-from road_ray.recipes.distillation.teacher_list import listed, named_in, num_folds
+from road_ray.recipes.distillation.teacher_list import (
+    num_folds,
+    read_teacher_list,
+    resolve_teachers,
+)
 
 
 def test_a_list_is_sorted_by_fold_and_must_have_equally_many(tmp_path):
@@ -21,21 +25,21 @@ def test_a_list_is_sorted_by_fold_and_must_have_equally_many(tmp_path):
         return str(path)
 
     written(1, 0, 1, 0)
-    assert listed(path) == (["d1", "d3", "d0", "d2"], 2)
+    assert read_teacher_list(path) == (["d1", "d3", "d0", "d2"], 2)
     assert num_folds([str(path)]) == 2
     assert num_folds(["a", "b"]) == 1
     for folds in ((0, 1, 1), (0, 2), (0, 0)):
         written(*folds)
         with pytest.raises(ConfigError, match="equally many"):
-            listed(path)
+            read_teacher_list(path)
 
 
 def test_teachers_are_named_by_themselves_or_in_a_list_that_may_move_with_them(tmp_path):
-    assert named_in(["a", "b.json"]) == (["a", "b.json"], 1)
+    assert resolve_teachers(["a", "b.json"]) == (["a", "b.json"], 1)
     (tmp_path / "near").mkdir()
     path = tmp_path / "teachers.json"
     path.write_text(json.dumps({"teachers": [{"directory": "near"}, {"directory": "far"}]}))
-    assert named_in([str(path)]) == ([str(tmp_path / "near"), "far"], 1)
+    assert resolve_teachers([str(path)]) == ([str(tmp_path / "near"), "far"], 1)
 
 
 def test_a_flipped_bit_of_a_list_is_refused_or_names_no_teacher_twice(tmp_path):
@@ -44,14 +48,14 @@ def test_a_flipped_bit_of_a_list_is_refused_or_names_no_teacher_twice(tmp_path):
         (tmp_path / f"teacher-{number}").mkdir()
     teachers = [{"directory": f"teacher-{number}", "seed": number} for number in range(3)]
     path.write_text(json.dumps({"teachers": teachers}))
-    content, (whole, _) = path.read_bytes(), listed(path)
+    content, (whole, _) = path.read_bytes(), read_teacher_list(path)
     for bit in range(8 * len(content)):
         place = bit // 8
         path.write_bytes(
             content[:place] + bytes([content[place] ^ 1 << bit % 8]) + content[place + 1 :]
         )
         with suppress(ConfigError):
-            found, _ = listed(path)
+            found, _ = read_teacher_list(path)
             assert len({*found}) == 3, content[: place + 1]
             assert {one for one in found if Path(one).is_dir()} <= {*whole}
 
@@ -64,4 +68,4 @@ def test_what_is_no_list_of_teachers_is_named(content, tmp_path):
     path = tmp_path / "teachers.json"
     path.write_text(content)
     with pytest.raises(ConfigError, match=r"teachers\.json"):
-        listed(path)
+        read_teacher_list(path)

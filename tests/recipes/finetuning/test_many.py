@@ -14,13 +14,13 @@ from road_ray.evaluation.glue import average
 from road_ray.presets import named
 from road_ray.recipes.finetuning import finetune as single
 from road_ray.recipes.finetuning.finetune import FinetuneConfig
-from road_ray.recipes.finetuning.many import FinetuningsConfig, planned, spread, table
+from road_ray.recipes.finetuning.many import FinetuningsConfig, plan_runs, summarise_seeds, table
 
 
 def test_glue_has_the_epochs_of_the_paper_and_leaves_out_what_is_not_there(real_data: Path, caplog):
     changes = {"data.root": str(real_data), "init": "x", "num_seeds": 2, "seed": 5}
     config = override(named("glue").make(), changes)
-    runs = [one for wave in planned(config) for one in wave]
+    runs = [one for wave in plan_runs(config) for one in wave]
     epochs = {one.data.dataset: one.data.epochs for one in runs}
     assert {name for name, value in epochs.items() if value == 10} == {"rte", "stsb"}
     assert len(epochs) == 9
@@ -34,7 +34,7 @@ def test_glue_has_the_epochs_of_the_paper_and_leaves_out_what_is_not_there(real_
 def test_one_may_start_from_another_of_the_same_seed(tmp_path):
     config = override(named("glue_from_mnli").make(), {"init": "x", "num_seeds": 2})
     config = override(config, {"only_at_hand": False, "run_dir": tmp_path})
-    first, second = planned(config)
+    first, second = plan_runs(config)
     assert {one.data.dataset for one in second} == {"rte", "stsb", "mrpc"}
     assert {one.init for one in first} == {"x"}
     assert all(one.init == str(tmp_path / "mnli" / f"seed-{one.seed}") for one in second)
@@ -44,11 +44,13 @@ def test_one_may_start_from_another_of_the_same_seed(tmp_path):
 def test_a_start_that_is_not_there_is_told(start_from):
     config = FinetuningsConfig(pool={"rte": {}, "mrpc": {}, "cola": {}}, start_from=start_from)
     with pytest.raises(ConfigError, match=r"start_from: rte is to go on from m"):
-        planned(config)
+        plan_runs(config)
 
 
 def test_spread_by_hand():
-    figures = spread([{"eval/cola/matthews": v, "data/n": 1.0} for v in (10.0, 40.0, 70.0, 80.0)])
+    figures = summarise_seeds(
+        [{"eval/cola/matthews": v, "data/n": 1.0} for v in (10.0, 40.0, 70.0, 80.0)]
+    )
     assert figures == {
         "eval/cola/matthews": 50.0,
         "data/n": 1.0,
@@ -66,7 +68,7 @@ def test_the_average_of_medians_is_counted_as_the_paper_counts():
     names += ["eval/cola/matthews", "eval/stsb/spearman"]
     seeds = [dict.fromkeys(names, value) for value in (10.0, 20.0, 60.0)]
     seeds[0]["eval/cola/matthews"] = 90.0
-    figures = spread(seeds)
+    figures = summarise_seeds(seeds)
     assert figures["glue/electra_median"] == (7 * 20 + 60) / 8
     assert figures["glue/electra"] == pytest.approx((7 * 30 + 170 / 3) / 8)
     assert figures["glue/electra_best"] == (7 * 60 + 90) / 8

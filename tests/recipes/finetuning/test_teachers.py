@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import road_ray as rr
-from road_ray.recipes.distillation.teacher_list import listed
+from road_ray.recipes.distillation.teacher_list import read_teacher_list
 
 
 def test_three_seeds_are_listed_with_directory_and_figures(teachers):
@@ -24,7 +24,7 @@ def test_three_seeds_are_listed_with_directory_and_figures(teachers):
 
 def test_teachers_may_move_with_their_list(teachers, tmp_path):
     moved = shutil.copytree(teachers.directory, tmp_path / "moved")
-    named, folds = listed(moved / "teachers.json")
+    named, folds = read_teacher_list(moved / "teachers.json")
     assert folds == 1
     assert [Path(name) for name in named] == [moved / f"teacher-{n}" / "hf" for n in range(3)]
 

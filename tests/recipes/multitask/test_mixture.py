@@ -10,7 +10,7 @@ from road_ray.config import load
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import ConfigError
 from road_ray.recipes.multitask.config import MultitaskConfig
-from road_ray.recipes.multitask.mixture import check_mixing, drawn, read, stream
+from road_ray.recipes.multitask.mixture import check_mixing, make_stream, mixed_steps, read_mixture
 from road_ray.training.worker import Worker
 
 ALONE = Worker.alone()
@@ -27,7 +27,7 @@ def made(world, pretrained):
             overrides=chosen | {f"mixing.{name}": value for name, value in mixing.items()},
         )
         tokenizer = load_tokenizer(pretrained.hf_dir)
-        return config, tokenizer, *read(config, ALONE, tokenizer, 128)
+        return config, tokenizer, *read_mixture(config, ALONE, tokenizer, 128)
 
     return make
 
@@ -42,10 +42,10 @@ def test_data_sets_of_one_task_share_a_head_or_have_their_own(made):
 
 def test_steps_from_the_middle_are_those_of_the_whole(made):
     config, tokenizer, splits, _ = made(passes=2, replacement=False)
-    streams = {name: stream(split, config, ALONE, tokenizer) for name, split in splits.items()}
+    streams = {name: make_stream(split, config, ALONE, tokenizer) for name, split in splits.items()}
 
     def rows(start: int, count: int):
-        steps = islice(drawn(config, splits, streams, start), count)
+        steps = islice(mixed_steps(config, splits, streams, start), count)
         return [[(b["dataset"], b["rows"].tolist(), b["stats"]) for b in step] for step in steps]
 
     whole = rows(0, 6)

@@ -8,7 +8,7 @@ import road_ray as rr
 from road_ray.errors import ConfigError
 from road_ray.recipes.pretraining.comparisons import COMPARISONS
 from road_ray.recipes.pretraining.flops import cost
-from road_ray.recipes.pretraining.reproduce import ReproduceConfig, compared, plan
+from road_ray.recipes.pretraining.reproduce import ReproduceConfig, comparison_table, plan
 from road_ray.verbs import configure
 
 
@@ -45,7 +45,7 @@ def test_the_table_shows_published_beside_measured_with_the_noise():
         arm.name: [{"score": base + n, "sst2": base} for n in (0.0, 1.0, 2.0)]
         for arm, base in zip(COMPARISONS["table5"].arms, (70, 69, 68, 68, 67), strict=True)
     }
-    table = compared(COMPARISONS["table5"], scores, ["sst2"])
+    table = comparison_table(COMPARISONS["table5"], scores, ["sst2"])
     assert "| ELECTRA | 85.0 | 71.00 ± 1.00 | - | 70.00 ± 0.00 |" in table
     assert "| BERT | 82.2 | 68.00 ± 1.00 | -3.00 (p = 0.00) | 67.00 ± 0.00 |" in table
 

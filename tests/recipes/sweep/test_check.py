@@ -7,9 +7,9 @@ import random
 import pytest
 
 from road_ray.config import InvalidConfig, override
-from road_ray.recipes.sweep.check import addressed, load_sweep
+from road_ray.recipes.sweep.check import address_overrides, load_sweep
 from road_ray.recipes.sweep.config import shipped
-from road_ray.recipes.sweep.stages import base, split
+from road_ray.recipes.sweep.stages import base_config, split_by_stage
 
 FILE = """\
 verb: finetune
@@ -43,8 +43,8 @@ def test_shipped_spaces_build_their_base_and_all_their_draws(name):
     assert sweep.name == name
     for _ in range(25):
         changes = {key: drawn_from(scope, generator) for key, scope in sweep.space.items()}
-        for stage, values in zip(sweep.stages, split(changes), strict=False):
-            override(base(stage), values)
+        for stage, values in zip(sweep.stages, split_by_stage(changes), strict=False):
+            override(base_config(stage), values)
 
 
 def test_the_verbs_own_keys_need_no_prefix(file):
@@ -54,7 +54,7 @@ def test_the_verbs_own_keys_need_no_prefix(file):
     assert (sweep.trials, sweep.name) == (3, "mine")
     assert load_sweep(file, ["init=1e5"]).overrides["init"] == "1e5"  # a directory, not a number
     assert load_sweep(file, ["init='1e5'"]).overrides["init"] == "1e5"
-    assert addressed({"init": 1, "seed": 2, "odd": 3}, "finetune") == {
+    assert address_overrides({"init": 1, "seed": 2, "odd": 3}, "finetune") == {
         "overrides.init": 1,
         "seed": 2,
         "odd": 3,

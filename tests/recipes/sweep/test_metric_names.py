@@ -7,24 +7,24 @@ import json
 from road_ray.presets import named
 from road_ray.recipes.finetuning.finetune import FinetuneConfig
 from road_ray.recipes.pretraining.pretrain import PretrainConfig
-from road_ray.recipes.sweep.metric_names import at_the_end, during
+from road_ray.recipes.sweep.metric_names import final_metrics, periodic_metrics
 from road_ray.training.monitoring.journal import read_rows
 
 
 def test_spans_in_and_out_of_domain(asked):
-    said = at_the_end("finetune", named("squad_v2_small").make())
+    said = final_metrics("finetune", named("squad_v2_small").make())
     assert set(said) <= set(asked.metrics)
     assert "eval/newsqa/at_threshold_f1" in said
 
 
 def test_pretraining(pretrained):
-    assert set(at_the_end("pretrain", PretrainConfig())) <= set(pretrained.metrics)
+    assert set(final_metrics("pretrain", PretrainConfig())) <= set(pretrained.metrics)
     rows = read_rows(pretrained.directory / "metrics.jsonl")
-    assert set(during("pretrain", PretrainConfig())) <= set(rows[0])
+    assert set(periodic_metrics("pretrain", PretrainConfig())) <= set(rows[0])
     json.dumps(rows)
 
 
 def test_during_a_run_only_what_is_evaluated():
-    assert during("finetune", FinetuneConfig()) == []
+    assert periodic_metrics("finetune", FinetuneConfig()) == []
     multitask = named("road_base").make()
-    assert "eval/mnli/accuracy" in at_the_end("multitask", multitask)
+    assert "eval/mnli/accuracy" in final_metrics("multitask", multitask)

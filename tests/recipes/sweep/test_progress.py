@@ -9,7 +9,7 @@ from rich.console import Console
 from road_ray.config import load
 from road_ray.distributed.tune.trial_record import Record, Report
 from road_ray.recipes.sweep.config import SweepConfig
-from road_ray.recipes.sweep.progress import View, shown
+from road_ray.recipes.sweep.progress import SweepProgress, show_progress
 
 BASE = {"verb": "finetune", "metric": "m", "name": "mine", "trials": 30}
 
@@ -23,7 +23,7 @@ def record(number, state="running", *values, reason=""):
 
 
 def test_the_table_has_what_runs_then_the_best():
-    view = View(config())
+    view = SweepProgress(config())
     for number in range(25):
         view.changed(record(number, "complete", float(number)))
     view.changed(record(25))
@@ -39,7 +39,7 @@ def test_the_table_has_what_runs_then_the_best():
 
 
 def test_lines_say_what_changed_once(capsys):
-    with shown(config(console="plain")) as watch:
+    with show_progress(config(console="plain")) as watch:
         watch.changed(record(0))
         watch.changed(record(0))
         watch.told(0, Report(1, 10.0, 0.5))
@@ -55,7 +55,7 @@ def test_lines_say_what_changed_once(capsys):
 
 def test_quiet_is_quiet_and_rich_ends_with_the_table(capsys):
     for kind in ("quiet", "rich"):
-        with shown(config(console=kind)) as watch:
+        with show_progress(config(console=kind)) as watch:
             watch.changed(record(0, "complete", 0.5))
             watch.tick()
         said = capsys.readouterr().err

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from road_ray.config import load
-from road_ray.distributed.tune.trial_record import Record, place_of
+from road_ray.distributed.tune.trial_record import Record, trial_directory
 from road_ray.recipes.sweep.config import SweepConfig
-from road_ray.recipes.sweep.retention import model_of, tidy
+from road_ray.recipes.sweep.retention import model_of, remove_models
 
 BASE = {"verb": "finetune", "metric": "m", "space": {"x": {"uniform": [0, 1]}}}
 STATES = {
@@ -26,7 +26,7 @@ def trials(tmp_path):
     for trial in found:
         for run in ("seed-0/pretrain", "seed-0/finetune"):
             for name in ("checkpoints/step-00000001/model", "hf/model", "metrics.jsonl"):
-                path = place_of(tmp_path, trial.number) / run / name
+                path = trial_directory(tmp_path, trial.number) / run / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.touch()
     return found
@@ -38,15 +38,15 @@ def left(directory, name):
 
 def test_models_of_the_best_and_of_what_runs_stay(trials, tmp_path):
     config = load(SweepConfig, base=BASE | {"keep": "best"})
-    tidy(tmp_path, trials, config)
+    remove_models(tmp_path, trials, config)
     assert left(tmp_path, "hf") == left(tmp_path, "checkpoints") == {1, 4}
     assert left(tmp_path, "metrics.jsonl") == set(STATES)
-    tidy(tmp_path, [*trials[:4], Record(4, {}, "complete", (0.8,))], config)
+    remove_models(tmp_path, [*trials[:4], Record(4, {}, "complete", (0.8,))], config)
     assert left(tmp_path, "hf") == {4}
 
 
 def test_all_stay_unless_asked_for(trials, tmp_path):
-    tidy(tmp_path, trials, load(SweepConfig, base=BASE))
+    remove_models(tmp_path, trials, load(SweepConfig, base=BASE))
     assert left(tmp_path, "hf") == set(STATES)
 
 
@@ -55,7 +55,7 @@ def test_the_whole_front_stays(trials, tmp_path):
     several |= {"scheduler": "none", "keep": "best"}
     front = [Record(n, {}, "complete", (float(n), float(n))) for n in (0, 1, 2)]
     worse = Record(3, {}, "complete", (0.0, 9.0))
-    tidy(tmp_path, [*front, worse], load(SweepConfig, base=BASE | several))
+    remove_models(tmp_path, [*front, worse], load(SweepConfig, base=BASE | several))
     assert left(tmp_path, "hf") == {0, 1, 2, 4}
 
 

@@ -11,10 +11,10 @@ import pytest
 
 import road_ray as rr
 from road_ray.distributed.tune import trial_record
-from road_ray.distributed.tune.lock import locked
+from road_ray.distributed.tune.lock import sweep_lock
 from road_ray.errors import ConfigError, DivergedError, ResourceError
 from road_ray.recipes.sweep.check import load_sweep
-from road_ray.recipes.sweep.sweep import look_ahead, run
+from road_ray.recipes.sweep.sweep import check_sources, run
 from tests.cluster import own_cluster
 
 METRIC = "eval/sst2/accuracy"
@@ -62,7 +62,7 @@ def test_a_sweep_without_any_end_is_told(file):
 def test_a_second_start_of_the_same_sweep_is_refused(file):
     config = load_sweep(file)
     with (
-        locked(config.directory),
+        sweep_lock(config.directory),
         pytest.raises(ResourceError, match=f"is run by process {os.getpid()}"),
     ):
         run(config)
@@ -79,9 +79,9 @@ def test_another_making_in_the_same_directory_is_refused(file):
 
 def test_what_every_trial_would_miss_is_told_at_once():
     with pytest.raises(ConfigError, match="init is not given"):
-        look_ahead(load_sweep("finetune_glue"))
+        check_sources(load_sweep("finetune_glue"))
     with pytest.raises(ConfigError, match=r"distillation\.teachers names 0"):
-        look_ahead(load_sweep("temperature", ["init=hub/name"]))
+        check_sources(load_sweep("temperature", ["init=hub/name"]))
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_a_population_trains_on_from_the_models_of_its_best(file, cluster):
     assert children, "nobody gave way"
     assert {trial.state for trial in children} <= {"complete", "pruned"}
     for child in children:
-        place = trial_record.place_of(done.directory, child.number) / "seed-0"
+        place = trial_record.trial_directory(done.directory, child.number) / "seed-0"
         rows = [json.loads(line) for line in (place / "metrics.jsonl").read_text().splitlines()]
         assert min(row["step"] for row in rows if "step" in row) > child.parent_step >= 2
 

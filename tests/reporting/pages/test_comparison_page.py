@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from road_ray.reporting.pages.comparison_page import against, compare_page, grouped
+from road_ray.reporting.pages.comparison_page import compare_page, group_runs, paired_against
 from road_ray.reporting.pages.page import Table, render
 from road_ray.reporting.run_record import read_run
 
@@ -25,16 +25,16 @@ def runs(write_run, tmp_path):
 
 
 def test_runs_that_differ_in_their_seed_are_one_group(runs):
-    assert [(group.name, len(group.runs)) for group in grouped(runs)] == [("none", 3), ("kd", 3)]
+    assert [(group.name, len(group.runs)) for group in group_runs(runs)] == [("none", 3), ("kd", 3)]
 
 
 def test_the_paired_test_is_over_shared_seeds(runs):
-    none, kd = grouped(runs)
-    test = against(kd, none, "eval/squad_v2/f1")
+    none, kd = group_runs(runs)
+    test = paired_against(kd, none, "eval/squad_v2/f1")
     assert test.pairs == 3
     assert test.difference == pytest.approx(2.0)
     assert test.p_value < 0.001  # t = 2 / (0.1 / sqrt 3) = 34.6 with two degrees of freedom
-    assert against(kd, grouped(runs[:1])[0], "eval/squad_v2/f1") is None
+    assert paired_against(kd, group_runs(runs[:1])[0], "eval/squad_v2/f1") is None
 
 
 def test_the_table_has_mean_deviation_p_and_the_papers(runs):

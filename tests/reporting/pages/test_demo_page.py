@@ -7,7 +7,7 @@ import json
 import pytest
 
 from road_ray.errors import DataError
-from road_ray.reporting.pages.demo_page import story_page
+from road_ray.reporting.pages.demo_page import demo_page
 from road_ray.reporting.pages.page import render
 from road_ray.reporting.report import page_of
 
@@ -31,7 +31,7 @@ def test_the_page_needs_nothing_else_and_escapes_names(story, tmp_path):
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     (tmp_path / "pretrain" / "metrics.jsonl").write_text(lines)
     (tmp_path / "multitask" / "metrics.jsonl").write_text("")
-    page = render(story_page(story))
+    page = render(demo_page(story))
     assert "50.0 ± 1.2" in page
     assert "&lt;b&gt;teacher&lt;/b&gt;" in page
     assert page.count("<svg") == 1
@@ -39,11 +39,11 @@ def test_the_page_needs_nothing_else_and_escapes_names(story, tmp_path):
 
 
 def test_the_highest_of_a_column_is_bold(story):
-    assert "<strong>60.0</strong>" in render(story_page(story))
+    assert "<strong>60.0</strong>" in render(demo_page(story))
 
 
 def test_stages_that_left_no_journal_are_left_out(story):
-    assert [section.title for section in story_page(story).sections] == ["Models"]
+    assert [section.title for section in demo_page(story).sections] == ["Models"]
 
 
 def test_a_demo_is_known_by_its_table(story):
@@ -54,4 +54,4 @@ def test_a_demo_is_known_by_its_table(story):
 def test_a_damaged_table_is_named(tmp_path, content):
     (tmp_path / "table.json").write_text(content)
     with pytest.raises(DataError, match=r"table\.json: "):
-        story_page(tmp_path)
+        demo_page(tmp_path)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from road_ray.errors import ResourceError
-from road_ray.training.checkpoint.async_save import Saver, named_tensors
+from road_ray.training.checkpoint.async_save import AsyncSaver, named_tensors
 from road_ray.training.checkpoint.checkpoint import Checkpoints, verify
 from road_ray.training.checkpoint.serialization import tensors_from_file
 from road_ray.training.worker import Worker
@@ -52,7 +52,13 @@ def slow(tmp_path, monkeypatch):
         tokenizer=None,
         config=SimpleNamespace(mirror=None),
     )
-    return gate, model, optimizer, checkpoints, Saver(model, model, optimizer, training, Worker())
+    return (
+        gate,
+        model,
+        optimizer,
+        checkpoints,
+        AsyncSaver(model, model, optimizer, training, Worker()),
+    )
 
 
 def update(model, optimizer):
@@ -113,6 +119,6 @@ def test_a_failure_is_raised_by_the_next_call(slow, monkeypatch):
 
 def test_workers_that_do_not_lead_write_nothing(slow, tmp_path):
     _, model, optimizer, _, _ = slow
-    saver = Saver(model, model, optimizer, None, Worker(rank=1, size=1))
+    saver = AsyncSaver(model, model, optimizer, None, Worker(rank=1, size=1))
     saver.save(1, wait=True)
     assert not (tmp_path / "checkpoints").exists()

@@ -14,7 +14,7 @@ from pyarrow import fs
 from road_ray.data.mixing import accumulated
 from road_ray.errors import CheckpointError, ConfigError, InterruptedRunError, ResourceError
 from road_ray.training.checkpoint.checkpoint import MANIFEST, Checkpoints, verify
-from road_ray.training.checkpoint.remote_copy import Mirror
+from road_ray.training.checkpoint.remote_copy import RemoteCopy
 from road_ray.training.loop import train
 from road_ray.training.monitoring.journal import read_rows
 from road_ray.training.worker import Worker
@@ -62,7 +62,7 @@ def committed(root, steps, keep=9):
 
 
 def test_a_copy_comes_back_as_it_was_and_only_the_newest_are_kept(url, tmp_path):
-    mirror = Mirror(url, keep=2)
+    mirror = RemoteCopy(url, keep=2)
     for directory in committed(tmp_path / "one", (1, 2, 3)):
         mirror.push(directory)
     assert mirror._committed() == ["step-00000003", "step-00000002"]
@@ -77,7 +77,7 @@ def test_a_copy_comes_back_as_it_was_and_only_the_newest_are_kept(url, tmp_path)
 def test_a_copy_without_manifest_is_none_and_a_damaged_one_is_passed_over(
     url, server, tmp_path, caplog
 ):
-    mirror, files = Mirror(url), server[1]
+    mirror, files = RemoteCopy(url), server[1]
     for directory in committed(tmp_path / "one", (1, 2, 3)):
         mirror.push(directory)
     base = mirror._base
@@ -93,18 +93,18 @@ def test_a_copy_without_manifest_is_none_and_a_damaged_one_is_passed_over(
 
 
 def test_nothing_there_is_nothing(url, tmp_path):
-    assert Mirror(url).pull(tmp_path) is None
+    assert RemoteCopy(url).pull(tmp_path) is None
 
 
 def test_a_storage_that_fails_is_told_without_its_settings(tmp_path):
-    mirror = Mirror(f"file://{tmp_path}/a?x=1")
+    mirror = RemoteCopy(f"file://{tmp_path}/a?x=1")
     (tmp_path / "a").write_text("in the way")
     (directory,) = committed(tmp_path / "one", (1,))
     with pytest.raises(ResourceError, match="the storage fails") as told:
         mirror.push(directory)
     assert "kept:" in str(told.value)
     with pytest.raises(ConfigError, match="no storage of that address"):
-        Mirror("nope://bucket/run")
+        RemoteCopy("nope://bucket/run")
 
 
 def test_a_run_whose_disk_is_gone_goes_on_from_the_copy(tiny, url, tmp_path):
@@ -135,7 +135,7 @@ RUN = {"configuration": {"verb": "finetune", "seed": 1}, "identity": {"rows": "a
 
 def pulled(tmp_path, state, run):
     """A copy with this state, fetched for this run."""
-    made, mirror = Checkpoints(tmp_path / "one"), Mirror(str(tmp_path / "mirror"))
+    made, mirror = Checkpoints(tmp_path / "one"), RemoteCopy(str(tmp_path / "mirror"))
     mirror.push(
         made.save(3, lambda place: (place / "state.json").write_text(json.dumps(state)) and None)
     )

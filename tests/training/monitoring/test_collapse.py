@@ -7,7 +7,7 @@ import json
 import pytest
 import torch
 
-from road_ray.training.monitoring.collapse import Watch, gradient_norms
+from road_ray.training.monitoring.collapse import CollapseMonitor, gradient_norms
 from road_ray.training.monitoring.journal import Journal
 
 ILL = {"train/detection_recall": 0.0, "train/detection_auc": 0.5, "train/generator_entropy": 3.0}
@@ -30,7 +30,7 @@ def test_each_network_has_its_norm_and_one_network_has_none(tiny):
 
 
 def test_a_collapse_that_lasts_is_told_once_with_advice(tmp_path):
-    watch = Watch(Journal(tmp_path, console="quiet"), 100)
+    watch = CollapseMonitor(Journal(tmp_path, console="quiet"), 100)
     for step in range(10, 100, 10):
         watch.look(step, ILL)
     (told,) = events(tmp_path)
@@ -40,7 +40,7 @@ def test_a_collapse_that_lasts_is_told_once_with_advice(tmp_path):
 
 
 def test_short_or_early_illness_and_other_objectives_are_no_event(tmp_path):
-    watch = Watch(Journal(tmp_path, console="quiet"), 1000)
+    watch = CollapseMonitor(Journal(tmp_path, console="quiet"), 1000)
     for step in range(10, 250, 10):
         watch.look(step, ILL)
     for step in range(260, 1000, 10):
@@ -49,7 +49,7 @@ def test_short_or_early_illness_and_other_objectives_are_no_event(tmp_path):
 
 
 def test_a_generator_without_entropy_is_told(tmp_path):
-    watch = Watch(Journal(tmp_path, console="quiet"), 10)
+    watch = CollapseMonitor(Journal(tmp_path, console="quiet"), 10)
     for step in range(3, 9):
         watch.look(step, {"train/generator_entropy": 0.001})
     assert [event["kind"] for event in events(tmp_path)] == ["generator_collapse"]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from road_ray.errors import ResourceError
-from road_ray.training.monitoring.oom import shapes, watched
+from road_ray.training.monitoring.oom import oom_as_error, shapes
 from road_ray.training.signals import OUTSIDE
 
 
@@ -14,7 +14,7 @@ def test_an_allocation_that_fails_names_what_was_worked_on():
     OUTSIDE.step, OUTSIDE.batch = 12, "8 x 512 tokens"
     with (
         pytest.raises(ResourceError, match="worker 3 ran out of memory after step 12") as told,
-        watched(3),
+        oom_as_error(3),
     ):
         torch.empty(2**60)
     OUTSIDE.reset()
@@ -23,7 +23,7 @@ def test_an_allocation_that_fails_names_what_was_worked_on():
 
 
 def test_other_errors_stay_as_they_are():
-    with pytest.raises(RuntimeError, match="shapes differ"), watched(0):
+    with pytest.raises(RuntimeError, match="shapes differ"), oom_as_error(0):
         raise RuntimeError("shapes differ")
 
 

@@ -16,11 +16,11 @@ import pytest
 from road_ray.errors import ConfigError
 from road_ray.training.monitoring.journal import Journal, read_rows
 from road_ray.training.monitoring.trackers import (
+    callback_trackers,
     mlflow_tracker,
     tensorboard_tracker,
     wandb_tracker,
-    watched,
-    watchers,
+    with_row_callback,
 )
 
 CONFIG = {
@@ -161,9 +161,9 @@ def test_mlflow_has_the_configuration_and_one_run(reached, kind):
 
 def test_who_watches_the_thread_sees_every_row(tmp_path):
     seen = []
-    with watched(lambda step, total, row: seen.append((step, total, row["a"]))):
-        trackers = watchers(9)
-    assert watchers(9) == []
+    with with_row_callback(lambda step, total, row: seen.append((step, total, row["a"]))):
+        trackers = callback_trackers(9)
+    assert callback_trackers(9) == []
     with Journal(tmp_path, console="quiet", trackers=trackers) as journal:
         journal.write(2, {"a": 0.5})
     assert seen == [(2, 9, 0.5)]
@@ -174,9 +174,9 @@ def test_a_watcher_may_end_the_run(tmp_path):
         raise SystemExit(0)
 
     with (
-        watched(stop),
+        with_row_callback(stop),
         pytest.raises(SystemExit),
-        Journal(tmp_path, console="quiet", trackers=watchers(9)) as journal,
+        Journal(tmp_path, console="quiet", trackers=callback_trackers(9)) as journal,
     ):
         journal.write(2, {"a": 0.5})
     assert len(read_rows(tmp_path / "metrics.jsonl")) == 1
