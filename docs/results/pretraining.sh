@@ -9,7 +9,7 @@ shift || true
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} TOKENIZERS_PARALLELISM=false
 for comparison in ${COMPARISONS:-table5}; do
   python -m road_ray reproduce comparison="$comparison" run_dir="$runs/$comparison" \
-    root="${ROAD_DATA:?name the directory of the data sets}" at_once="${AT_ONCE:-2}" \
+    root="${ROAD_DATA:?name the directory of the data sets}" max_concurrent="${AT_ONCE:-2}" \
     pretrain.data.shards="$runs/shards" "$@"
   cat "$runs/$comparison/comparison.md"
 done

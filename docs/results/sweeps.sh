@@ -25,9 +25,9 @@ again=(overrides.seed=10) # of the first run; a second one has its own
 swept() {
     local count=$1 name=$2 points
     shift 2
-    $road sweep "$name" --run-dir "$out/$name" at_once="$AT_ONCE" "$@"
+    $road sweep "$name" --run-dir "$out/$name" max_concurrent="$AT_ONCE" "$@"
     points=$($python "$here/sweeps.py" best "$out/$name" "$count")
-    $road sweep "$name" --run-dir "$out/$name-again" at_once="$AT_ONCE" "$@" name="$name-again" \
+    $road sweep "$name" --run-dir "$out/$name-again" max_concurrent="$AT_ONCE" "$@" name="$name-again" \
         points="$points" trials="$count" sampler=random scheduler=none seeds="$SEEDS" \
         "${again[@]}"
     $road report "$out/$name" --format png --out "$out/$name/figures"

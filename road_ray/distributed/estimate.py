@@ -48,11 +48,11 @@ def communication_seconds(
     return transfer + 2 * (workers - 1) * latency_seconds
 
 
-def reduced_bytes(gradient_bytes: float, passes: int, *, sharded: bool) -> float:
+def reduced_bytes(gradient_bytes: float, passes: int, *, fsdp: bool) -> float:
     """What a ring would have to reduce in a step: the gradients once. Of parts, each pass gathers
     the parameters forward and backward and scatters the gradients, each half of a reduction.
     """
-    return 1.5 * passes * gradient_bytes if sharded else gradient_bytes
+    return 1.5 * passes * gradient_bytes if fsdp else gradient_bytes
 
 
 def step_seconds(alone: float, gradient_bytes: float, workers: int) -> float:
@@ -166,7 +166,7 @@ def check_memory(need_bytes: int, on_gpu: bool, workers: int) -> int:
         raise ResourceError(
             f"a worker needs about {need_bytes / 2**30:.2f} GiB, it has {have / 2**30:.2f} GiB\n"
             "  fix: a smaller data.batch_size with more training.passes, more workers, or "
-            "training.sharded=true\n"
+            "training.fsdp=true\n"
             "  kept: nothing was started"
         )
     return have

@@ -33,11 +33,11 @@ def run_parallel(
     from road_ray.distributed.train.supervisor import supervise
 
     check_placement("run", 1, {"CPU": num_cpus, "GPU": num_gpus})
-    place, board = os.getcwd(), Coordinator()
+    place, coordinator = os.getcwd(), Coordinator()
 
     def run(number: int, config: Any) -> Any:
         torch.set_num_threads(max(1, int(num_cpus)))
-        with connect_worker(board, number):
+        with connect_worker(coordinator, number):
             if OUTSIDE.stop:
                 return InterruptedRunError(f"run {number} was not begun")
             try:
@@ -55,11 +55,11 @@ def run_parallel(
     task = ray.remote(num_cpus=num_cpus, num_gpus=num_gpus, max_retries=2)(one)
     refs = [task.remote(number, config) for number, config in enumerate(configs)]
     try:
-        results = supervise(lambda: _gathered(refs, timeout_seconds), board)
+        results = supervise(lambda: _gathered(refs, timeout_seconds), coordinator)
     finally:
         for ref in refs:
             ray.cancel(ref, force=True)
-        board.close()
+        coordinator.close()
     for result in results:
         if isinstance(result, RoadError):
             raise result

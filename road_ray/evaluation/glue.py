@@ -54,10 +54,10 @@ def average(figures: Mapping[str, float]) -> dict[str, float]:
     """
     wanted = {name: catalog.dataset(name).metrics for name in SHEETS if name not in _OPTIONAL}
     electra = [_mean(figures, name, metrics) for name, metrics in _ELECTRA.items()]
-    board = {name: _mean(figures, name, metrics) for name, metrics in wanted.items()}
-    mnli = [board.pop("mnli"), board.pop("mnli_mismatched")]
-    board["mnli"] = sum(mnli) / 2
-    found = {"electra": electra, "leaderboard": list(board.values())}
+    coordinator = {name: _mean(figures, name, metrics) for name, metrics in wanted.items()}
+    mnli = [coordinator.pop("mnli"), coordinator.pop("mnli_mismatched")]
+    coordinator["mnli"] = sum(mnli) / 2
+    found = {"electra": electra, "leaderboard": list(coordinator.values())}
     means = {f"glue/{name}": sum(values) / len(values) for name, values in found.items()}
     return {name: value for name, value in means.items() if math.isfinite(value)}
 

@@ -52,7 +52,7 @@ class DemoConfig(RunConfig):
     root: str = MINIATURE
     num_teachers: int = Field(3, ge=1)
     num_seeds: int = Field(3, ge=1)  # of each kind of student
-    at_once: int = Field(2, ge=1)  # runs side by side, one core each
+    max_concurrent: int = Field(2, ge=1)  # runs side by side, one core each
     pretraining_steps: int = Field(600, ge=1)
     multitask_steps: int = Field(300, ge=1)
     finetuning_steps: int = Field(80, ge=1)
@@ -69,7 +69,7 @@ def _run(config: DemoConfig) -> Run:
     with open_run_directory(config) as directory:
         pretrain(pretraining(config))
         multitask(multitasking(config))
-        with connected(config.address, num_cpus=2 * config.at_once):
+        with connected(config.address, num_cpus=2 * config.max_concurrent):
             teachers = [finetuning(config, f"teacher-{n}", n) for n in range(config.num_teachers)]
             taught = _alongside(finetune, teachers, config)
             place = directory / "teachers"

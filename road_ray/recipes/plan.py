@@ -58,9 +58,9 @@ def plan(
         place = check_room(workers, gpus, teachers, gpus_per_teacher)
     measured = _measured(config, recipe, teachers > 0)
     runs = num_runs(config)
-    sharded, passes = bool(asked["training"]["sharded"]), int(asked["training"]["passes"])
+    sharded, passes = bool(asked["training"]["fsdp"]), int(asked["training"]["passes"])
     held = _held(measured, max(workers, 1), sharded)
-    sent = reduced_bytes(measured.gradient_bytes, passes, sharded=sharded)
+    sent = reduced_bytes(measured.gradient_bytes, passes, fsdp=sharded)
     checkpoints = runs * measured.checkpoint_bytes * (measured.keep_checkpoints + 1)
     memory = check_memory(sum(held.values()), gpus > 0, workers)
     free = check_disk(Path(asked["run_dir"]), checkpoints)
@@ -111,9 +111,9 @@ def num_runs(config: Config) -> int:
     return config.distillation.generations if isinstance(config, DistillConfig) else 1
 
 
-def _held(measured: Measured, workers: int, sharded: bool) -> dict[str, int]:
+def _held(measured: Measured, workers: int, fsdp: bool) -> dict[str, int]:
     """Bytes of one worker: its rows' activations, and everything else or its part of it."""
-    parts = workers if sharded else 1
+    parts = workers if fsdp else 1
     return {
         "parameters": measured.parameter_bytes // parts,
         "gradients": measured.gradient_bytes // parts,
@@ -178,8 +178,8 @@ def _measured(config: Config, recipe: Callable[[Any], Any], hosted: bool) -> Mea
         changes: dict[str, Any] = {"run_dir": place, "workers": 0, "console": "quiet"}
         if hosted:
             changes["distillation.host"] = "process"
-        if "at_once" in type(config).model_fields:
-            changes["at_once"] = 0
+        if "max_concurrent" in type(config).model_fields:
+            changes["max_concurrent"] = 0
         try:
             recipe(override(config, changes).model_copy(update=_TOLD_TO_NOBODY))
         except Measured as measured:

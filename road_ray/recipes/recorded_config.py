@@ -16,13 +16,21 @@ RECORD = "config.resolved.yaml"  # of every run directory
 # Keys that may differ when a run goes on: they change where and how it runs, not what comes out;
 # or they are the way out of an error (on_spike).
 FREE_ON_RESUME = {
-    *("run_dir", "workers", "least_workers", "gpus_per_worker", "address", "console", "at_once"),
+    *(
+        "run_dir",
+        "workers",
+        "min_workers",
+        "gpus_per_worker",
+        "address",
+        "console",
+        "max_concurrent",
+    ),
     "timeout_seconds",
     *(f"tracking.{name}" for name in ("wandb_project", "wandb_mode", "wandb_group")),
     *(f"tracking.{name}" for name in ("mlflow_uri", "mlflow_experiment", "tensorboard")),
     *(f"training.{what}_every_steps" for what in ("log", "evaluate", "save")),
     *("training.keep_checkpoints", "training.mirror", "training.on_spike", "data.cache"),
-    *("training.activation_checkpointing", "training.sharded"),
+    *("training.activation_checkpointing", "training.fsdp"),
     *(f"distillation.{what}" for what in ("host", "lookahead", "timeout_seconds")),
     *(f"distillation.{what}" for what in ("store", "probe", "allow_other_teachers")),
     *(f"distillation.{what}_per_teacher" for what in ("cpus", "gpus")),

@@ -60,7 +60,7 @@ class RunConfig(Config):
     seed: int = Field(0, ge=0)
     workers: int = Field(0, ge=0)  # 0: this process; N: Ray Train workers
     # With fewer than `workers`, down to so many, while machines are missing; None: waits for all.
-    least_workers: int | None = Field(None, ge=1)
+    min_workers: int | None = Field(None, ge=1)
     gpus_per_worker: float = Field(0.0, ge=0)
     address: str | None = None  # of a running Ray cluster; None: one of our own on this machine
     console: Literal["rich", "plain", "quiet"] | None = None  # None: rich on a terminal, else plain

@@ -22,7 +22,7 @@ from road_ray.training.monitoring.secrets import redact
 _log = logging.getLogger(__name__)
 CONFIG = "config.resolved.yaml"
 # Keys in which runs may differ and still be seeds of one and the same thing.
-_OF_NO_ACCOUNT = ("run_dir", "seed", "console", "address", "tracking.", "at_once")
+_OF_NO_ACCOUNT = ("run_dir", "seed", "console", "address", "tracking.", "max_concurrent")
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,18 @@ from road_ray.training.optimizer import OptimizerConfig
 OnSpike = Literal["warn", "skip", "stop"]
 
 
+class EarlyStoppingConfig(Config):
+    """When a training ends before its last step."""
+
+    patience: int | None = Field(None, ge=1)
+    """Evaluations in a row without a better figure after which the training ends, with the weights
+    of the best one. None: train to the last step and keep its weights."""
+    metric: str | None = None
+    """The figure that is compared, such as ``eval/mrpc/f1``; larger is better. None: the mean of
+    the figures that papers print.
+    """
+
+
 class TrainingConfig(Config):
     """How long to train, how often to look, what to keep."""
 
@@ -32,14 +44,10 @@ class TrainingConfig(Config):
     torch_compile: bool = False
     # For models that one device cannot hold: parameters, gradients and moments lie over the workers
     # in parts (FSDP2), for half as much traffic again. False: every worker has them whole (DDP).
-    sharded: bool = False
+    fsdp: bool = False
     log_every_steps: int = Field(50, ge=1)
     evaluate_every_steps: int | None = Field(None, ge=1)  # None: at the end only
-    # End after so many evaluations in a row without a better one, with the weights of the best;
-    # None: train to the last step and keep its weights.
-    patience: int | None = Field(None, ge=1)
-    # The figure that patience goes by, say eval/mrpc/f1; None: the mean of those that papers print.
-    watch: str | None = None
+    early_stopping: EarlyStoppingConfig = EarlyStoppingConfig()
     save_every_steps: int = Field(1000, ge=1)
     keep_checkpoints: int = Field(2, ge=1)
     # A loss over twice the largest of the last 50 steps: told, not learnt from, or the end.

@@ -56,7 +56,7 @@ def train(
     """
     config, total = training.config, training.total_steps
     keep_freed_memory()
-    trained = shard(objective, worker) if config.sharded else objective.to(worker.device)
+    trained = shard(objective, worker) if config.fsdp else objective.to(worker.device)
     configure_networks(trained.train(), config.activation_checkpointing, config.torch_compile)
     autocast = autocast_dtype(config.precision, worker.device, objective.encoder.config.hidden_size)
     if measure.asked():
@@ -67,7 +67,7 @@ def train(
     wrapped = worker.wrap(trained, sparse=objective.sparse)
     source, tally, row = steps(start), Tally(), dict[str, float](kept.get("row", {}))
     share = ModelFlopsUtilization(trained, worker, autocast)
-    watch, looks = (
+    watch, periodic_eval = (
         CollapseMonitor(training.journal, total),
         PeriodicEvaluation(objective, trained, training, worker),
     )
@@ -76,7 +76,7 @@ def train(
         AsyncSaver(objective, trained, optimizer, training, worker) as saver,
     ):
         guard = LossGuard(training, saver, kept)
-        for step in looks.steps(start, total):
+        for step in periodic_eval.steps(start, total):
             began = time.perf_counter()
             passes = next(source)
             waited = time.perf_counter() - began
@@ -103,13 +103,13 @@ def train(
                 norms |= {"train/grad_norm": float(norm), "train/lr": _rate_of(optimizer)}
                 training.journal.write(done, row := share.of(tally.collect(worker) | norms, passes))
                 watch.look(done, row)
-            last = looks.after_step(done, last=last)
+            last = periodic_eval.after_step(done, last=last)
             stopped, save_now = stop.after_step(done, worker)
             if last or stopped or save_now or _due(done, config.save_every_steps):
                 saver.save(done, guard.memory | {"row": row}, wait=last or stopped or save_now)
             if stopped and not last:
                 raise _stopped(done, training)
-    looks.finish()
+    periodic_eval.finish()
     return row
 
 

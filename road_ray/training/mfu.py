@@ -16,7 +16,7 @@ from road_ray.training.worker import Worker
 _SIDE = {"cpu": 512, "cuda": 4096}  # of square matrices that keep the device busy
 _PRODUCTS = 5  # the best counts
 _BACKWARD = 2  # products of a backward pass, in those of the forward pass
-SHARE = "time/matrix_share"
+SHARE = "time/mfu"
 
 
 class ModelFlopsUtilization:
@@ -29,7 +29,7 @@ class ModelFlopsUtilization:
         self._flops_per_place, self._counted_width = 0.0, 0
 
     def of(self, row: Mapping[str, float], passes: Sequence[Batch]) -> dict[str, float]:
-        """The row with ``time/matrix_share``: 1 would be nothing but products, at the best rate.
+        """The row with ``time/mfu``: 1 would be nothing but products, at the best rate.
 
         ``passes`` are those of a typical step; padding is multiplied too and counts.
         """

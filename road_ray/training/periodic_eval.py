@@ -34,7 +34,7 @@ def score_of(figures: Mapping[str, float], watch: str | None) -> float:
     """The figure that is watched, or the mean of those that papers print; larger is better."""
     if watch is not None and watch not in figures:
         raise ConfigError(
-            f"training.watch = {watch}: no figure of that name\n"
+            f"training.early_stopping.metric = {watch}: no figure of that name\n"
             f"  allowed: {', '.join(sorted(name for name in figures if name.startswith('eval/')))}"
         )
     if watch is not None:
@@ -55,11 +55,11 @@ class PeriodicEvaluation:
         self._objective, self._trained = objective, trained
         self._training, self._worker = training, worker
         self._every = training.config.evaluate_every_steps if training.evaluate else None
-        self._patience = training.config.patience
+        self._patience = training.config.early_stopping.patience
         if self._patience is not None and self._every is None:
             raise ConfigError(
-                f"training.patience = {self._patience}: nothing is evaluated while training\n"
-                "  fix: training.evaluate_every_steps=..., or leave patience out"
+                f"training.early_stopping.patience = {self._patience}: nothing is evaluated while training\n"
+                "  fix: training.evaluate_every_steps=..., or leave early_stopping.patience out"
             )
         self._weights = BestWeights(training.checkpoints.root)
         self._found: dict[int, float] = {}
@@ -68,7 +68,9 @@ class PeriodicEvaluation:
             for row in read_metrics(path) if path.is_file() else ():
                 figures = {k: v for k, v in row.items() if k.startswith("eval/") and v is not None}
                 if figures:
-                    self._found.setdefault(row["step"], score_of(figures, training.config.watch))
+                    self._found.setdefault(
+                        row["step"], score_of(figures, training.config.early_stopping.metric)
+                    )
             self._forget_lost()
         self.over = self._is_over()
 
@@ -123,7 +125,7 @@ class PeriodicEvaluation:
             objective.train()
         if self._patience is not None:
             # Weighed before the row is written: a kill between the two costs a look, not the best.
-            self._found[done] = score_of(figures, training.config.watch)
+            self._found[done] = score_of(figures, training.config.early_stopping.metric)
             if self._best == done:
                 self._keep()
         training.journal.write(done, figures)

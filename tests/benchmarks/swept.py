@@ -107,9 +107,11 @@ def bare(config: SweepConfig, place: Path) -> Moments:
     return Moments(began, first[0], time.time(), os.getpid())
 
 
-def swept(config: SweepConfig, place: Path, *, trials: int, at_once: int) -> list[Moments]:
+def swept(config: SweepConfig, place: Path, *, trials: int, max_concurrent: int) -> list[Moments]:
     """The same recipe as trials of a sweep."""
-    chosen = config.model_copy(update={"run_dir": place, "trials": trials, "at_once": at_once})
+    chosen = config.model_copy(
+        update={"run_dir": place, "trials": trials, "max_concurrent": max_concurrent}
+    )
     with sweep_lock(place):
         search(chosen, place.name, place, Timed(Trial(chosen)), connected=nullcontext)
     lines = (place / "moments.jsonl").read_text(encoding="utf-8").splitlines()
@@ -124,7 +126,7 @@ def gaps(moments: list[Moments]) -> list[float]:
     return [later.began - one.ended for lane in lanes.values() for one, later in pairwise(lane)]
 
 
-def overheads(at_once: int, *, trials: int, repeats: int) -> dict[str, float]:
+def overheads(max_concurrent: int, *, trials: int, repeats: int) -> dict[str, float]:
     """Medians in seconds, the recipe alone and in a sweep in turn: ``recipe``, ``gap`` between
     trials, ``start`` up to the first step beyond what the recipe alone takes.
     """
@@ -135,7 +137,9 @@ def overheads(at_once: int, *, trials: int, repeats: int) -> dict[str, float]:
         alone, within, between = [], [], []
         for turn in range(repeats):
             alone += [bare(config, place / f"bare-{turn}-{n}") for n in range(trials)]
-            moments = swept(config, place / f"sweep-{turn}", trials=trials, at_once=at_once)
+            moments = swept(
+                config, place / f"sweep-{turn}", trials=trials, max_concurrent=max_concurrent
+            )
             between += gaps(moments)
             seen: set[int] = set()  # the first of a process imports what the others find there
             for one in sorted(moments, key=lambda one: one.began):
@@ -155,10 +159,10 @@ def trivial(directory: Path, params: Mapping[str, Any], tell: Tell) -> Outcome:
     return Outcome([float(params["x"])], [None], {})
 
 
-def ours_seconds(trials: int, at_once: int) -> float:
+def ours_seconds(trials: int, max_concurrent: int) -> float:
     """Seconds a trivial trial of ours."""
     base = {"metric": "m", "scheduler": "none", "space": {"x": {"uniform": [0, 1]}}}
-    config = load(SearchConfig, base=base | {"trials": trials, "at_once": at_once})
+    config = load(SearchConfig, base=base | {"trials": trials, "max_concurrent": max_concurrent})
     with tempfile.TemporaryDirectory() as name:
         place = Path(name) / "s"
         with sweep_lock(place):
@@ -167,7 +171,7 @@ def ours_seconds(trials: int, at_once: int) -> float:
             return (time.perf_counter() - began) / trials
 
 
-def tune_seconds(trials: int, at_once: int) -> float:
+def tune_seconds(trials: int, max_concurrent: int) -> float:
     """Seconds a trivial trial of Ray Tune as it comes, with a random draw; our settings."""
     for key, value in SETTINGS.items():
         os.environ.setdefault(key, value)
@@ -181,7 +185,7 @@ def tune_seconds(trials: int, at_once: int) -> float:
             tune.with_resources(function, {"cpu": 1}),
             param_space={"x": tune.uniform(0, 1)},
             tune_config=tune.TuneConfig(
-                num_samples=trials, max_concurrent_trials=at_once, reuse_actors=True
+                num_samples=trials, max_concurrent_trials=max_concurrent, reuse_actors=True
             ),
             run_config=tune.RunConfig(storage_path=name, verbose=0),
         )
@@ -190,12 +194,12 @@ def tune_seconds(trials: int, at_once: int) -> float:
         return (time.perf_counter() - began) / trials
 
 
-def trivials(at_once: int, *, trials: int, repeats: int) -> tuple[float, float]:
+def trivials(max_concurrent: int, *, trials: int, repeats: int) -> tuple[float, float]:
     """Seconds a trivial trial, ours and Tune's, in turn; medians."""
     ours, tunes = [], []
     for _ in range(repeats):
-        tunes.append(tune_seconds(trials, at_once))
-        ours.append(ours_seconds(trials, at_once))
+        tunes.append(tune_seconds(trials, max_concurrent))
+        ours.append(ours_seconds(trials, max_concurrent))
     return statistics.median(ours), statistics.median(tunes)
 
 
@@ -205,20 +209,20 @@ def rows(
     """The rows of bench.json, in trials a second: more is better."""
     found = []
     with cluster():
-        for at_once in (1, 2):
-            told = overheads(at_once, trials=trials, repeats=repeats)
+        for max_concurrent in (1, 2):
+            told = overheads(max_concurrent, trials=trials, repeats=repeats)
             cost = told["gap"] + told["start"]
             say(
-                f"  {at_once} at a time: the recipe {told['recipe']:.2f} s; beside it "
+                f"  {max_concurrent} at a time: the recipe {told['recipe']:.2f} s; beside it "
                 f"{cost:.2f} s: {told['gap']:.2f} s from end to next start, {told['start']:.2f} s "
                 "more up to the first step"
             )
-            peer = f"the aim of {AIM_SECONDS:g} s, {at_once} at a time"
+            peer = f"the aim of {AIM_SECONDS:g} s, {max_concurrent} at a time"
             share = told["recipe"] / (told["recipe"] + cost)
             found.append(_row(peer, cost, AIM_SECONDS, share, repeats))
-        for at_once in (1, 2):
-            ours, tunes = trivials(at_once, trials=trivial_trials, repeats=repeats)
-            peer = f"Tune alone, {trivial_trials} trivial trials, {at_once} at a time"
+        for max_concurrent in (1, 2):
+            ours, tunes = trivials(max_concurrent, trials=trivial_trials, repeats=repeats)
+            peer = f"Tune alone, {trivial_trials} trivial trials, {max_concurrent} at a time"
             found.append(_row(peer, ours, tunes, tunes / ours, repeats))
     return found
 

@@ -22,12 +22,12 @@ NOISE = {"rtol": 1e-3, "atol": 2e-5}
 SIZES = "sizes"
 
 
-def trained(settings, place, main, workers=2, least_workers=None) -> Path:
+def trained(settings, place, main, workers=2, min_workers=None) -> Path:
     """A pre-training on workers, each of which does ``main`` around the recipe's own."""
     config = configure("pretrain", overrides=settings | {"run_dir": str(place)})
     with open_run_directory(config) as directory:
         recipe.prepare_corpus(config.data)
-        launch(main, config, workers=workers, least_workers=least_workers, scratch=directory)
+        launch(main, config, workers=workers, min_workers=min_workers, scratch=directory)
     return place
 
 

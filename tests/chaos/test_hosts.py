@@ -144,9 +144,9 @@ def hosts():
         made.wire()
         session = f"--temp-dir={place / 'ray'}"
         # Ports of their own, for another cluster may be at work on this machine.
-        board = ("--dashboard-host=0.0.0.0", f"--dashboard-port={DASHBOARD}")
-        board += (f"--dashboard-agent-listen-port={AGENT}",)
-        made.start("--head", f"--port={PORT}", f"--node-ip-address={HERE}", *board, session)
+        coordinator = ("--dashboard-host=0.0.0.0", f"--dashboard-port={DASHBOARD}")
+        coordinator += (f"--dashboard-agent-listen-port={AGENT}",)
+        made.start("--head", f"--port={PORT}", f"--node-ip-address={HERE}", *coordinator, session)
         made.start(f"--address={HERE}:{PORT}", f"--node-ip-address={THERE}", there=True)
         yield made
     finally:
@@ -161,7 +161,7 @@ def test_a_host_that_is_cut_off_is_done_without(
     paces = {"training.steps": 4000, "training.save_every_steps": 20, "training.log_every_steps": 1}
     options = flags({key: value for key, value in pretraining.items() if key != "console"} | paces)
     line = [sys.executable, "-m", "road_ray", "pretrain", *options, "--run-dir", str(run)]
-    line += ["--workers", "2", "least_workers=1", "--address", f"{HERE}:{PORT}"]
+    line += ["--workers", "2", "min_workers=1", "--address", f"{HERE}:{PORT}"]
     with log.open("w") as told:
         driver = subprocess.Popen(line, env=hosts.environment, stdout=told, stderr=told)
     watched, deadline = Watched(run), time.monotonic() + 300

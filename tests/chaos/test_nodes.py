@@ -66,7 +66,7 @@ def test_a_drained_node_costs_seconds_and_counts_as_no_failure(
     """No failure is allowed, so only what Ray knows to be a preemption may pass."""
     monkeypatch.setattr(group, "_MAX_FAILURES", 0)
     node, run = cluster.add_node(num_cpus=1, **STORE), tmp_path / "run"
-    training = InThread(run, lambda: trained(settings, run, paced, least_workers=1))
+    training = InThread(run, lambda: trained(settings, run, paced, min_workers=1))
     training.until(lambda: training.watched.step >= 8)
     ray = str(Path(sys.executable).with_name("ray"))
     where = ["--address", cluster.address, "--node-id", node.node_id]
@@ -95,7 +95,7 @@ def test_a_lost_node_is_done_without_and_a_new_one_taken(
 ):
     monkeypatch.setattr(group, "_GROWS_AFTER_SECONDS", 5.0)
     node, run = cluster.add_node(num_cpus=1, **STORE), tmp_path / "run"
-    training = InThread(run, lambda: trained(settings, run, paced, least_workers=1))
+    training = InThread(run, lambda: trained(settings, run, paced, min_workers=1))
     training.until(lambda: training.watched.step >= 15)
     cluster.remove_node(node, allow_graceful=False)
     training.until(lambda: len(sizes_of(run)) == 2)

@@ -47,7 +47,7 @@ def as_alone(worker, directory, expected):
     for kind, weights in expected.items():
         for sharded in (False, True):
             made, place = tiny.objective_of(kind, dropout=0.0), directory / f"{kind}-{sharded}"
-            ours = tiny.learn(made, place, steps=4, worker=worker, sharded=sharded).state_dict()
+            ours = tiny.learn(made, place, steps=4, worker=worker, fsdp=sharded).state_dict()
             text = f"{kind}, sharded {sharded}: "
             told = {"rtol": 1e-4, "atol": 1e-5, "msg": text.__add__}
             if worker.leads or not sharded:  # the other has no whole weights

@@ -116,9 +116,13 @@ def main(directory: str, place: str, kind: str = "") -> None:
     nested = bool(kind)
     trials = {"nested": 1, "in sight": 2}.get(kind, 12)
     base = {"metric": "m", "trials": trials, "space": {"x": {"uniform": [0, 1]}}}
-    how = {"trial_timeout_seconds": None if nested else 25, "at_once": 2, "scheduler": "none"}
+    how = {
+        "trial_timeout_seconds": None if nested else 25,
+        "max_concurrent": 2,
+        "scheduler": "none",
+    }
     if kind == "in sight":
-        how |= {"at_once": 1, "scheduler": "asha"}
+        how |= {"max_concurrent": 1, "scheduler": "asha"}
     config = load(SearchConfig, base=base | how)
     runs = {"nested": sweep_driver.run_nested, "in sight": sweep_driver.run_in_sight}
     trial = runs.get(kind, sweep_driver.run)

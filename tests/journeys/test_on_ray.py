@@ -142,7 +142,7 @@ def test_a_mixture_of_heads_is_the_same_on_two_workers_that_hold_half_each(quest
     mix |= {"data.datasets": ["sst2", "squad_v2", "mnli"], "data.batch_size": 5}
     mix |= {"training.steps": 4, "mixing.passes": 3, "optimizer.peak_lr": 3e-3}
     one = rr.multitask(overrides=mix, run_dir=tmp_path / "one")
-    halves = mix | {"training.sharded": True}
+    halves = mix | {"training.fsdp": True}
     two = rr.multitask(overrides=halves, run_dir=tmp_path / "two", workers=2)
     compare(two, one, **NOISE)
     names = [set(row) for row in read_rows(tmp_path / "two" / "metrics.jsonl")][:4]

@@ -89,7 +89,7 @@ def learn(
     steps: int,
     worker: Worker,
     save_every_steps: int = 1000,
-    sharded: bool = False,
+    fsdp: bool = False,
     stop: int | None = None,
 ) -> Objective:
     """The objective after ``steps`` updates of eight rows; ``OSError`` in place of update
@@ -111,7 +111,7 @@ def learn(
 
     training = Training(
         config=TrainingConfig(
-            save_every_steps=save_every_steps, log_every_steps=1, precision="fp32", sharded=sharded
+            save_every_steps=save_every_steps, log_every_steps=1, precision="fp32", fsdp=fsdp
         ),
         optimizer=OptimizerConfig(peak_lr=3e-3, warmup_steps=2),
         total_steps=steps,

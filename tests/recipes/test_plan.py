@@ -42,7 +42,7 @@ def test_a_plan_of_fine_tuning_agrees_with_the_run(sentiment, tmp_path):
 
 def test_sharded_workers_need_their_part_of_the_memory(sentiment, monkeypatch):
     monkeypatch.setattr("road_ray.distributed.estimate._available", lambda: {"CPU": 8.0})
-    found = planned("finetune", sentiment | {"workers": 4, "training.sharded": True})
+    found = planned("finetune", sentiment | {"workers": 4, "training.fsdp": True})
     memory = found["memory_bytes"]
     assert memory["parameters"] == found["parameters"] == memory["gradients"]
     assert 2 * memory["parameters"] <= memory["optimizer"] < 2.1 * memory["parameters"]

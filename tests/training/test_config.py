@@ -16,7 +16,13 @@ def test_keys_in_a_mirrors_address_are_refused(address):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"steps": 0}, {"passes": 0}, {"precision": "fp16"}, {"patience": 0}, {"on_spike": "ignore"}],
+    [
+        {"steps": 0},
+        {"passes": 0},
+        {"precision": "fp16"},
+        {"early_stopping": {"patience": 0}},
+        {"on_spike": "ignore"},
+    ],
 )
 def test_values_out_of_range_are_refused(wrong):
     with pytest.raises(ValidationError, match=next(iter(wrong))):

@@ -85,7 +85,7 @@ def in_parts_and_whole(worker, directory, tiny):
     for name, options in CASES.items():
         for how, sharded in (("parts", True), ("replicas", False)):
             place = directory / how / name
-            run(tiny, place, worker, begun(tiny, name), sharded=sharded, **options)
+            run(tiny, place, worker, begun(tiny, name), fsdp=sharded, **options)
 
 
 def test_two_sharded_workers_learn_as_two_replicas_and_as_one_process(tiny, tmp_path):
@@ -114,18 +114,18 @@ def test_two_sharded_workers_learn_as_two_replicas_and_as_one_process(tiny, tmp_
 def broken_and_resumed(worker, directory, tiny):
     """What each process does: a run at a stretch, broken ones, and what goes on from those."""
     for _ in ("trained", "finished already"):
-        made = run(tiny, directory / "straight", worker, tiny.electra(0.1), sharded=True)
+        made = run(tiny, directory / "straight", worker, tiny.electra(0.1), fsdp=True)
         if worker.leads:  # the recipe's own objective has the last weights
             last = tensors_from_file(kept(directory / "straight") / "model.safetensors")
             ours = made.state_dict()
             assert all(torch.equal(ours[name], tensor) for name, tensor in last.items())
     for place, dropout in (("broken", 0.1), ("begun in parts", 0.0)):
-        how = {"stop": 3, "save_every_steps": 2, "sharded": True}
+        how = {"stop": 3, "save_every_steps": 2, "fsdp": True}
         with pytest.raises(OSError, match="killed"):
             run(tiny, directory / place, worker, tiny.electra(dropout), **how)
     torch.manual_seed(12345)
-    run(tiny, directory / "broken", worker, tiny.electra(0.1), sharded=True)
-    run(tiny, directory / "begun alone", worker, sharded=True)
+    run(tiny, directory / "broken", worker, tiny.electra(0.1), fsdp=True)
+    run(tiny, directory / "begun alone", worker, fsdp=True)
 
 
 def test_a_sharded_run_resumes_bit_for_bit_and_on_other_numbers_of_workers(tiny, tmp_path):
@@ -153,7 +153,12 @@ def looked_at(worker, directory, tiny, expected=None):
             (term,) = objective(probe).values()
         return {"eval/d/accuracy": next(figures), "eval/d/loss": float(term.total)}
 
-    how = {"evaluate": evaluate, "evaluate_every_steps": 1, "patience": 2, "sharded": True}
+    how = {
+        "evaluate": evaluate,
+        "evaluate_every_steps": 1,
+        "early_stopping": {"patience": 2},
+        "fsdp": True,
+    }
     run(tiny, directory, worker, objective, **how)
     if worker.leads and expected is not None:
         assert_close(objective.state_dict(), expected, **NOISE)
@@ -213,7 +218,7 @@ def test_compiled_encoders_may_lie_in_parts(tiny, tmp_path):
 
 
 def test_alone_a_sharded_training_is_a_plain_one(tiny, tmp_path):
-    ours = run(tiny, tmp_path / "sharded", sharded=True)
+    ours = run(tiny, tmp_path / "sharded", fsdp=True)
     assert type(ours) is Electra
     theirs = run(tiny, tmp_path / "plain").state_dict()
     assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.state_dict().items())

@@ -10,6 +10,7 @@ import torch
 
 from road_ray.errors import ConfigError, InterruptedRunError
 from road_ray.training.checkpoint.serialization import tensors_from_file
+from road_ray.training.config import EarlyStoppingConfig
 from road_ray.training.loop import train
 from road_ray.training.monitoring.journal import read_rows
 from road_ray.training.periodic_eval import score_of
@@ -40,7 +41,9 @@ def run(tiny, directory, *, kill_at=None, crash_at=None, scores=SCORES, **option
                 raise RuntimeError("gone")
             yield [stream[number]]
 
+    patience = options.pop("patience", None)
     chosen = {"evaluate_every_steps": 2, "steps": 12} | options
+    chosen["early_stopping"] = EarlyStoppingConfig(patience=patience)
     train(objective, steps, tiny.training(directory, evaluate=evaluate, **chosen), Worker.alone())
     return objective, seen
 

@@ -178,7 +178,7 @@ def error_of(name: str, text: str) -> RoadError:
 
 @contextmanager
 def connect_worker(
-    board: Coordinator, rank: int, preempted: Callable[[], bool] | None = None
+    coordinator: Coordinator, rank: int, preempted: Callable[[], bool] | None = None
 ) -> Iterator[None]:
     """Inside, what the board says reaches the loop of this process, and the board hears of it.
 
@@ -191,7 +191,7 @@ def connect_worker(
 
     def hear() -> bool:
         stop, failed = ray.get(
-            board.actor.beat.remote(rank, os.getpid(), node, OUTSIDE.step, OUTSIDE.batch),
+            coordinator.actor.beat.remote(rank, os.getpid(), node, OUTSIDE.step, OUTSIDE.batch),
             timeout=_ANSWER_SECONDS,
         )
         OUTSIDE.stop = OUTSIDE.stop or stop
@@ -221,5 +221,5 @@ def connect_worker(
     finally:
         done.set()
         thread.join(_BEAT_SECONDS)  # a beat that is sent after leaving would count as life
-        board.actor.leave.remote(rank)
+        coordinator.actor.leave.remote(rank)
         OUTSIDE.reset()

@@ -21,13 +21,13 @@ def launch(
     config: Any,
     *extra: Any,
     workers: int = 0,
-    least_workers: int | None = None,
+    min_workers: int | None = None,
     gpus_per_worker: float = 0.0,
     address: str | None = None,
     scratch: Path = Path("runs"),
 ) -> dict[str, float]:
     """``main(config, worker, *extra)`` here (``workers = 0``) or in so many Ray Train workers; rank
-    0's result. With ``least_workers`` a group that lost machines goes on with fewer, down to so
+    0's result. With ``min_workers`` a group that lost machines goes on with fewer, down to so
     many, and grows again.
 
     Errors of road_ray that a worker raises come out as they are. A worker that dies is restarted
@@ -44,7 +44,7 @@ def launch(
             config,
             extra,
             workers=workers,
-            least_workers=least_workers,
+            min_workers=min_workers,
             gpus_per_worker=gpus_per_worker,
             scratch=scratch,
         )

@@ -25,7 +25,9 @@ _LISTEN_SECONDS = 2.0
 _KILLED = ("End of file", "memory", "SIGKILL", "died unexpectedly", "worker died")
 
 
-def supervise(work: Callable[[], Any], board: Coordinator, see: RowCallback | None = None) -> Any:
+def supervise(
+    work: Callable[[], Any], coordinator: Coordinator, see: RowCallback | None = None
+) -> Any:
     """What ``work`` gives, done in a thread, while this one passes SIGTERM and Ctrl-C on to the
     board, tells ``see`` of the rows that were pinned there, and ends workers that have fallen
     silent.
@@ -48,28 +50,28 @@ def supervise(work: Callable[[], Any], board: Coordinator, see: RowCallback | No
             thread.join(0.2)
             if stop.asked and not told:
                 told = True
-                board.stop()
+                coordinator.stop()
                 _log.warning("stopping after the step under way; once more to stop at once")
             if time.monotonic() > listen_at:
                 listen_at = time.monotonic() + _LISTEN_SECONDS
-                _look(board, see)
-        _look(board, see)
+                _look(coordinator, see)
+        _look(coordinator, see)
     if error := outcome.get("error"):
-        raise (board.failure() or error) from error
-    if failure := board.failure():
+        raise (coordinator.failure() or error) from error
+    if failure := coordinator.failure():
         raise failure
     return outcome["result"]
 
 
-def _look(board: Coordinator, see: RowCallback | None) -> None:
+def _look(coordinator: Coordinator, see: RowCallback | None) -> None:
     """Tell of rows and of workers that failed, and end those that are silent."""
     try:
         if see is not None:
-            for row in board.rows():
+            for row in coordinator.rows():
                 see(*row)
-        for rank, beat, cause in board.deaths():
+        for rank, beat, cause in coordinator.deaths():
             _log.warning("%s", describe_worker_failure(rank, beat, cause))
-        _end_silent(board, SILENT_SECONDS)
+        _end_silent(coordinator, SILENT_SECONDS)
     except RayError:
         return  # the board is slow, as on a machine that is overloaded; the next look will do
 
@@ -92,10 +94,10 @@ def describe_worker_failure(rank: int, beat: Heartbeat | None, cause: str) -> st
     return f"{where}: {(cause.strip().splitlines() or ['without a word'])[-1]}"
 
 
-def _end_silent(board: Coordinator, seconds: float) -> None:
+def _end_silent(coordinator: Coordinator, seconds: float) -> None:
     """Kill workers that hang, each on its machine; Ray then starts the group again."""
     try:
-        found = board.silent(seconds)
+        found = coordinator.silent(seconds)
     except GetTimeoutError:
         return  # the board is slow, or not up yet on a busy machine: asked again later
     for rank, beat in found.items():
@@ -106,7 +108,7 @@ def _end_silent(board: Coordinator, seconds: float) -> None:
             seconds,
             beat.step,
         )
-        board.actor.leave.remote(rank)
+        coordinator.actor.leave.remote(rank)
         there = NodeAffinitySchedulingStrategy(beat.node, soft=False)
         ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(_end).remote(beat.pid)
 

@@ -50,19 +50,19 @@ def fit_worker_group(
     extra: Sequence[Any],
     *,
     workers: int,
-    least_workers: int | None,
+    min_workers: int | None,
     gpus_per_worker: float,
     scratch: Path,
 ) -> dict[str, float]:
     """``main(config, worker, *extra)`` in so many workers, or in as many as there is room for but
-    ``least_workers``; rank 0's result. The cluster is connected.
+    ``min_workers``; rank 0's result. The cluster is connected.
     """
     resources = {"CPU": 1.0, "GPU": gpus_per_worker}
     asked = {name: amount for name, amount in resources.items() if amount}
-    least = least_workers or workers
+    least = min_workers or workers
     check_placement("workers", least, asked, remedy=", or lower --workers")
     wait_for_room("workers", least, asked)
-    board, see = Coordinator(), trackers.row_callback()
+    coordinator, see = Coordinator(), trackers.row_callback()
     name, storage = f"fit-{uuid.uuid4().hex[:12]}", Path(scratch).resolve() / ".ray"
     # What is there already is of a driver that was killed: the directory is this process's alone.
     shutil.rmtree(storage, ignore_errors=True)
@@ -70,7 +70,7 @@ def fit_worker_group(
         _on_worker,
         train_loop_config={
             **{"main": main, "config": config, "extra": tuple(extra)},
-            **{"board": board, "watched": see is not None, "place": os.getcwd()},
+            **{"board": coordinator, "watched": see is not None, "place": os.getcwd()},
         },
         torch_config=ByNodeAddress(backend="nccl" if gpus_per_worker else "gloo"),
         scaling_config=ScalingConfig(
@@ -85,7 +85,10 @@ def fit_worker_group(
             name=name,
             storage_path=str(storage),
             failure_config=FailureConfig(max_failures=_MAX_FAILURES),
-            callbacks=[_Deaths(board), start_timeout.StartDeadline(start_timeout.START_SECONDS)],
+            callbacks=[
+                _Deaths(coordinator),
+                start_timeout.StartDeadline(start_timeout.START_SECONDS),
+            ],
             # Ray would print the traceback of every error; the last one is raised and told once.
             logging_config=LoggingConfig(log_level="CRITICAL"),
         ),
@@ -93,12 +96,14 @@ def fit_worker_group(
     try:
         with named_cluster():
             result = supervise(
-                lambda: _persistent(lambda: trainer.fit().return_value, board.furthest), board, see
+                lambda: _persistent(lambda: trainer.fit().return_value, coordinator.furthest),
+                coordinator,
+                see,
             )
     except Exception as error:
         raise _told_to_the_user(error) from error
     finally:
-        board.close()
+        coordinator.close()
         shutil.rmtree(storage / name, ignore_errors=True)  # nothing of ours is in there
         with suppress(OSError):
             storage.rmdir()
@@ -109,8 +114,8 @@ def fit_worker_group(
 class _Deaths(UserCallback):  # type: ignore[misc]  # Ray does not type it
     """Pins to the board which workers failed, and why; lives beside Ray's controller."""
 
-    def __init__(self, board: Coordinator) -> None:
-        self._board = board
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._board = coordinator
 
     def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
         self._board.died({rank: str(error) for rank, error in worker_exceptions.items()})
@@ -156,32 +161,35 @@ def _on_worker(loop: Mapping[str, Any]) -> Any:
     """
     context = ray.train.get_context()
     enter_directory(loop["place"])
-    board: Coordinator = loop["board"]
-    if board.failure() is not None:
+    coordinator: Coordinator = loop["board"]
+    if coordinator.failure() is not None:
         return None
     device = get_device() if torch.cuda.is_available() else torch.device("cpu")
     worker = Worker(context.get_world_rank(), context.get_world_size(), device)
     if device.type == "cpu":
         torch.set_num_threads(1)
-    with connect_worker(board, worker.rank, _preempted):
+    with connect_worker(coordinator, worker.rank, _preempted):
         try:
-            with oom_as_error(worker.rank), _told(board) if loop["watched"] else nullcontext():
+            with (
+                oom_as_error(worker.rank),
+                _told(coordinator) if loop["watched"] else nullcontext(),
+            ):
                 return loop["main"](loop["config"], worker, *loop["extra"])
         except RoadError as error:
-            board.fail(error)
+            coordinator.fail(error)
             if dist.is_initialized():
                 dist.destroy_process_group()
             return None
         except Exception:
             time.sleep(1.0)  # another worker may be about to say why this one lost its group
-            if board.failure() is not None:
+            if coordinator.failure() is not None:
                 return None
             raise
 
 
-def _told(board: Coordinator) -> AbstractContextManager[None]:
+def _told(coordinator: Coordinator) -> AbstractContextManager[None]:
     """Inside, rows of this process's journal reach whoever watches the driver."""
-    return trackers.with_row_callback(board.row)
+    return trackers.with_row_callback(coordinator.row)
 
 
 def _preempted() -> bool:

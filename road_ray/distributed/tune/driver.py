@@ -126,7 +126,7 @@ def _tune(
             search_alg=searcher,
             scheduler=judge,
             num_samples=-1,
-            max_concurrent_trials=config.at_once or _room(ray.cluster_resources(), asked),
+            max_concurrent_trials=config.max_concurrent or _room(ray.cluster_resources(), asked),
             reuse_actors=not nested,
         ),
         run_config=tune.RunConfig(

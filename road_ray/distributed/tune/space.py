@@ -102,7 +102,7 @@ class SearchConfig(Config):
     grace_percent: float = Field(100 / 9, gt=0, lt=100)
     reduction: float = Field(3.0, gt=1)
     seed: int = Field(0, ge=0)  # of the sampler
-    at_once: int | None = Field(None, ge=1)  # None: as many as the cluster has room for
+    max_concurrent: int | None = Field(None, ge=1)  # None: as many as the cluster has room for
     cpus_per_trial: float = Field(1.0, gt=0)
     gpus_per_trial: float = Field(0.0, ge=0)  # a fraction shares a device
     trial_timeout_seconds: float | None = Field(None, gt=0)  # since its last (re)start

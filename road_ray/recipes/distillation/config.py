@@ -80,7 +80,9 @@ class TeachingConfig(Config):
     shared: bool = False
     # Where the teachers' logits are kept, so that each row is asked once; many runs may share it.
     store: Path | None = None
-    probe: bool = True  # ask each teacher in every way in use before the first step, and compare
+    check_parity: bool = (
+        True  # ask each teacher in every way in use before the first step, and compare
+    )
     allow_other_teachers: bool = False  # go on with teachers that the run did not begin with
 
     @field_validator("schedule")

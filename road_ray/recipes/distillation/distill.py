@@ -93,22 +93,22 @@ def _run(config: DistillConfig, ensemble: ActorEnsemble | None) -> Run:
     directories = teacher_directories(config.distillation)
     check(config, directories)
     with open_run_directory(config) as run_dir, ExitStack() as stack:
-        asking = _asking(config, directories)
-        record_teachers(run_dir, asking.manifest, asking.settings)
-        if ensemble is None and _needs_pool(config, asking):
+        teacher_source = _asking(config, directories)
+        record_teachers(run_dir, teacher_source.manifest, teacher_source.settings)
+        if ensemble is None and _needs_pool(config, teacher_source):
             stack.enter_context(connected(config.address))
             ensemble = stack.enter_context(
                 start_teacher_pool(
-                    config.distillation, asking.task, directories, beside=config.workers
+                    config.distillation, teacher_source.task, directories, beside=config.workers
                 )
             )
         metrics = launch(
             main,
             config,
-            asking,
+            teacher_source,
             ensemble,
             workers=config.workers,
-            least_workers=config.least_workers,
+            min_workers=config.min_workers,
             gpus_per_worker=config.gpus_per_worker,
             address=config.address,
             scratch=run_dir,
@@ -123,21 +123,24 @@ def _asking(config: DistillConfig, directories: list[str]) -> TeacherSource:
     return TeacherSource(settings, task, directories, manifest, config.address, config.workers)
 
 
-def _needs_pool(config: DistillConfig, asking: TeacherSource) -> bool:
+def _needs_pool(config: DistillConfig, teacher_source: TeacherSource) -> bool:
     def split() -> Split:
         tokenizer = load_tokenizer(model_directory(config.init))
         return load_split(config.data.dataset, "train", config.data, tokenizer, seed=0)
 
-    return needs_pool(asking, num_folds(config.distillation.teachers), split)
+    return needs_pool(teacher_source, num_folds(config.distillation.teachers), split)
 
 
 def main(
-    config: DistillConfig, worker: Worker, asking: TeacherSource, actors: ActorEnsemble | None
+    config: DistillConfig,
+    worker: Worker,
+    teacher_source: TeacherSource,
+    actors: ActorEnsemble | None,
 ) -> dict[str, float]:
     """What every worker does; without a pool each hosts the teachers itself."""
     prepared = prepare(config, worker)
     settings = config.distillation
-    objective = objective_of(settings, prepared.model, asking.directories)
+    objective = objective_of(settings, prepared.model, teacher_source.directories)
     weigh = weighting_rule(config.weighting, settings.temperature)
     told = to_dict(settings)
     manifest, began_with = recorded_teachers(config.run_dir)
@@ -153,7 +156,7 @@ def main(
     with (
         Journal(config.run_dir, console="quiet", enabled=worker.leads) as log,
         open_ensemble(
-            asking,
+            teacher_source,
             folds,
             prepared.split,
             actors,

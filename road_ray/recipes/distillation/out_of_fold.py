@@ -18,18 +18,24 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_ensemble(
-    asking: TeacherSource, count: int, split: Split, actors: ActorEnsemble | None, **more: Any
+    teacher_source: TeacherSource,
+    count: int,
+    split: Split,
+    actors: ActorEnsemble | None,
+    **more: Any,
 ) -> Iterator[Ensemble]:
     """The ensemble of ``asking`` for the rows of ``split``; of ``count`` folds' teachers, each is
     asked only for rows that it has not seen.
     """
     with ExitStack() as stack:
         if count == 1:
-            yield stack.enter_context(asking.ensemble(split.features, actors=actors, **more))
+            yield stack.enter_context(
+                teacher_source.ensemble(split.features, actors=actors, **more)
+            )
             return
         folds, members = row_folds(split, count), []
         for fold in range(count):
-            some, own = asking.of_fold(fold, count), None
+            some, own = teacher_source.of_fold(fold, count), None
             if actors is not None:
                 each = len(some.directories)
                 own = subset_of_pool(actors, fold * each, (fold + 1) * each)
@@ -38,23 +44,24 @@ def open_ensemble(
         yield OutOfFoldEnsemble(members, folds)
 
 
-def store_is_complete(asking: TeacherSource, count: int, split: Split) -> bool:
+def store_is_complete(teacher_source: TeacherSource, count: int, split: Split) -> bool:
     """Whether the store has all that will be asked for, so that no teacher need be started."""
     folds = row_folds(split, count)
     return all(
-        asking.of_fold(fold, count).complete(split.features, folds == fold) for fold in range(count)
+        teacher_source.of_fold(fold, count).complete(split.features, folds == fold)
+        for fold in range(count)
     )
 
 
-def needs_pool(asking: TeacherSource, count: int, split: Callable[[], Split]) -> bool:
+def needs_pool(teacher_source: TeacherSource, count: int, split: Callable[[], Split]) -> bool:
     """Whether the driver must start the teachers: a lone worker with a store does it itself, on
     the first row that the store has not. Teachers of folds share one pool.
     """
-    if asking.settings.host != "actors" or asking.settings.store is None:
-        return asking.settings.host == "actors"
-    if asking.workers == 0 and count == 1:
+    if teacher_source.settings.host != "actors" or teacher_source.settings.store is None:
+        return teacher_source.settings.host == "actors"
+    if teacher_source.workers == 0 and count == 1:
         return False
-    return not store_is_complete(asking, count, split())
+    return not store_is_complete(teacher_source, count, split())
 
 
 def subset_of_pool(ensemble: ActorEnsemble, first: int, beyond: int) -> ActorEnsemble:

@@ -61,7 +61,7 @@ class TeacherSource:
             ensemble: Ensemble = actors or self._local(self.directories, device)
             if actors is not None:
                 actors.on_event = tell
-            if leads and self.settings.probe and actors is not None:
+            if leads and self.settings.check_parity and actors is not None:
                 batch = _probe(features, np.zeros(len(features), np.bool_), pad_id)
                 answers = ensemble.gather(ensemble.submit(batch))
                 self._prove(batch, {"its actor": all_counted(answers)}, device, tell)
@@ -83,7 +83,7 @@ class TeacherSource:
             return members, self._local(chosen, device)
 
         with ExitStack() as stack, self._opened(live, features, tell, rows) as stored:
-            if leads and self.settings.probe:
+            if leads and self.settings.check_parity:
                 batch = _probe(features, stored.holds(keys_of(features)), pad_id)
                 self._prove(batch, stored.paths(batch), device, tell)
             yield stored

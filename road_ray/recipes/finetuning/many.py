@@ -43,7 +43,7 @@ class FinetuningsConfig(FinetuneConfig):
     # Leave out, with a warning, what the data root does not have; else it is an error.
     only_at_hand: bool = False
     # Ray tasks of one core and `gpus_per_worker` each; 0: one after the other in this process.
-    at_once: int = Field(0, ge=0)
+    max_concurrent: int = Field(0, ge=0)
     timeout_seconds: float = Field(7 * 86400.0, gt=0)  # for all of them
 
     def inputs(self) -> Inputs:
@@ -144,9 +144,11 @@ def _is_there(config: FinetuningsConfig, name: str, split: str) -> bool:
 
 
 def _all_of(config: FinetuningsConfig, wave: Sequence[FinetuneConfig]) -> list[Run]:
-    if not config.at_once:
+    if not config.max_concurrent:
         return [single.finetune(one) for one in wave]
-    with connected(config.address, num_cpus=config.at_once if config.address is None else None):
+    with connected(
+        config.address, num_cpus=config.max_concurrent if config.address is None else None
+    ):
         runs: list[Run] = run_parallel(
             single.finetune,
             wave,

@@ -29,7 +29,7 @@ class TeachersConfig(FinetuneConfig):
     # learns each row from those that have not seen it.
     num_folds: int = Field(1, ge=1)
     # Ray tasks of one core and `gpus_per_worker` each; 0: one after the other in this process.
-    at_once: int = Field(0, ge=0)
+    max_concurrent: int = Field(0, ge=0)
     timeout_seconds: float = Field(7 * 86400.0, gt=0)  # for all of them
     # The mean of their logits on the judged sets: what one student would have to reach.
     judge_ensemble: bool = True
@@ -52,9 +52,9 @@ def _run(config: TeachersConfig) -> Run:
         for number in range(config.num_teachers)
     ]
     with open_run_directory(config) as directory:
-        if config.at_once:
+        if config.max_concurrent:
             with connected(
-                config.address, num_cpus=config.at_once if config.address is None else None
+                config.address, num_cpus=config.max_concurrent if config.address is None else None
             ):
                 runs = run_parallel(
                     finetune,

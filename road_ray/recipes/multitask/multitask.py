@@ -75,7 +75,7 @@ def _run(config: MultitaskConfig) -> Run:
                 asked,
                 actors,
                 workers=config.workers,
-                least_workers=config.least_workers,
+                min_workers=config.min_workers,
                 gpus_per_worker=config.gpus_per_worker,
                 address=config.address,
                 scratch=directory,

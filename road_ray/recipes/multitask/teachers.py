@@ -119,19 +119,23 @@ def start_teacher_pools(
 
     settings = config.distillation
     wanted = {
-        name: asking
-        for name, asking in asked.items()
-        if needs_pool(asking, num_folds(settings.of(name)), partial(split, name))
+        name: teacher_source
+        for name, teacher_source in asked.items()
+        if needs_pool(teacher_source, num_folds(settings.of(name)), partial(split, name))
     }
-    total = sum(len(asking.directories) for asking in wanted.values())
+    total = sum(len(teacher_source.directories) for teacher_source in wanted.values())
     with ExitStack() as stack:
         if wanted:
             stack.enter_context(connected(config.address))
         started = {}
-        for name, asking in wanted.items():
-            others = settings.replicas * (total - len(asking.directories))
+        for name, teacher_source in wanted.items():
+            others = settings.replicas * (total - len(teacher_source.directories))
             one = start_teacher_pool(
-                settings, asking.task, asking.directories, beside=config.workers, others=others
+                settings,
+                teacher_source.task,
+                teacher_source.directories,
+                beside=config.workers,
+                others=others,
             )
             started[name] = stack.enter_context(one)
         yield started
@@ -202,7 +206,7 @@ def annotate_mixture(
                 streams[name],
                 stack.enter_context(
                     open_ensemble(
-                        asking,
+                        teacher_source,
                         num_folds(settings.of(name)),
                         splits[name],
                         actors.get(name),
@@ -215,7 +219,7 @@ def annotate_mixture(
                 weigh,
                 settings,
             )
-            for name, asking in asked.items()
+            for name, teacher_source in asked.items()
         }
         yield AnnotatedMixture(
             {**streams, **taught}, tuple(one.ensemble for one in taught.values())

@@ -66,7 +66,9 @@ class ReproduceConfig(RunConfig):
     # The score is the mean of the first metric of these, in hundredths, as the GLUE score is.
     probe_on: tuple[str, ...] = ("sst2", "qqp", "mnli", "cola")
     root: str | None = None  # of the probes' data and of the corpus, unless they have their own
-    at_once: int = Field(0, ge=0)  # arms side by side, a Ray task each; 0: one after the other
+    max_concurrent: int = Field(
+        0, ge=0
+    )  # arms side by side, a Ray task each; 0: one after the other
     timeout_seconds: float = Field(7 * 86400.0, gt=0)  # for all of them
 
     @field_validator("comparison")
@@ -98,8 +100,8 @@ def _run(config: ReproduceConfig) -> Run:
     comparison = COMPARISONS[config.comparison]
     planned = plan(config)
     with open_run_directory(config) as directory:
-        if config.at_once:
-            cpus = config.at_once if config.address is None else None
+        if config.max_concurrent:
+            cpus = config.max_concurrent if config.address is None else None
             with connected(config.address, num_cpus=cpus):
                 runs = run_parallel(
                     train_arm,

@@ -110,7 +110,7 @@ def check_sources(config: SweepConfig) -> bool:
             nested = nested or found.distillation.host == "actors"
         if isinstance(found, MultitaskConfig) and teachers_by_dataset(found):
             nested = nested or found.distillation.host == "actors"
-        nested = nested or found.workers > 0 or bool(getattr(found, "at_once", 0))
+        nested = nested or found.workers > 0 or bool(getattr(found, "max_concurrent", 0))
     return nested
 
 

@@ -107,7 +107,7 @@ def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
         tiles.append(("time in steps", clock(run.seconds), ""))
     speed = run.last("time/tokens_per_second")
     if speed:
-        share = run.last("time/matrix_share")
+        share = run.last("time/mfu")
         remark = f"{share:.0%} of the device's matrix rate" if share else "of the last stretch"
         tiles.append(("tokens a second", f"{speed:,.0f}", remark))
     return tiles[:6]

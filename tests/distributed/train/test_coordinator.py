@@ -7,30 +7,30 @@ from road_ray.errors import ClusterError, DataError
 
 
 def test_the_first_failure_is_the_one_that_counts():
-    board = CoordinatorActor()
-    assert board.failure() is None
-    board.fail("DataError", "row 3")
-    board.fail("ClusterError", "connection closed by peer")
-    assert board.failure() == ("DataError", "row 3")
-    assert board.beat(0, 1, "a", 5, "8 x 32 tokens") == (False, True)
+    coordinator = CoordinatorActor()
+    assert coordinator.failure() is None
+    coordinator.fail("DataError", "row 3")
+    coordinator.fail("ClusterError", "connection closed by peer")
+    assert coordinator.failure() == ("DataError", "row 3")
+    assert coordinator.beat(0, 1, "a", 5, "8 x 32 tokens") == (False, True)
 
 
 def test_a_stop_reaches_whoever_beats():
-    board = CoordinatorActor()
-    assert board.beat(0, 1, "a", 5, "8 x 32 tokens") == (False, False)
-    board.stop()
-    assert board.beat(1, 2, "a", 5, "") == (True, False)
+    coordinator = CoordinatorActor()
+    assert coordinator.beat(0, 1, "a", 5, "8 x 32 tokens") == (False, False)
+    coordinator.stop()
+    assert coordinator.beat(1, 2, "a", 5, "") == (True, False)
 
 
 def test_only_those_who_spoke_and_did_not_leave_can_be_silent():
-    board = CoordinatorActor()
-    board.beat(0, 11, "a", 5, "")
-    board.beat(1, 12, "b", 4, "")
-    assert board.silent(60.0) == {}
-    assert set(board.silent(-1.0)) == {0, 1}
-    assert board.silent(-1.0)[1].pid == 12
-    board.leave(1)
-    assert set(board.silent(-1.0)) == {0}
+    coordinator = CoordinatorActor()
+    coordinator.beat(0, 11, "a", 5, "")
+    coordinator.beat(1, 12, "b", 4, "")
+    assert coordinator.silent(60.0) == {}
+    assert set(coordinator.silent(-1.0)) == {0, 1}
+    assert coordinator.silent(-1.0)[1].pid == 12
+    coordinator.leave(1)
+    assert set(coordinator.silent(-1.0)) == {0}
 
 
 def test_an_error_comes_back_with_its_class_and_text():
@@ -42,19 +42,19 @@ def test_an_error_comes_back_with_its_class_and_text():
 
 def test_a_death_is_told_once_and_silences_the_whole_group():
     """The others are ended with it: their silence means nothing."""
-    board = CoordinatorActor()
-    board.beat(0, 11, "a", 5, "8 x 32 tokens")
-    board.beat(1, 12, "b", 4, "7 x 32 tokens")
-    board.died({1: "connection error code 2. End of file"})
-    ((rank, beat, _cause),) = board.deaths()
+    coordinator = CoordinatorActor()
+    coordinator.beat(0, 11, "a", 5, "8 x 32 tokens")
+    coordinator.beat(1, 12, "b", 4, "7 x 32 tokens")
+    coordinator.died({1: "connection error code 2. End of file"})
+    ((rank, beat, _cause),) = coordinator.deaths()
     assert (rank, beat.pid, beat.step, beat.batch) == (1, 12, 4, "7 x 32 tokens")
-    assert board.deaths() == []
-    assert board.silent(-1.0) == {}
+    assert coordinator.deaths() == []
+    assert coordinator.silent(-1.0) == {}
 
 
 def test_rows_are_told_once_in_their_order():
-    board = CoordinatorActor()
-    board.row(1, 3, {"m": 0.5})
-    board.row(2, 3, {"m": 1.0})
-    assert board.rows() == [(1, 3, {"m": 0.5}), (2, 3, {"m": 1.0})]
-    assert board.rows() == []
+    coordinator = CoordinatorActor()
+    coordinator.row(1, 3, {"m": 0.5})
+    coordinator.row(2, 3, {"m": 1.0})
+    assert coordinator.rows() == [(1, 3, {"m": 0.5}), (2, 3, {"m": 1.0})]
+    assert coordinator.rows() == []

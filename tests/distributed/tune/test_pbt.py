@@ -155,7 +155,7 @@ def climb(directory, params, tell):
 def test_a_population_ends_with_children_that_add_to_what_their_parents_had(tmp_path):
     from road_ray.distributed.tune.driver import search
 
-    told = config(at_once=2)
+    told = config(max_concurrent=2)
     trials = search(
         told, "s", tmp_path, climb, connected=lambda: own_cluster(2, log_to_driver=False)
     )

@@ -69,11 +69,13 @@ def told(folded, sentiment, tmp_path):
 
 @pytest.mark.parametrize("store", [False, True])
 def test_every_row_is_asked_of_the_teachers_without_its_fold(told, tmp_path, store):
-    asking, prepared = told(**({"distillation.store": str(tmp_path / "s")} if store else {}))
-    assert [f"fold-{f}" in d for f, d in zip((0, 0, 1, 1), asking.directories, strict=True)]
-    everybody = LocalEnsemble.load(asking.directories, prepared.task)
+    teacher_source, prepared = told(
+        **({"distillation.store": str(tmp_path / "s")} if store else {})
+    )
+    assert [f"fold-{f}" in d for f, d in zip((0, 0, 1, 1), teacher_source.directories, strict=True)]
+    everybody = LocalEnsemble.load(teacher_source.directories, prepared.task)
     more = {"pad_id": 0, "device": Worker.alone().device, "tell": lambda *_, **__: None}
-    with open_ensemble(asking, 2, prepared.split, None, **more) as ensemble:
+    with open_ensemble(teacher_source, 2, prepared.split, None, **more) as ensemble:
         for number in range(prepared.stream.batches_per_epoch):
             batch = prepared.stream[number]
             answers = ensemble.gather(ensemble.submit(batch))
@@ -85,8 +87,8 @@ def test_every_row_is_asked_of_the_teachers_without_its_fold(told, tmp_path, sto
                 assert answers[:, place].allclose(expected, atol=2e-2 if store else 1e-5)
         ensemble.flush()
     if store:  # every teacher has only the rows that it was asked for, and needs no more
-        assert store_is_complete(asking, 2, prepared.split)
-        assert not asking.complete(prepared.split.features)
+        assert store_is_complete(teacher_source, 2, prepared.split)
+        assert not teacher_source.complete(prepared.split.features)
 
 
 def test_a_part_of_a_pool_is_some_of_its_teachers():

@@ -133,7 +133,7 @@ def test_a_store_that_says_something_else_stops_the_run_before_the_first_step(st
     with pytest.raises(CheckpointError, match=r"(?s)teacher \d .*the store.*differ"):
         student("again")
     assert not (tmp_path / "again" / "metrics.jsonl").exists()
-    assert student("trusting", **{"distillation.probe": False})
+    assert student("trusting", **{"distillation.check_parity": False})
 
 
 def test_a_store_of_other_runs_serves_a_subset_in_another_order(student, teachers):
