@@ -85,7 +85,8 @@ def data_corpus(
     """Build the shards of text that `road pretrain` would build, beforehand; on all machines of a
     cluster, if there is one.
     """
-    from road_ray.data.corpus.source import CorpusConfig, prepare_corpus
+    from road_ray.data.config import CorpusConfig
+    from road_ray.data.corpus.source import prepare_corpus
     from road_ray.distributed.jobs.corpus_build import encoding_at
 
     given = CorpusConfig(corpus=corpus, tokenizer=_model_of(tokenizer), shards=out)

@@ -10,18 +10,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
-from pydantic import Field
 
-from road_ray.config import Config
 from road_ray.data import catalog, miniature
 from road_ray.data import paths as places
+from road_ray.data.config import HUB, MINIATURE, SourceConfig
 from road_ray.data.features import cache as feature_cache
 from road_ray.data.features.encode import encode
 from road_ray.data.features.types import Example, Features, SpanExample, TextExample
-from road_ray.data.readers.custom import CustomDataset, SetName
 from road_ray.data.readers.hub import read_hub
 from road_ray.data.readers.quac import with_history
 from road_ray.data.readers.registry import read_split
@@ -31,42 +29,6 @@ from road_ray.errors import ConfigError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
-
-MINIATURE = "miniature"
-HUB = "hub"
-
-
-class SourceConfig(Config):
-    """Where examples come from and how long they may be."""
-
-    # A directory in the published layouts, "miniature" (the embedded world) or "hub"; None:
-    # $ROAD_DATA, else hub.
-    root: str | None = None
-    max_length_tokens: int | None = Field(None, ge=8)  # None: 128 for text, 384 for spans
-    stride_tokens: int = Field(128, ge=1)  # spans: a window starts every so many context tokens
-    max_question_tokens: int = Field(64, ge=1)
-    # How answers are chosen: start and end each on its own (ROaD), or the end given the start and a
-    # classifier for "no answer" (ELECTRA), which plain transformers cannot load.
-    span_head: Literal["independent", "joint"] = "independent"
-    # How pairs are classified: from the first token, or by MT-DNN's stochastic answer network,
-    # which plain transformers cannot load either.
-    pair_head: Literal["first_token", "answer_network"] = "first_token"
-    # How words are tagged: from the top layer of an encoder that learns too, or from features of
-    # the last layers of one that stays as it is (a BiLSTM, which plain transformers cannot load).
-    tag_head: Literal["linear", "features"] = "linear"
-    # Dialogs: how many of the exchanges before a question are read with it.
-    history_turns: int = Field(0, ge=0)
-    # Pairs without an order, whose training rows are read both ways round. Source: google-research/
-    # electra, `double_unordered`.
-    both_orders: tuple[str, ...] = ("mrpc", "stsb")
-    # Where encoded rows are kept; None: below ROAD_CACHE or ~/.cache/road_ray; or `off`.
-    cache: str | None = None
-    sets: dict[SetName, CustomDataset] = Field(
-        {}
-    )  # one's own data sets by name, beside those of the catalogue
-    # Train on, and judge by, the first so many examples of a seeded shuffle; None: all.
-    max_rows: int | None = Field(None, ge=1)
-    max_judged_rows: int | None = Field(None, ge=1)
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,12 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from road_ray.data.batching import Batch
-
-Sampler = Literal["uniform_dataset", "uniform_task", "proportional", "size_power"]
+from road_ray.data.config import Sampler
 
 
 class Stream(Protocol):

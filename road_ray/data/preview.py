@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from road_ray.data.config import SourceConfig
 from road_ray.data.features.types import UNKNOWN
-from road_ray.data.loading import SourceConfig, Split, load_split
+from road_ray.data.loading import Split, load_split
 from road_ray.data.schema import Choose, Classify, Span, Tag
 from road_ray.data.tokenizer import load_tokenizer
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from road_ray.data.schema import Task
 from road_ray.distillation.ensemble.base import Teacher, inputs_of
 from road_ray.errors import CheckpointError
-from road_ray.models.precision import Precision
+from road_ray.models.config import Precision
 
 # Of the largest logit. Four roundings of fp16 (2^-11 each): one of the store, the rest for another
 # device's order of summation; in bf16 a sum in another order rounds every layer's states anew,

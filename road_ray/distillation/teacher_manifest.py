@@ -19,7 +19,7 @@ from road_ray.distillation.teacher_identity import (
 )
 
 if TYPE_CHECKING:
-    from road_ray.models.precision import Precision
+    from road_ray.models.config import Precision
 
 _TOLD = ("metrics", "datasets", "seed", "init")  # of road_ray.json: how good, and from where
 

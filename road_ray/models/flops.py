@@ -8,7 +8,7 @@ published numbers come out.
 
 from __future__ import annotations
 
-from road_ray.models.encoder import EncoderConfig
+from road_ray.models.config import EncoderConfig
 
 _DROPOUT, _LAYER_NORM, _ACTIVATION, _SOFTMAX = 4, 5, 8, 5
 _PREDICTED_SHARE = 0.15625  # 20 of 128 positions, in BERT and here

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 
-Precision = Literal["auto", "fp32", "bf16"]
-"""``auto``: bf16 where the device gains by it. Weights that train stay in fp32 whatever it is."""
+from road_ray.models.config import Precision
 
 # With bf16 instructions a CPU's step was 1.6 times as fast at this width, 1.2 at 128, 1.0 at 64 and
 # 0.9 at 32 (`python -m tests.benchmarks precision`); below it fp32 costs little and is exact.

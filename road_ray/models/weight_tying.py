@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from transformers import PreTrainedModel
 
 from road_ray.errors import ConfigError
+from road_ray.models.config import Tying
 from road_ray.models.language_model import decoder
-
-Tying = Literal["none", "embeddings", "all"]
-
 
 # What the embeddings of every family consist of, besides dropout.
 _EMBEDDINGS = ("word_embeddings", "position_embeddings", "token_type_embeddings", "LayerNorm")

@@ -5,13 +5,11 @@ All use the vocabulary of uncased BERT, as ELECTRA does; where a paper used anot
 
 from __future__ import annotations
 
-from road_ray.data.corpus.source import CorpusConfig
-from road_ray.models.encoder import EncoderConfig
+from road_ray.data.config import CorpusConfig
+from road_ray.models.config import EncoderConfig
 from road_ray.presets.registry import preset
-from road_ray.recipes.pretraining.build import GeneratorConfig, ObjectiveConfig
-from road_ray.recipes.pretraining.pretrain import PretrainConfig
-from road_ray.training.config import TrainingConfig
-from road_ray.training.optimizer import OptimizerConfig
+from road_ray.recipes.pretraining.config import GeneratorConfig, ObjectiveConfig, PretrainConfig
+from road_ray.training.config import OptimizerConfig, TrainingConfig
 
 _BASE = EncoderConfig(
     layers=12, hidden_size=768, heads=12, intermediate_size=3072, embedding_size=768

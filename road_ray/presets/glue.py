@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.presets.registry import preset
-from road_ray.recipes.finetuning.finetune import FinetuneDataConfig
-from road_ray.recipes.finetuning.many import FinetuningsConfig
+from road_ray.recipes.finetuning.config import FinetuneDataConfig, FinetuningsConfig
 
 
 @preset("finetune")

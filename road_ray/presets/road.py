@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from road_ray.presets.registry import preset
-from road_ray.recipes.distillation.config import WeightingConfig
-from road_ray.recipes.distillation.distill_config import DistillConfig
-from road_ray.recipes.finetuning.finetune import FinetuneConfig, FinetuneDataConfig
-from road_ray.recipes.finetuning.many import FinetuningsConfig
-from road_ray.recipes.finetuning.teachers import TeachersConfig
+from road_ray.recipes.distillation.config import DistillConfig, WeightingConfig
+from road_ray.recipes.finetuning.config import (
+    FinetuneConfig,
+    FinetuneDataConfig,
+    FinetuningsConfig,
+    TeachersConfig,
+)
 from road_ray.recipes.multitask.config import (
     MixingConfig,
     MixTeachingConfig,
     MultitaskConfig,
     MultitaskDataConfig,
 )
-from road_ray.training.config import TrainingConfig
-from road_ray.training.optimizer import OptimizerConfig
+from road_ray.training.config import OptimizerConfig, TrainingConfig
 
 # Source: ROaD part 1, figure 2; triviaqa and natural_questions as MRQA 2019 has them.
 _ROAD_SETS = (

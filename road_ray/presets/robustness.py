@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from road_ray.presets.registry import preset
-from road_ray.recipes.evaluate import EvaluateConfig, EvaluateDataConfig
+from road_ray.recipes.config import EvaluateConfig, EvaluateDataConfig
 
 
 @preset("evaluate")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from road_ray.data.corpus.source import CorpusConfig
-from road_ray.models.encoder import EncoderConfig
+from road_ray.data.config import CorpusConfig
+from road_ray.models.config import EncoderConfig
 from road_ray.presets.registry import preset
-from road_ray.recipes.pretraining.build import GeneratorConfig, ObjectiveConfig
-from road_ray.recipes.pretraining.pretrain import PretrainConfig
-from road_ray.training.config import TrainingConfig
-from road_ray.training.optimizer import OptimizerConfig
+from road_ray.recipes.pretraining.config import GeneratorConfig, ObjectiveConfig, PretrainConfig
+from road_ray.training.config import OptimizerConfig, TrainingConfig
 
 
 def _encoder() -> EncoderConfig:

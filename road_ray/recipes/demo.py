@@ -5,30 +5,26 @@ without distillation, judged in and out of domain.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
-
-from road_ray.data.corpus.source import CorpusConfig
-from road_ray.data.loading import MINIATURE
+from road_ray.data.config import CorpusConfig
 from road_ray.distributed.connection import connected
 from road_ray.distributed.parallel import run_parallel
 from road_ray.evaluation.metrics import summary
-from road_ray.models.encoder import EncoderConfig
-from road_ray.recipes.distillation.config import DistillationConfig, WeightingConfig
+from road_ray.models.config import EncoderConfig
+from road_ray.recipes.config import DemoConfig
+from road_ray.recipes.distillation.config import DistillationConfig, DistillConfig, WeightingConfig
 from road_ray.recipes.distillation.distill import distill
-from road_ray.recipes.distillation.distill_config import DistillConfig
-from road_ray.recipes.finetuning.finetune import FinetuneConfig, FinetuneDataConfig, finetune
+from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig
+from road_ray.recipes.finetuning.finetune import finetune
 from road_ray.recipes.finetuning.teachers import listing
 from road_ray.recipes.multitask.config import MixingConfig, MultitaskConfig, MultitaskDataConfig
 from road_ray.recipes.multitask.multitask import multitask
-from road_ray.recipes.pretraining.build import GeneratorConfig
-from road_ray.recipes.pretraining.pretrain import PretrainConfig, pretrain
-from road_ray.recipes.run import Run, RunConfig, load_finished_run, open_run_directory
-from road_ray.training.config import TrainingConfig
+from road_ray.recipes.pretraining.config import GeneratorConfig, PretrainConfig
+from road_ray.recipes.pretraining.pretrain import pretrain
+from road_ray.recipes.run import Run, load_finished_run, open_run_directory
+from road_ray.training.config import OptimizerConfig, TrainingConfig
 from road_ray.training.monitoring.journal import write_json_atomic
-from road_ray.training.optimizer import OptimizerConfig
 
 if TYPE_CHECKING:
     from road_ray.distributed.teachers.client import ActorEnsemble
@@ -43,19 +39,6 @@ _FIGURES = {
     "out of domain F1": f"eval/{OUT_OF_DOMAIN}/at_threshold_f1",
     "answering all F1": f"eval/{OUT_OF_DOMAIN}/f1",
 }
-
-
-class DemoConfig(RunConfig):
-    """How much of the story; the sizes are those of the embedded world."""
-
-    run_dir: Path = Path("runs/demo")
-    root: str = MINIATURE
-    num_teachers: int = Field(3, ge=1)
-    num_seeds: int = Field(3, ge=1)  # of each kind of student
-    max_concurrent: int = Field(2, ge=1)  # runs side by side, one core each
-    pretraining_steps: int = Field(600, ge=1)
-    multitask_steps: int = Field(300, ge=1)
-    finetuning_steps: int = Field(80, ge=1)
 
 
 def demo(config: DemoConfig) -> Run:

@@ -7,11 +7,9 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from pydantic import Field
-
-from road_ray.data.loading import SourceConfig, Split, find_dataset, load_split
+from road_ray.data.loading import Split, find_dataset, load_split
 from road_ray.data.model_files import locate_model
 from road_ray.data.schema import Task
 from road_ray.data.tokenizer import load_tokenizer
@@ -21,50 +19,15 @@ from road_ray.evaluation.glue import predictions_of
 from road_ray.evaluation.predict import evaluate_split
 from road_ray.models.encoder import check_vocabulary, model_directory
 from road_ray.models.multitask import MultitaskModel, load_trained
+from road_ray.recipes.config import EvaluateConfig, EvaluateDataConfig
 from road_ray.recipes.distillation.ensemble_eval import evaluate_ensemble
-from road_ray.recipes.distillation.teacher_list import read_teacher_list, teacher_files
-from road_ray.recipes.inputs import Inputs, model_files, split_files
+from road_ray.recipes.distillation.teacher_list import read_teacher_list
 from road_ray.recipes.model_record import head_for, stored_threshold, trained_length
 from road_ray.recipes.recorded_config import deciding_digest
-from road_ray.recipes.run import Run, RunConfig, load_finished_run, open_run_directory
+from road_ray.recipes.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.validation import check_length, require_init
 from road_ray.training.monitoring.journal import write_json_atomic
 from road_ray.training.worker import Worker
-
-
-class EvaluateDataConfig(SourceConfig):
-    """What the model is judged on; ``max_length_tokens`` None: as it was trained."""
-
-    datasets: tuple[str, ...] = Field(("sst2",), min_length=1)
-    split: str = "dev"
-    # Changed set -> the set that it was made from: do predictions agree where both mean the same.
-    same_as: dict[str, str] = Field({})
-
-
-class EvaluateConfig(RunConfig):
-    """One model, any data sets of its task."""
-
-    # {name}: of the model and of what it is judged on, so that each has a directory of its own.
-    run_dir: Path = Path("runs/evaluate/{name}")
-    # A run directory, an hf/ directory or a hub name, with a trained head; or a teachers.json: the
-    # mean of their logits is judged then, as eval/<data set>/ensemble_<metric>.
-    init: str = ""
-    tune_threshold: bool = (
-        False  # find the no-answer threshold on the first set, not the stored one
-    )
-    # The head's name of a label -> the task's, where they are not the same: {LABEL_0: negative}.
-    label_map: dict[str, str] = Field({})
-    data: EvaluateDataConfig = EvaluateDataConfig()
-
-    repeatable: ClassVar[bool] = True
-
-    def inputs(self) -> Inputs:
-        listing = [Path(self.init).expanduser()] if self.init.endswith(".json") else []
-        judged = teacher_files([self.init]) if listing else model_files(self.init)
-        return {
-            "init": [*listing, *judged],
-            "data": split_files(self.data, self.data.datasets, self.data.split),
-        }
 
 
 def evaluate(config: EvaluateConfig) -> Run:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config.json_file import read_json
-from road_ray.data.corpus.source import CorpusConfig, corpus_path
-from road_ray.data.loading import SourceConfig, find_dataset, resolve_root
+from road_ray.data.config import CorpusConfig, SourceConfig
+from road_ray.data.corpus.source import corpus_path
+from road_ray.data.loading import find_dataset, resolve_root
 from road_ray.data.readers.registry import file_names
 from road_ray.errors import CheckpointError, ResourceError
 from road_ray.training.checkpoint.file_hashes import sha256_of

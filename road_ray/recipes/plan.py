@@ -28,11 +28,12 @@ from road_ray.distributed.estimate import (
 )
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import model_directory
-from road_ray.recipes.distillation.distill_config import DistillConfig
-from road_ray.recipes.finetuning.teachers import TeachersConfig
+from road_ray.recipes.config import TrackingConfig
+from road_ray.recipes.distillation.config import DistillConfig
+from road_ray.recipes.finetuning.config import TeachersConfig
+from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.flops import cost as flops
-from road_ray.recipes.pretraining.pretrain import PretrainConfig, phases
-from road_ray.recipes.run import TrackingConfig
+from road_ray.recipes.pretraining.pretrain import phases
 from road_ray.recipes.validation import require_init
 from road_ray.training.profile import Measured, measuring
 

@@ -13,21 +13,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TextIO
+from typing import Any, TextIO
 
-from pydantic import AfterValidator, Field
-
-from road_ray.config import Config, to_dict, to_yaml
+from road_ray.config import to_dict, to_yaml
 from road_ray.config.json_file import read_json
 from road_ray.distributed.connection import check_machine
 from road_ray.errors import CheckpointError, DivergedError, ResourceError, RoadError
-from road_ray.recipes.inputs import INPUTS, TEACHERS, Inputs, changed_inputs, found_inputs
+from road_ray.recipes.config import RunConfig
+from road_ray.recipes.inputs import INPUTS, TEACHERS, changed_inputs, found_inputs
 from road_ray.recipes.outputs import damage, require_source, seal
 from road_ray.recipes.recorded_config import RECORD, allowed_inputs, require_same
 from road_ray.reporting.provenance import environment, revision, version_of
 from road_ray.reporting.report import REPORT, leave_report
 from road_ray.training.checkpoint.checkpoint import MANIFEST, Checkpoints, disk_error
-from road_ray.training.checkpoint.remote_copy import check_address
 from road_ray.training.monitoring.journal import Journal, write_json_atomic
 from road_ray.training.monitoring.progress import Work
 from road_ray.training.monitoring.trackers import (
@@ -39,41 +37,6 @@ from road_ray.training.monitoring.trackers import (
 
 _log = logging.getLogger(__name__)
 _LINE = "\n    "
-
-
-class TrackingConfig(Config):
-    """Where figures go besides the run directory."""
-
-    wandb_project: str | None = None  # None: nowhere; needs road-ray[wandb]
-    wandb_mode: Literal["online", "offline"] = "offline"
-    wandb_group: str | None = None  # runs that belong together; a sweep gives its name
-    # A server or database: http://host:5000, sqlite:///mlflow.db; needs road-ray[mlflow]
-    mlflow_uri: Annotated[str, AfterValidator(check_address)] | None = None
-    mlflow_experiment: str = "road_ray"
-    tensorboard: bool = False  # tensorboard/ in the run directory, which `tensorboard` reads
-
-
-class RunConfig(Config):
-    """What every training verb has in common."""
-
-    run_dir: Path = Path("runs/run")
-    seed: int = Field(0, ge=0)
-    workers: int = Field(0, ge=0)  # 0: this process; N: Ray Train workers
-    # With fewer than `workers`, down to so many, while machines are missing; None: waits for all.
-    min_workers: int | None = Field(None, ge=1)
-    gpus_per_worker: float = Field(0.0, ge=0)
-    address: str | None = None  # of a running Ray cluster; None: one of our own on this machine
-    console: Literal["rich", "plain", "quiet"] | None = None  # None: rich on a terminal, else plain
-    tracking: TrackingConfig = TrackingConfig()
-
-    # Whether a finished run is run again, not refused, when a file that it read has changed since.
-    repeatable: ClassVar[bool] = False
-
-    def inputs(self) -> Inputs:
-        """Return the local files that the result follows from, by kind; those of runs inside this
-        one are their own.
-        """
-        return {}
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import logging
 
+from road_ray.data.config import SourceConfig
 from road_ray.data.features.encode import shared_examples
-from road_ray.data.loading import SourceConfig, Split
+from road_ray.data.loading import Split
 from road_ray.data.paths import named
 from road_ray.data.special_heads import SPECIAL_HEADS
 from road_ray.errors import ConfigError

@@ -25,7 +25,7 @@ from road_ray.training.checkpoint.serialization import (
     tensors_from_file,
 )
 from road_ray.training.compile import configure_networks
-from road_ray.training.config import Training
+from road_ray.training.context import Training
 from road_ray.training.fsdp import local_part, shard
 from road_ray.training.loss_guard import LossGuard
 from road_ray.training.mfu import ModelFlopsUtilization

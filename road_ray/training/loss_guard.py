@@ -12,7 +12,7 @@ from torch import Tensor
 
 from road_ray.errors import DivergedError
 from road_ray.training.checkpoint.async_save import AsyncSaver
-from road_ray.training.config import Training
+from road_ray.training.context import Training
 from road_ray.training.step import StepResult
 
 _log = logging.getLogger(__name__)

@@ -5,43 +5,14 @@ rates.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
-from road_ray.config import Config
 from road_ray.objectives.base import Objective
+from road_ray.training.config import OptimizerConfig
 from road_ray.training.fsdp import full_tensor
-
-
-class OptimizerConfig(Config):
-    """AdamW and its schedule. Source of the defaults: google electra, model/optimization.py; Clark
-    et al., table 6.
-    """
-
-    name: Literal["adamw", "lamb"] = "adamw"  # lamb: batches of thousands of rows
-    peak_lr: float = Field(5e-4, gt=0, le=1)  # ELECTRA-Small pre-training; fine-tuning 3e-4
-    schedule: Literal["warmup_times_decay", "warmup_then_decay", "constant"] = "warmup_times_decay"
-    warmup_fraction: float = Field(0.1, ge=0, le=1)  # of all steps; warmup_steps comes first
-    warmup_steps: int | None = Field(None, ge=0)
-    weight_decay: float = Field(0.01, ge=0, le=1)  # never on biases and LayerNorm; 0 in fine-tuning
-    # In fine-tuning 0.8 for Small and Base, 0.9 for Large; in ROaD's multi-task stage 0.75.
-    layer_decay: float = Field(1.0, gt=0, le=1)
-    # "paper": the top block gets layer_decay; "electra_code": its square, as the released code
-    # does (issue 51 there).
-    layer_decay_mode: Literal["paper", "electra_code"] = "paper"
-    beta1: float = Field(0.9, ge=0, lt=1)
-    beta2: float = Field(0.999, ge=0, lt=1)
-    epsilon: float = Field(1e-6, gt=0, lt=1)
-    bias_correction: bool = False  # ELECTRA has none
-    max_grad_norm: float = Field(1.0, gt=0)
-
-    def warmup(self, total_steps: int) -> int:
-        """How many of the steps warm up."""
-        given = self.warmup_steps
-        return round(self.warmup_fraction * total_steps) if given is None else given
 
 
 def rate(step: int, total_steps: int, warmup_steps: int, schedule: str) -> float:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from road_ray.data.batching import Batch, to_device
 from road_ray.objectives.base import Objective
-from road_ray.training.config import Training
+from road_ray.training.context import Training
 from road_ray.training.optimizer import ElectraAdamW, build_optimizer, clip
 from road_ray.training.step import backward
 from road_ray.training.worker import Worker

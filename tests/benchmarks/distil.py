@@ -36,10 +36,10 @@ from road_ray.distillation.ensemble.base import (
 from road_ray.distillation.ensemble.stored import StoredEnsemble
 from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.distillation.weighting import resolve
+from road_ray.models.config import Precision
 from road_ray.models.encoder import hugging_face_config
 from road_ray.models.hf_logging import suppress_logging
 from road_ray.models.multitask import MultitaskModel
-from road_ray.models.precision import Precision
 from road_ray.objectives.base import Objective
 from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.supervised import Supervised

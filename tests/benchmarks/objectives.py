@@ -7,13 +7,12 @@ from multiprocessing.connection import Connection
 
 import torch
 
-from road_ray.data.corpus.source import CorpusConfig
+from road_ray.data.config import CorpusConfig
 from road_ray.models.encoder import new_detector, new_language_model, scale_encoder
 from road_ray.objectives.base import Objective
 from road_ray.objectives.registry import OBJECTIVES, models_of
-from road_ray.recipes.pretraining.build import GeneratorConfig, ObjectiveConfig
+from road_ray.recipes.pretraining.config import GeneratorConfig, ObjectiveConfig, PretrainConfig
 from road_ray.recipes.pretraining.flops import cost
-from road_ray.recipes.pretraining.pretrain import PretrainConfig
 from road_ray.training.config import TrainingConfig
 from tests.benchmarks import shapes
 from tests.benchmarks.learning import learn

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from road_ray.models.encoder import EncoderConfig
+from road_ray.models.config import EncoderConfig
 from tests.benchmarks.corpora import Text
 from tests.benchmarks.finetuning import Study
 from tests.benchmarks.race import InProcess, Main

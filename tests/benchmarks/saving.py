@@ -14,8 +14,8 @@ import torch
 from road_ray.objectives.base import Objective
 from road_ray.objectives.electra import Electra
 from road_ray.training.checkpoint.async_save import AsyncSaver
-from road_ray.training.config import TrainingConfig
-from road_ray.training.optimizer import OptimizerConfig, build_optimizer
+from road_ray.training.config import OptimizerConfig, TrainingConfig
+from road_ray.training.optimizer import build_optimizer
 from road_ray.training.worker import Worker
 from tests.benchmarks import shapes
 from tests.benchmarks.learning import learn, training_in

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
-from road_ray.models.encoder import EncoderConfig, hugging_face_config, initialize, scale_encoder
+from road_ray.models.config import EncoderConfig
+from road_ray.models.encoder import hugging_face_config, initialize, scale_encoder
 
 PAD, CLS, SEP, MASK = 0, 101, 102, 103
 SPECIAL = (PAD, CLS, SEP, MASK)

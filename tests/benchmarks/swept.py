@@ -19,9 +19,9 @@ from typing import Any
 
 from road_ray.config import load
 from road_ray.data import miniature
+from road_ray.distributed.tune.config import SearchConfig
 from road_ray.distributed.tune.driver import SETTINGS, search
 from road_ray.distributed.tune.lock import sweep_lock
-from road_ray.distributed.tune.space import SearchConfig
 from road_ray.distributed.tune.trial_record import Outcome, Tell
 from road_ray.recipes.sweep.check import load_sweep
 from road_ray.recipes.sweep.config import SweepConfig

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from road_ray.models.encoder import EncoderConfig
+from road_ray.models.config import EncoderConfig
 from tests.benchmarks import suite
 from tests.benchmarks.corpora import Text
 from tests.benchmarks.finetuning import Study

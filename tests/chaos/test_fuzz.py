@@ -19,7 +19,7 @@ from road_ray.data.readers.tabular import read_table
 from road_ray.data.schema import Columns, Span
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import RoadError
-from road_ray.recipes.finetuning.finetune import FinetuneConfig
+from road_ray.recipes.finetuning.config import FinetuneConfig
 from tests.chaos import fuzz
 
 # 18 layouts, 2 kinds of text, tables of Arrow, and 3 ways to write settings: 24 of them.

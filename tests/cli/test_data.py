@@ -7,7 +7,8 @@ import json
 import pytest
 
 from road_ray.config import load
-from road_ray.data.corpus.source import CorpusConfig, prepare_corpus
+from road_ray.data.config import CorpusConfig
+from road_ray.data.corpus.source import prepare_corpus
 
 
 class TestData:

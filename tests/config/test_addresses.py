@@ -8,9 +8,9 @@ import pytest
 
 from road_ray.config import InvalidConfig, load, override
 from road_ray.config.addresses import MASK, masked, refuse_secret, secret_in
-from road_ray.recipes.evaluate import EvaluateConfig
-from road_ray.recipes.finetuning.finetune import FinetuneConfig
-from road_ray.recipes.pretraining.pretrain import PretrainConfig
+from road_ray.recipes.config import EvaluateConfig
+from road_ray.recipes.finetuning.config import FinetuneConfig
+from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.sweep.config import SweepConfig
 
 SECRET = "c4n4ry-0123456789"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from road_ray.data import loading
-from road_ray.data.loading import SourceConfig, load_split, resolve_root
+from road_ray.data.config import SourceConfig
+from road_ray.data.loading import load_split, resolve_root
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ConfigError
 

@@ -7,7 +7,8 @@ from typing import get_args
 import pytest
 
 from road_ray.data import catalog
-from road_ray.data.loading import SourceConfig, find_dataset
+from road_ray.data.config import SourceConfig
+from road_ray.data.loading import find_dataset
 from road_ray.data.schema import Choose, Classify, FeatureTag, JointSpan, Reason, Span, Tag
 from road_ray.data.special_heads import SPECIAL_HEADS, special_head
 

@@ -108,9 +108,9 @@ def cluster(place: str) -> Iterator[None]:
 
 def main(directory: str, place: str, kind: str = "") -> None:
     from road_ray.config import load
+    from road_ray.distributed.tune.config import SearchConfig
     from road_ray.distributed.tune.driver import search
     from road_ray.distributed.tune.lock import sweep_lock
-    from road_ray.distributed.tune.space import SearchConfig
     from tests.distributed import sweep_driver
 
     nested = bool(kind)

@@ -12,7 +12,8 @@ import torch
 from transformers import ElectraConfig, ElectraModel
 
 from road_ray.data.catalog import TASKS, task
-from road_ray.data.loading import SourceConfig, Split, load_split
+from road_ray.data.config import SourceConfig
+from road_ray.data.loading import Split, load_split
 from road_ray.data.schema import JointSpan
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import DivergedError

@@ -10,8 +10,8 @@ import torch
 
 from road_ray.config import load
 from road_ray.distillation import weighting as rules
-from road_ray.recipes.distillation.distill_config import DistillConfig
-from road_ray.recipes.finetuning.teachers import TeachersConfig
+from road_ray.recipes.distillation.config import DistillConfig
+from road_ray.recipes.finetuning.config import TeachersConfig
 from road_ray.recipes.multitask.config import MultitaskConfig
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "distillation.md").read_text("utf-8")

@@ -10,7 +10,8 @@ import torch
 import road_ray as rr
 from road_ray.data.batching import Batching, BatchStream
 from road_ray.data.catalog import task
-from road_ray.data.loading import SourceConfig, load_split
+from road_ray.data.config import SourceConfig
+from road_ray.data.loading import load_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble.base import LocalEnsemble, annotate
 from road_ray.distillation.weighting import resolve

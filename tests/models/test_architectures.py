@@ -6,7 +6,8 @@ import pytest
 from torch import nn
 
 from road_ray.models.architectures import FAMILIES, detector_output
-from road_ray.models.encoder import EncoderConfig, build_encoder, hugging_face_config, new_detector
+from road_ray.models.config import EncoderConfig
+from road_ray.models.encoder import build_encoder, hugging_face_config, new_detector
 
 
 def size(family):

@@ -10,6 +10,7 @@ import torch
 from transformers import ElectraForMaskedLM
 
 from road_ray.data.corpus.dataset import Corpus
+from road_ray.models.config import EncoderConfig
 from road_ray.models.corpus_init import (
     cooccurrence_embeddings,
     log_frequencies,
@@ -18,7 +19,7 @@ from road_ray.models.corpus_init import (
     sinusoidal_positions,
     start_from_corpus,
 )
-from road_ray.models.encoder import EncoderConfig, hugging_face_config, initialize
+from road_ray.models.encoder import hugging_face_config, initialize
 
 STD = 0.1
 

@@ -11,8 +11,8 @@ from torch import nn
 from transformers import ElectraForPreTraining, RobertaConfig, RobertaModel
 
 from road_ray.errors import CheckpointError, ConfigError
+from road_ray.models.config import EncoderConfig
 from road_ray.models.encoder import (
-    EncoderConfig,
     build_encoder,
     check_vocabulary,
     hugging_face_config,

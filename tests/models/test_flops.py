@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from road_ray.models.encoder import EncoderConfig
+from road_ray.models.config import EncoderConfig
 from road_ray.models.flops import (
     choice_head_flops,
     detection_head_flops,

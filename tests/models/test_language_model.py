@@ -7,7 +7,8 @@ import torch
 from torch.testing import assert_close
 
 from road_ray.models.architectures import FAMILIES
-from road_ray.models.encoder import EncoderConfig, new_detector, new_language_model
+from road_ray.models.config import EncoderConfig
+from road_ray.models.encoder import new_detector, new_language_model
 from road_ray.models.language_model import decoder, detection_scores, states, vocabulary_logits
 from road_ray.models.weight_tying import tie
 

@@ -19,8 +19,8 @@ from transformers import (
 from road_ray.data.schema import Choose, Classify, Regress, Span, Tag, Task
 from road_ray.errors import CheckpointError
 from road_ray.models.architectures import FAMILIES
+from road_ray.models.config import EncoderConfig
 from road_ray.models.encoder import (
-    EncoderConfig,
     build_encoder,
     hugging_face_config,
     new_detector,

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from road_ray.errors import ConfigError
-from road_ray.models.encoder import EncoderConfig, new_detector, new_language_model
+from road_ray.models.config import EncoderConfig
+from road_ray.models.encoder import new_detector, new_language_model
 from road_ray.models.weight_tying import share, share_layers
 
 ELECTRA = EncoderConfig(

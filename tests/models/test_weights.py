@@ -24,7 +24,8 @@ from transformers import (
 )
 
 from road_ray.errors import CheckpointError
-from road_ray.models.encoder import EncoderConfig, hugging_face_config, load_encoder
+from road_ray.models.config import EncoderConfig
+from road_ray.models.encoder import hugging_face_config, load_encoder
 from road_ray.models.weights import load_stored, read_headers
 
 TINY = EncoderConfig(

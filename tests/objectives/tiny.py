@@ -15,10 +15,10 @@ from road_ray.data.mixing import accumulated
 from road_ray.objectives.base import Objective
 from road_ray.objectives.registry import OBJECTIVES, models_of
 from road_ray.training.checkpoint.checkpoint import Checkpoints
-from road_ray.training.config import Training, TrainingConfig
+from road_ray.training.config import OptimizerConfig, TrainingConfig
+from road_ray.training.context import Training
 from road_ray.training.loop import train
 from road_ray.training.monitoring.journal import Journal
-from road_ray.training.optimizer import OptimizerConfig
 from road_ray.training.worker import Worker
 
 KINDS = (*OBJECTIVES, "second_stage")

@@ -7,15 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.recipes.demo import (
-    _FIGURES,
-    DemoConfig,
-    distilling,
-    finetuning,
-    multitasking,
-    pretraining,
-    table,
-)
+from road_ray.recipes.config import DemoConfig
+from road_ray.recipes.demo import _FIGURES, distilling, finetuning, multitasking, pretraining, table
 from road_ray.recipes.distillation.teacher_list import read_teacher_list
 from road_ray.recipes.run import Run
 

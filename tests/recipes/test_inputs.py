@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 import road_ray as rr
-from road_ray.data.loading import SourceConfig
+from road_ray.data.config import SourceConfig
 from road_ray.errors import CheckpointError, ResourceError
 from road_ray.recipes.inputs import changed_inputs, found_inputs, model_files, split_files
 from road_ray.training.monitoring.journal import write_json_atomic

@@ -11,7 +11,8 @@ import road_ray as rr
 from road_ray.config import load
 from road_ray.data.catalog import TASKS
 from road_ray.errors import CheckpointError
-from road_ray.recipes.finetuning.finetune import FinetuneConfig, prepare
+from road_ray.recipes.finetuning.config import FinetuneConfig
+from road_ray.recipes.finetuning.finetune import prepare
 from road_ray.recipes.model_record import other_task, stored_threshold, trained_head, trained_length
 from road_ray.training.worker import Worker
 

@@ -8,7 +8,7 @@ from safetensors import safe_open
 from road_ray.errors import ClusterError, ConfigError
 from road_ray.presets import PRESETS
 from road_ray.recipes import plan as module
-from road_ray.recipes.distillation.distill_config import DistillConfig
+from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.plan import plan
 from road_ray.verbs import VERBS, configure
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from road_ray.recipes.distillation.config import DistillationConfig
-from road_ray.recipes.distillation.distill_config import DistillConfig
-from road_ray.recipes.finetuning.finetune import FinetuneConfig
+from road_ray.recipes.distillation.config import DistillationConfig, DistillConfig
+from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.recorded_config import allowed_inputs, deciding_digest
 
 

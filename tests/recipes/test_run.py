@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from road_ray.errors import CheckpointError, ConfigError, ResourceError
-from road_ray.recipes.finetuning.finetune import FinetuneConfig
+from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.run import Run, checkpoints, journal, load_finished_run, open_run_directory
 from road_ray.training.config import TrainingConfig
 

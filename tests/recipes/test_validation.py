@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from road_ray.data.loading import SourceConfig, load_split
+from road_ray.data.config import SourceConfig
+from road_ray.data.loading import load_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import ConfigError
 from road_ray.recipes.validation import check_length, require_init, warn_of_overlap

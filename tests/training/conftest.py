@@ -16,9 +16,9 @@ from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.electra import Electra
 from road_ray.objectives.supervised import Supervised
 from road_ray.training.checkpoint.checkpoint import Checkpoints
-from road_ray.training.config import Training, TrainingConfig
+from road_ray.training.config import OptimizerConfig, TrainingConfig
+from road_ray.training.context import Training
 from road_ray.training.monitoring.journal import Journal
-from road_ray.training.optimizer import OptimizerConfig
 from tests.objectives.tiny import config_of
 
 NLI = Task("nli", Classify(("a", "b", "c")))

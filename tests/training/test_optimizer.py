@@ -12,9 +12,9 @@ from road_ray.data.schema import Classify, Span, Task
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.supervised import Supervised
 from road_ray.training.checkpoint.serialization import load_optimizer, optimizer_tensors
+from road_ray.training.config import OptimizerConfig
 from road_ray.training.optimizer import (
     ElectraAdamW,
-    OptimizerConfig,
     build_optimizer,
     clip,
     layer_multiplier,

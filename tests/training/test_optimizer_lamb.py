@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from road_ray.training.optimizer import ElectraAdamW, Lamb, OptimizerConfig, build_optimizer
+from road_ray.training.config import OptimizerConfig
+from road_ray.training.optimizer import ElectraAdamW, Lamb, build_optimizer
 
 
 def group(parameter, decay):

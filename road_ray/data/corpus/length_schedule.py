@@ -12,7 +12,7 @@ from itertools import accumulate, islice, pairwise
 import numpy as np
 
 from road_ray.data.batching import Batch, Batching, BatchStream
-from road_ray.data.corpus.source import CorpusConfig
+from road_ray.data.config import CorpusConfig
 from road_ray.data.mixing import accumulated
 from road_ray.errors import ConfigError
 

@@ -8,11 +8,9 @@ import logging
 import os
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Any
 
-from pydantic import BeforeValidator, Field, model_validator
-
-from road_ray.config import Config
+from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus.build import build_corpus
 from road_ray.data.corpus.dataset import FORMAT, Corpus, file_sha256, tokenizer_digest
 from road_ray.data.corpus.documents import read_corpus
@@ -25,53 +23,6 @@ from road_ray.errors import ConfigError, DataError
 _log = logging.getLogger(__name__)
 _SAMPLED_BYTES = 1 << 20
 _SUMS = "SHA256.json"  # of the files of a learnt tokenizer, by name
-
-
-def _length(written: object) -> int:
-    """The length of a phase, which as a key comes as text."""
-    if not str(written).isdecimal() or int(str(written)) < 8:
-        raise ValueError(f"{written} is no length of rows\n    allowed: a whole number, at least 8")
-    return int(str(written))
-
-
-class ShortRowsConfig(Config):
-    """A phase of a training, on shorter rows than those at its end."""
-
-    fraction: float = Field(gt=0, lt=1)  # of training.steps
-    batch_size: int | None = Field(None, ge=1)  # None: data.batch_size
-
-
-class CorpusConfig(Config):
-    """The text, how it is cut into rows, and how rows make batches."""
-
-    root: str | None = None  # as for data sets; None: $ROAD_DATA
-    # File or directory below root, a path of its own, or `hub:NAME` or `hub:NAME:CONFIG`.
-    corpus: str = "wikipedia/train-00000-of-00001.parquet"
-    tokenizer: str | None = (
-        None  # vocab.txt or model directory; None: WordPiece learnt from the corpus
-    )
-    vocab_size: int = Field(8192, ge=8)  # of a tokenizer that is learnt
-    max_length_tokens: int = Field(128, ge=8)
-    batch_size: int = Field(128, ge=1)  # global, in rows
-    # By length, shorter ones before: {128: {fraction: 0.9}} with max_length_tokens = 512 is BERT's.
-    shorter_first: dict[Annotated[int, BeforeValidator(_length)], ShortRowsConfig] = Field({})
-    shards: Path = Path("cache/corpus")  # built once a text, tokenizer and length
-
-    @model_validator(mode="after")
-    def _longest_at_last(self) -> Self:
-        for length in self.shorter_first:
-            if length >= self.max_length_tokens:
-                raise ValueError(
-                    f"shorter_first.{length} is not shorter than max_length_tokens = "
-                    f"{self.max_length_tokens}, the length of the last phase"
-                )
-        given = sum(phase.fraction for phase in self.shorter_first.values())
-        if given >= 1:
-            raise ValueError(
-                f"shorter_first: its fractions make {given:g}, which leaves nothing for rows of "
-                f"max_length_tokens = {self.max_length_tokens}\n    allowed: less than 1 together"
-            )
-        return self
 
 
 def prepare_corpus(

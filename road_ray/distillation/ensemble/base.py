@@ -25,7 +25,8 @@ from road_ray.distillation.teacher_identity import HEADS, check_teacher, refuse_
 from road_ray.distillation.weighting import Merge, Rule, num_right, soften
 from road_ray.distillation.weighting.combine import mask_disallowed
 from road_ray.errors import CheckpointError, ConfigError, DataError
-from road_ray.models.precision import Precision, autocast_dtype
+from road_ray.models.config import Precision
+from road_ray.models.precision import autocast_dtype
 from road_ray.models.weights import load_stored
 
 # A padding position is no answer. Finite, exact in fp16, and nothing after a softmax.

@@ -20,7 +20,7 @@ from road_ray.data.schema import Kind, Regress, Span, Tag, Task
 from road_ray.distillation.ensemble.base import INPUTS, Teacher, inputs_of
 from road_ray.distributed.teachers.request_batcher import Answers, Batcher, Inputs
 from road_ray.errors import CheckpointError
-from road_ray.models.precision import Precision
+from road_ray.models.config import Precision
 
 
 @dataclass(frozen=True, kw_only=True)

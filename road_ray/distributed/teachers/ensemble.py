@@ -23,7 +23,7 @@ from road_ray.distillation.teacher_identity import check_teachers
 from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.distributed.connection import connected
 from road_ray.errors import ConfigError
-from road_ray.models.precision import Precision
+from road_ray.models.config import Precision
 
 if TYPE_CHECKING:
     from road_ray.distributed.teachers.client import ActorEnsemble

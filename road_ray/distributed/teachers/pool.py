@@ -20,7 +20,7 @@ from road_ray.distributed.teachers.actor import Hosting, TeacherActor
 from road_ray.distributed.teachers.client import ActorEnsemble
 from road_ray.distributed.teachers.replicas import OnLost, Pool
 from road_ray.errors import ConfigError
-from road_ray.models.precision import Precision
+from road_ray.models.config import Precision
 
 _THREADS = 16  # requests that one actor holds at once, to join them; more wait in its queue
 

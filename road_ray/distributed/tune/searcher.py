@@ -18,8 +18,8 @@ from optuna.trial import TrialState
 from ray.tune.search import Searcher
 
 from road_ray.distributed.tune import trial_record
+from road_ray.distributed.tune.config import SearchConfig
 from road_ray.distributed.tune.pbt import perturb
-from road_ray.distributed.tune.space import SearchConfig
 from road_ray.distributed.tune.study import distributions, record_of, tell_outcome, tell_report
 from road_ray.distributed.tune.trial import ENDED
 from road_ray.distributed.tune.trial_record import Record

@@ -12,7 +12,7 @@ import optuna
 from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
-from road_ray.distributed.tune.space import SearchConfig
+from road_ray.distributed.tune.config import SearchConfig
 from road_ray.errors import ConfigError, ResourceError
 from road_ray.training.monitoring.database_url import PASSWORD, foreign_tables, with_password
 from road_ray.training.monitoring.secrets import redact

@@ -11,10 +11,11 @@ from transformers import PreTrainedModel
 
 from road_ray.data.batching import Batch
 from road_ray.errors import ConfigError
+from road_ray.models.config import Tying
 from road_ray.models.cpu_kernels import use_cpu_kernels
 from road_ray.models.hf_logging import suppress_logging
 from road_ray.models.language_model import states
-from road_ray.models.weight_tying import Tying, share
+from road_ray.models.weight_tying import share
 from road_ray.objectives.base import Term
 from road_ray.objectives.masking import corrupt
 from road_ray.objectives.parts.generator import Frequencies, Generator, draw, is_frozen

@@ -11,7 +11,7 @@ from typing import Any
 
 from road_ray.config import override
 from road_ray.distributed.connection import connected
-from road_ray.recipes.distillation.distill_config import DistillConfig
+from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.distillation.ensemble_eval import evaluate_ensemble
 from road_ray.recipes.model_record import atomic_directory
 from road_ray.recipes.resume_identity import mirrored_below

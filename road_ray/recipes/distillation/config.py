@@ -1,29 +1,23 @@
-"""Who teaches, and how they count: what every recipe with teachers shares (`distill` first)."""
+"""Configuration of `road distill`, and of teachers wherever a recipe has them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, field_validator
 
-from road_ray.config import Config, to_dict
-from road_ray.config.json_file import read_json
-from road_ray.data.model_files import locate_model
-from road_ray.data.schema import Task
+from road_ray.config import Config
 from road_ray.distillation.schedule import Shape, schedule
-from road_ray.distillation.teacher_manifest import identity_only
-from road_ray.distillation.weighting import Rule, options_of, resolve
-from road_ray.errors import CheckpointError, ConfigError
-from road_ray.models.encoder import model_directory
-from road_ray.models.precision import Precision
-from road_ray.recipes.distillation.teacher_list import num_folds, resolve_teachers
-from road_ray.recipes.outputs import require_whole_weights
-from road_ray.training.monitoring.journal import write_json_atomic
+from road_ray.distillation.weighting import options_of
+from road_ray.errors import ConfigError
+from road_ray.models.config import Precision
+from road_ray.recipes.distillation.teacher_list import num_folds, teacher_files
+from road_ray.recipes.finetuning.config import FinetuneConfig
+from road_ray.recipes.inputs import TEACHERS, Inputs
 
 if TYPE_CHECKING:
-    from road_ray.distributed.teachers.client import ActorEnsemble
+    pass
 
 
 class MatchingConfig(Config):
@@ -137,108 +131,12 @@ class WeightingConfig(Config):
         return rule
 
 
-def start_teacher_pool(
-    settings: TeachingConfig, task: Task, directories: list[str], *, beside: int, others: int = 0
-) -> ActorEnsemble:
-    """The teachers in actors of the connected cluster, with room left for ``beside`` workers and
-    ``others`` teachers of this run; those of other runs where they are shared.
-    """
-    from road_ray.distributed.teachers.pool import specify_pool, start_pool
-    from road_ray.distributed.teachers.shared_pool import shared_ensemble
+class DistillConfig(FinetuneConfig):
+    """A student run: fine-tuning plus teachers."""
 
-    if settings.on_lost == "drop" and settings.store is not None:
-        raise ConfigError(
-            "distillation.on_lost is drop and distillation.store is given\n"
-            "  allowed: one of them; a store keeps what all teachers say, or nothing"
-        )
-    same = ("replicas", "teachers_per_actor", "resources", "on_lost", "precision", "label_map")
-    wanted = specify_pool(
-        directories,
-        task,
-        num_cpus=settings.cpus_per_teacher,
-        num_gpus=settings.gpus_per_teacher,
-        beside=beside,
-        others=others,
-        timeout_seconds=settings.timeout_seconds,
-        start_timeout_seconds=settings.start_timeout_seconds,
-        **{name: getattr(settings, name) for name in same},
-    )
-    return shared_ensemble(wanted) if settings.shared else start_pool(wanted)
+    run_dir: Path = Path("runs/distill")
+    distillation: DistillationConfig = DistillationConfig()
+    weighting: WeightingConfig = WeightingConfig()
 
-
-def weighting_rule(weighting: WeightingConfig, temperature: float = 1.0) -> Rule:
-    """The configured rule, with those of the configured options that it takes."""
-    settings = to_dict(weighting) | {"temperature": temperature}
-    name = settings.pop("rule")
-    return resolve(name, **{key: settings[key] for key in options_of(name) if key in settings})
-
-
-def teacher_directories(settings: DistillationConfig) -> list[str]:
-    """Model directories of the teachers, fold after fold if they are of folds. Raises
-    ``ConfigError`` when there are not ``num_teachers`` of them (of each fold).
-    """
-    return locate_teachers(settings.teachers, settings.num_teachers)
-
-
-def locate_teachers(
-    teachers: Sequence[str], count: int | None, key: str = "distillation.teachers"
-) -> list[str]:
-    """Model directories of the ``teachers`` that ``key`` names; ``count`` None: however many."""
-    named, folds = resolve_teachers(teachers, key)
-    if count is not None and len(named) != count * folds:
-        raise ConfigError(
-            f"{key} names {len(named)}: {', '.join(named) or 'none'}\n"
-            f"  allowed: exactly distillation.num_teachers = {count}"
-            f"{f' for each of {folds} folds' if folds > 1 else ''}\n"
-            "  fix: name them all (or one teachers.json), or change num_teachers\n"
-            "  nothing was started"
-        )
-    for name in named:
-        require_whole_weights(name)
-    try:
-        return [str(locate_model(model_directory(name))) for name in named]
-    except CheckpointError as error:
-        said = str(error).removeprefix("init = ").removeprefix(f"{key}: ")
-        raise CheckpointError(f"{key}: {said}") from error
-
-
-def record_teachers(run_dir: Path, manifest: Mapping[str, Any], settings: TeachingConfig) -> None:
-    """Write who teaches, and who taught before; a run goes on with the very teachers that it began
-    with, unless others are allowed.
-    """
-    path, now, earlier = run_dir / "teachers.json", dict(manifest), []
-    if path.is_file() and any((run_dir / "checkpoints").glob("step-*")):
-        recorded = _manifest_in(path)
-        earlier = recorded.pop("before", [])
-        if identity_only(recorded) != identity_only(now):
-            if not settings.allow_other_teachers:
-                raise CheckpointError(
-                    f"{run_dir}: this run began with other teachers; {path} names them\n"
-                    "  fix: restore them, give another run_dir to start afresh, or allow it: "
-                    "distillation.allow_other_teachers=true\n"
-                    "  kept: the run, as it is"
-                )
-            earlier = [*earlier, recorded]
-    write_json_atomic(path, now | {"before": earlier})
-
-
-def recorded_teachers(run_dir: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The manifest of the teachers of a run, and the identity of those that it began with."""
-    manifest = _manifest_in(run_dir / "teachers.json")
-    return manifest, identity_only((manifest.get("before") or [manifest])[0])
-
-
-def _manifest_in(path: Path) -> dict[str, Any]:
-    """Return the manifest that ``record_teachers`` wrote. Raises ``CheckpointError`` for any other
-    file.
-    """
-    fix = "restore it, or delete it: the checkpoint knows the teachers too"
-    manifest = read_json(path, fix=fix)
-    try:
-        for one in (manifest, *manifest.get("before", [])):
-            identity_only(one)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(
-            f"{path}: no manifest of teachers: {error!r}\n  fix: {fix}"
-        ) from error
-    return manifest
+    def inputs(self) -> Inputs:
+        return {**super().inputs(), TEACHERS: teacher_files(self.distillation.teachers)}

@@ -26,17 +26,16 @@ from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.intermediate import IntermediateDistilled
 from road_ray.recipes.distillation.born_again import born_again
-from road_ray.recipes.distillation.config import (
-    DistillationConfig,
+from road_ray.recipes.distillation.config import DistillationConfig, DistillConfig
+from road_ray.recipes.distillation.out_of_fold import needs_pool, open_ensemble
+from road_ray.recipes.distillation.teacher_list import num_folds
+from road_ray.recipes.distillation.teacher_pool import (
     record_teachers,
     recorded_teachers,
     start_teacher_pool,
     teacher_directories,
     weighting_rule,
 )
-from road_ray.recipes.distillation.distill_config import DistillConfig
-from road_ray.recipes.distillation.out_of_fold import needs_pool, open_ensemble
-from road_ray.recipes.distillation.teacher_list import num_folds
 from road_ray.recipes.distillation.teacher_source import (
     TeacherSource,
     flush_store_before_checkpoint,

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from road_ray.data.batching import Batch
-from road_ray.data.loading import SourceConfig, Split, find_dataset, load_split
+from road_ray.data.config import SourceConfig
+from road_ray.data.loading import Split, find_dataset, load_split
 from road_ray.data.schema import Task
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble.base import Teacher, inputs_of

@@ -19,7 +19,8 @@ from road_ray.distillation.ensemble.stored import Members, NonOwningEnsemble, St
 from road_ray.distillation.parity import Answers, all_counted, check_parity
 from road_ray.distillation.store.rows import keys_of
 from road_ray.distributed.connection import connected
-from road_ray.recipes.distillation.config import TeachingConfig, start_teacher_pool
+from road_ray.recipes.distillation.config import TeachingConfig
+from road_ray.recipes.distillation.teacher_pool import start_teacher_pool
 
 if TYPE_CHECKING:
     from road_ray.distributed.teachers.client import ActorEnsemble

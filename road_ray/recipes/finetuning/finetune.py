@@ -10,90 +10,30 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import Field
 
 from road_ray.data.batching import Batch, Batching, BatchStream, WorkerShare
 from road_ray.data.features.encode import count_shared
-from road_ray.data.features.types import Example
-from road_ray.data.folds import fold_of
-from road_ray.data.loading import SourceConfig, Split, find_dataset, load_split, tasks_of
+from road_ray.data.loading import Split, find_dataset, load_split, tasks_of
 from road_ray.data.mixing import accumulated
 from road_ray.data.schema import Task
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distributed.train.launch import launch
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.evaluation.predict import evaluate_split
-from road_ray.models.encoder import (
-    build_encoder,
-    check_vocabulary,
-    load_encoder,
-    model_directory,
-)
+from road_ray.models.encoder import build_encoder, check_vocabulary, load_encoder, model_directory
 from road_ray.models.multitask import MultitaskModel, load_trained
 from road_ray.objectives.base import Objective
 from road_ray.objectives.supervised import Supervised
-from road_ray.recipes.inputs import Inputs, model_files, split_files
+from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig, judged_names
 from road_ray.recipes.model_record import atomic_directory, head_for, other_task, write_model_record
 from road_ray.recipes.resume_identity import resume_identity
-from road_ray.recipes.run import (
-    Run,
-    RunConfig,
-    checkpoints,
-    journal,
-    load_finished_run,
-    open_run_directory,
-)
+from road_ray.recipes.run import Run, checkpoints, journal, load_finished_run, open_run_directory
 from road_ray.recipes.validation import check_length, require_init, warn_of_overlap
-from road_ray.training.config import Training, TrainingConfig
+from road_ray.training.context import Training
 from road_ray.training.loop import identity_of, train
-from road_ray.training.optimizer import OptimizerConfig
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
-
-
-class FinetuneDataConfig(SourceConfig):
-    """The data set to learn, those to be judged on, and how it is served."""
-
-    dataset: str = "sst2"
-    # Judged at the end, in this order; None: the data set itself. Span sets reuse the first one's
-    # threshold.
-    evaluate_on: tuple[str, ...] | None = None
-    batch_size: int = Field(32, ge=1)  # global, in examples
-    # Of a batch with its padding: rows of like length, as many as fit, at most batch_size. None:
-    # every batch has batch_size rows.
-    max_batch_tokens: int | None = Field(None, ge=8)
-    epochs: float = Field(3.0, gt=0)  # unused when training.steps is given
-    # Train without one of so many folds of the data; `teachers` sets both (see num_folds there).
-    num_folds: int = Field(1, ge=1)
-    held_out_fold: int | None = Field(None, ge=0)
-
-    def learns_from(self, example: Example) -> bool:
-        """Whether an example is trained on: all of them, but for those of the fold held out."""
-        held_out = self.held_out_fold
-        return held_out is None or fold_of(example, self.num_folds) != held_out
-
-
-class FinetuneConfig(RunConfig):
-    """Source of the defaults: Clark et al. 2020, table 7 (ELECTRA-Small)."""
-
-    run_dir: Path = Path("runs/finetune")
-    init: str = ""  # a run directory, an hf/ directory or a hub name
-    from_scratch: bool = (
-        False  # shape and tokenizer of ``init`` with new weights: what pre-training is worth
-    )
-    # A model that was trained on the same task (by `multitask`, say) brings its head along.
-    keep_head: bool = True
-    data: FinetuneDataConfig = FinetuneDataConfig()
-    optimizer: OptimizerConfig = OptimizerConfig(peak_lr=3e-4, layer_decay=0.8, weight_decay=0.0)
-    training: TrainingConfig = TrainingConfig()
-
-    def inputs(self) -> Inputs:
-        train = split_files(self.data, [self.data.dataset], "train")
-        return {
-            "init": model_files(self.init),
-            "data": [*train, *split_files(self.data, judged_names(self), "dev")],
-        }
 
 
 @dataclass(frozen=True)
@@ -207,14 +147,6 @@ def check_judged(data: FinetuneDataConfig) -> None:
 def _judged(config: FinetuneConfig, tokenizer: Any) -> dict[str, Split]:
     names = judged_names(config)
     return {name: load_split(name, "dev", config.data, tokenizer) for name in names}
-
-
-def judged_names(config: FinetuneConfig) -> list[str]:
-    """Return the data sets whose dev splits a fine-tuning reads, each once."""
-    names = list(config.data.evaluate_on or (config.data.dataset,))
-    if config.training.evaluate_every_steps is not None:
-        names.append(config.data.dataset)
-    return list(dict.fromkeys(names))
 
 
 def fit(

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
-
 from road_ray.config import override
 from road_ray.data.loading import find_dataset, resolve_root
 from road_ray.data.readers.registry import is_there
@@ -18,8 +16,7 @@ from road_ray.errors import ConfigError
 from road_ray.evaluation.glue import average
 from road_ray.evaluation.metrics import summary
 from road_ray.recipes.finetuning import finetune as single
-from road_ray.recipes.finetuning.finetune import FinetuneConfig
-from road_ray.recipes.inputs import Inputs
+from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuningsConfig
 from road_ray.recipes.resume_identity import mirrored_below
 from road_ray.recipes.run import Run, load_finished_run, open_run_directory
 from road_ray.reporting.tables import is_principal
@@ -29,25 +26,6 @@ from road_ray.training.monitoring.journal import write_json_atomic
 _log = logging.getLogger(__name__)
 
 Figures = Mapping[str, float]
-
-
-class FinetuningsConfig(FinetuneConfig):
-    """Fine-tuning with seeds ``seed``, ``seed + 1``, ..., of one data set or of each of a pool."""
-
-    num_seeds: int = Field(1, ge=1)  # ELECTRA's tables are medians of ten
-    # Data sets, each with the keys in which it differs from the rest of this configuration:
-    # {rte: {data.epochs: 10}}. Empty: data.dataset alone.
-    pool: dict[str, dict[str, int | float | str | tuple[str, ...]]] = Field({})
-    # Which of the pool goes on from the run of another, of the same seed: {rte: mnli}.
-    start_from: dict[str, str] = Field({})
-    # Leave out, with a warning, what the data root does not have; else it is an error.
-    only_at_hand: bool = False
-    # Ray tasks of one core and `gpus_per_worker` each; 0: one after the other in this process.
-    max_concurrent: int = Field(0, ge=0)
-    timeout_seconds: float = Field(7 * 86400.0, gt=0)  # for all of them
-
-    def inputs(self) -> Inputs:
-        return {}  # each fine-tuning records its own
 
 
 def finetune(config: FinetuneConfig) -> Run:

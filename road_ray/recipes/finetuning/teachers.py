@@ -7,32 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
-
 from road_ray.distributed.connection import connected
 from road_ray.distributed.parallel import run_parallel
 from road_ray.evaluation.metrics import summary
 from road_ray.recipes.distillation.ensemble_eval import evaluate_ensemble
-from road_ray.recipes.finetuning.finetune import FinetuneConfig, finetune
+from road_ray.recipes.finetuning.config import FinetuneConfig, TeachersConfig
+from road_ray.recipes.finetuning.finetune import finetune
 from road_ray.recipes.resume_identity import mirrored_below
 from road_ray.recipes.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.validation import require_plain_head
 from road_ray.training.monitoring.journal import write_json_atomic
-
-
-class TeachersConfig(FinetuneConfig):
-    """Fine-tuning, repeated with seeds ``seed``, ``seed + 1``, ..."""
-
-    run_dir: Path = Path("runs/teachers")
-    num_teachers: int = Field(3, ge=1)  # ROaD distils from three
-    # 2 or more: so many teachers for each fold of the data, trained without it. A student then
-    # learns each row from those that have not seen it.
-    num_folds: int = Field(1, ge=1)
-    # Ray tasks of one core and `gpus_per_worker` each; 0: one after the other in this process.
-    max_concurrent: int = Field(0, ge=0)
-    timeout_seconds: float = Field(7 * 86400.0, gt=0)  # for all of them
-    # The mean of their logits on the judged sets: what one student would have to reach.
-    judge_ensemble: bool = True
 
 
 def teachers(config: TeachersConfig) -> Run:

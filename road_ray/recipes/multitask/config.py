@@ -8,14 +8,12 @@ from typing import Literal
 from pydantic import Field
 
 from road_ray.config import Config
-from road_ray.data.loading import SourceConfig
-from road_ray.data.mixing import Sampler
+from road_ray.data.config import Sampler, SourceConfig
+from road_ray.recipes.config import RunConfig
 from road_ray.recipes.distillation.config import TeachingConfig, WeightingConfig
 from road_ray.recipes.distillation.teacher_list import resolve_teachers, teacher_files
 from road_ray.recipes.inputs import TEACHERS, Inputs, model_files, split_files
-from road_ray.recipes.run import RunConfig
-from road_ray.training.config import TrainingConfig
-from road_ray.training.optimizer import OptimizerConfig
+from road_ray.training.config import OptimizerConfig, TrainingConfig
 
 
 class MultitaskDataConfig(SourceConfig):

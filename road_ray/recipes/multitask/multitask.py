@@ -20,7 +20,7 @@ from road_ray.models.encoder import check_vocabulary, load_encoder, model_direct
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.supervised import Supervised
-from road_ray.recipes.distillation.config import record_teachers
+from road_ray.recipes.distillation.teacher_pool import record_teachers
 from road_ray.recipes.distillation.teacher_source import TeacherSource
 from road_ray.recipes.model_record import atomic_directory, write_model_record
 from road_ray.recipes.multitask.config import MultitaskConfig
@@ -34,7 +34,7 @@ from road_ray.recipes.multitask.teachers import (
 from road_ray.recipes.resume_identity import resume_identity
 from road_ray.recipes.run import Run, checkpoints, journal, load_finished_run, open_run_directory
 from road_ray.recipes.validation import require_init
-from road_ray.training.config import Training
+from road_ray.training.context import Training
 from road_ray.training.loop import identity_of, train
 from road_ray.training.worker import Worker
 

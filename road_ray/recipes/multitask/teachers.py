@@ -22,15 +22,15 @@ from road_ray.distillation.weighting import Rule
 from road_ray.distributed.connection import connected
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.encoder import model_directory
-from road_ray.recipes.distillation.config import (
-    TeachingConfig,
+from road_ray.recipes.distillation.config import TeachingConfig
+from road_ray.recipes.distillation.out_of_fold import needs_pool, open_ensemble
+from road_ray.recipes.distillation.teacher_list import num_folds
+from road_ray.recipes.distillation.teacher_pool import (
     locate_teachers,
     recorded_teachers,
     start_teacher_pool,
     weighting_rule,
 )
-from road_ray.recipes.distillation.out_of_fold import needs_pool, open_ensemble
-from road_ray.recipes.distillation.teacher_list import num_folds
 from road_ray.recipes.distillation.teacher_source import (
     TeacherSource,
     Tell,

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
-from pydantic import Field, field_validator
 from transformers import PreTrainedModel
 
-from road_ray.config import Config
 from road_ray.data.corpus.dataset import Corpus, tokenizer_digest
 from road_ray.data.tokenizer import load_tokenizer, special_ids
 from road_ray.errors import ConfigError, DataError
 from road_ray.models.architectures import detector_output
+from road_ray.models.config import EncoderConfig
 from road_ray.models.corpus_init import (
     log_frequencies,
     look_at_neighbours,
@@ -24,7 +22,6 @@ from road_ray.models.corpus_init import (
     start_from_corpus,
 )
 from road_ray.models.encoder import (
-    EncoderConfig,
     check_vocabulary,
     load_encoder,
     load_language_model,
@@ -33,54 +30,10 @@ from road_ray.models.encoder import (
     new_language_model,
     scale_encoder,
 )
-from road_ray.models.weight_tying import Tying
 from road_ray.objectives.base import Objective
 from road_ray.objectives.parts.generator import Frequencies, Generator
 from road_ray.objectives.registry import OBJECTIVES, models_of, options_of
-
-
-class GeneratorConfig(Config):
-    """The generator beside the main encoder. Source: Clark et al. 2020, section 3.2."""
-
-    # What draws the replacements; "uniform" and "unigram" look at no context and learn nothing.
-    kind: Literal["model", "uniform", "unigram"] = "model"
-    # Of width, inner width and heads; 1/4 to 1/2 works best (figure 3).
-    scale: float = Field(0.25, gt=0, le=1)
-    depth: float = Field(1.0, gt=0, le=1)  # of layers; ELECTRA keeps all, TEAMS half
-    # What it has in common with the main encoder: 83.6, 84.3, 84.4 GLUE points in this order.
-    tying: Tying = "embeddings"
-    # Go on from this masked language model of the generator's size (hf/ of an `mlm` run): it and
-    # all embeddings. A generator that already knows words gives the discriminator work at once.
-    init: str = ""
-    frozen: bool = False  # it only draws: the second of two stages; needs tying=none and init
-
-
-class ObjectiveConfig(Config):
-    """What is learnt; an option that is null has the objective's own default, from its paper."""
-
-    name: str = Field("electra", json_schema_extra={"enum": list(OBJECTIVES)})
-    choose_fraction: float | None = Field(None, gt=0, lt=1)  # of real tokens; 0.15, Large 0.25
-    # Of the chosen; the rest stay as they are: 0.85, in MC-BERT 1.
-    mask_fraction: float | None = Field(None, ge=0, le=1)
-    # lambda, of the main encoder's loss: 50 in ELECTRA, because a two-way loss is far smaller than
-    # a V-way one; MC-BERT 50, TEAMS 5, 1 for the two MLM variants.
-    discriminator_weight: float | None = Field(None, ge=0)
-    temperature: float | None = Field(None, gt=0)  # of the sampling; 1
-    disallow_correct: bool | None = None  # never draw the original; false
-    candidates: int | None = Field(None, ge=2, le=100)  # to choose among: MC-BERT 10, TEAMS 5
-    faithful: bool | None = None  # MC-BERT's label noise as in the released code; false
-    selection_weight: float | None = Field(None, ge=0)  # TEAMS, of multi-word selection: 2
-    shared_layers: int | None = Field(None, ge=0)  # TEAMS, lowest layers of both networks: 3
-    generator_weight: float | None = Field(None, ge=0)  # adversarial, of the policy gradient: 1
-
-    @field_validator("name")
-    @classmethod
-    def _known(cls, name: str) -> str:
-        if name not in OBJECTIVES:
-            near = difflib.get_close_matches(name, OBJECTIVES, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"no such objective{hint}; allowed: {', '.join(OBJECTIVES)}")
-        return name
+from road_ray.recipes.pretraining.config import GeneratorConfig, ObjectiveConfig
 
 
 def build_objective(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from road_ray.models.encoder import EncoderConfig, scale_encoder
+from road_ray.models.config import EncoderConfig
+from road_ray.models.encoder import scale_encoder
 from road_ray.models.flops import (
     choice_head_flops,
     detection_head_flops,
@@ -16,7 +17,8 @@ from road_ray.models.flops import (
     word_head_flops,
 )
 from road_ray.objectives.registry import OBJECTIVES, models_of, options_of
-from road_ray.recipes.pretraining.pretrain import PretrainConfig, phases
+from road_ray.recipes.pretraining.config import PretrainConfig
+from road_ray.recipes.pretraining.pretrain import phases
 
 
 @dataclass(frozen=True)

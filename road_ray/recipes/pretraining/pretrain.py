@@ -8,75 +8,36 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any
 
 import torch
-from pydantic import model_validator
 
 from road_ray.data.batching import Batch, BatchStream, WorkerShare
+from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus.dataset import Corpus
 from road_ray.data.corpus.length_schedule import Phase, ScheduledSteps, phases_of, tokens_before
-from road_ray.data.corpus.source import CorpusConfig, prepare_corpus
+from road_ray.data.corpus.source import prepare_corpus
 from road_ray.distributed.jobs.corpus_build import encoding_at
 from road_ray.distributed.train.launch import launch
 from road_ray.errors import ConfigError
-from road_ray.models.encoder import EncoderConfig, model_directory
+from road_ray.models.encoder import model_directory
 from road_ray.objectives.base import Objective
-from road_ray.recipes.inputs import Inputs, corpus_files, model_files
 from road_ray.recipes.model_record import atomic_directory, write_model_record
-from road_ray.recipes.pretraining.build import GeneratorConfig, ObjectiveConfig, build_objective
-from road_ray.recipes.pretraining.probe import ProbeConfig, early_probe
-from road_ray.recipes.resume_identity import resume_identity
-from road_ray.recipes.run import (
-    Run,
-    RunConfig,
-    checkpoints,
-    journal,
-    load_finished_run,
-    open_run_directory,
+from road_ray.recipes.pretraining.build import build_objective
+from road_ray.recipes.pretraining.config import (
+    PretrainConfig,
 )
+from road_ray.recipes.pretraining.probe import early_probe
+from road_ray.recipes.resume_identity import resume_identity
+from road_ray.recipes.run import Run, checkpoints, journal, load_finished_run, open_run_directory
 from road_ray.recipes.validation import require_init
 from road_ray.training import profile as measure
-from road_ray.training.config import Training, TrainingConfig
+from road_ray.training.context import Training
 from road_ray.training.loop import identity_of, train
 from road_ray.training.monitoring.journal import Journal
-from road_ray.training.optimizer import OptimizerConfig
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
-
-
-class PretrainConfig(RunConfig):
-    """Source of the defaults: ELECTRA-Small, Clark et al. 2020, table 6."""
-
-    run_dir: Path = Path("runs/pretrain")
-    init: str = ""  # go on from this encoder; empty: new weights
-    # Of new weights. "corpus": words, positions and first heads start from what the corpus says
-    # (models/corpus_init.py); for models and budgets so small that they would not leave the
-    # frequencies.
-    start: Literal["random", "corpus"] = "random"
-    data: CorpusConfig = CorpusConfig()
-    encoder: EncoderConfig = EncoderConfig()
-    generator: GeneratorConfig = GeneratorConfig()
-    objective: ObjectiveConfig = ObjectiveConfig()
-    optimizer: OptimizerConfig = OptimizerConfig(peak_lr=5e-4, warmup_steps=10_000)
-    training: TrainingConfig = TrainingConfig(steps=1_000_000)
-    probe: ProbeConfig = ProbeConfig()
-
-    @model_validator(mode="after")
-    def _something_to_evaluate(self) -> Self:
-        if self.training.evaluate_every_steps is not None and not self.probe.datasets:
-            raise ValueError(
-                "training.evaluate_every_steps needs something to evaluate: probe.datasets=[sst2]"
-            )
-        return self
-
-    def inputs(self) -> Inputs:
-        return {
-            "init": [*model_files(self.init), *model_files(self.generator.init)],
-            "data": corpus_files(self.data),
-        }
 
 
 def pretrain(config: PretrainConfig) -> Run:

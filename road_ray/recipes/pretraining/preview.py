@@ -14,7 +14,8 @@ from road_ray.errors import ConfigError
 from road_ray.objectives.base import Objective
 from road_ray.objectives.parts.corruption import CorruptingObjective
 from road_ray.objectives.parts.masked_input import MaskingObjective
-from road_ray.recipes.pretraining.pretrain import PretrainConfig, prepare
+from road_ray.recipes.pretraining.config import PretrainConfig
+from road_ray.recipes.pretraining.pretrain import prepare
 from road_ray.recipes.recorded_config import RECORD
 from road_ray.training.checkpoint.checkpoint import Checkpoints
 from road_ray.training.loop import load_weights

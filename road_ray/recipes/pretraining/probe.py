@@ -6,28 +6,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
-
-from road_ray.config import Config
 from road_ray.errors import InterruptedRunError
 from road_ray.objectives.base import Objective
-from road_ray.recipes.finetuning.finetune import FinetuneConfig, FinetuneDataConfig, finetune
+from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig
+from road_ray.recipes.finetuning.finetune import finetune
+from road_ray.recipes.pretraining.config import ProbeConfig
 from road_ray.training.config import TrainingConfig
 from road_ray.training.signals import apart
-
-
-class ProbeConfig(Config):
-    """Source of the defaults: Clark et al. 2020, table 7 (ELECTRA-Small); sizes are our choice."""
-
-    # None: no probe. Else at the end, and every `training.evaluate_every_steps` before it.
-    datasets: tuple[str, ...] = ()
-    root: str | None = None  # None: that of the corpus
-    steps: int = Field(300, ge=1)
-    batch_size: int = Field(32, ge=1)
-    peak_lr: float = Field(3e-4, gt=0)
-    max_length_tokens: int = Field(64, ge=8)
-    max_rows: int = Field(20_000, ge=1)  # learnt from
-    max_judged_rows: int = Field(2000, ge=1)
 
 
 def early_probe(

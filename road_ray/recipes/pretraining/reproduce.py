@@ -2,90 +2,27 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, field_validator
-
 from road_ray.config import override
-from road_ray.data.corpus.source import CorpusConfig
 from road_ray.distributed.connection import connected
 from road_ray.distributed.parallel import run_parallel
 from road_ray.evaluation.glue import electra_figure
 from road_ray.evaluation.metrics import paired_test, summary
-from road_ray.models.encoder import EncoderConfig
-from road_ray.recipes.finetuning.finetune import FinetuneConfig, FinetuneDataConfig, finetune
-from road_ray.recipes.pretraining.build import GeneratorConfig
+from road_ray.recipes.finetuning.finetune import finetune
 from road_ray.recipes.pretraining.comparisons import COMPARISONS, Arm, Comparison
+from road_ray.recipes.pretraining.config import (
+    ArmConfig,
+    PretrainConfig,
+    ReproduceConfig,
+)
 from road_ray.recipes.pretraining.flops import cost
-from road_ray.recipes.pretraining.pretrain import PretrainConfig, pretrain
+from road_ray.recipes.pretraining.pretrain import pretrain
 from road_ray.recipes.resume_identity import mirrored_below
-from road_ray.recipes.run import Run, RunConfig, load_finished_run, open_run_directory
-from road_ray.training.config import TrainingConfig
+from road_ray.recipes.run import Run, load_finished_run, open_run_directory
 from road_ray.training.monitoring.journal import write_json_atomic
-from road_ray.training.optimizer import OptimizerConfig
-
-
-def laptop_scale() -> PretrainConfig:
-    """What the arms of a comparison share on a laptop: two layers of 128, short rows, a start from
-    the corpus. Our choice.
-    """
-    return PretrainConfig(
-        start="corpus",
-        data=CorpusConfig(vocab_size=4096, max_length_tokens=64, batch_size=32),
-        encoder=EncoderConfig(
-            layers=2,
-            hidden_size=128,
-            heads=2,
-            intermediate_size=512,
-            dropout=0.0,
-            attention_dropout=0.0,
-            initializer_std=0.06,
-        ),
-        generator=GeneratorConfig(scale=0.5),
-        optimizer=OptimizerConfig(peak_lr=1e-3, beta2=0.98, bias_correction=True),
-        training=TrainingConfig(steps=1000, log_every_steps=100),
-    )
-
-
-class ReproduceConfig(RunConfig):
-    """A comparison, its scale, and the probe that gives the score. All scales are our choice."""
-
-    run_dir: Path = Path("runs/reproduce")
-    comparison: str = Field("table5", json_schema_extra={"enum": list(COMPARISONS)})
-    # Of each arm's pre-training, by the paper's rules; ELECTRA-Small has 1.3e18.
-    flops: float = Field(6e13, gt=0)
-    num_seeds: int = Field(3, ge=1)
-    pretrain: PretrainConfig = laptop_scale()  # what all arms share
-    probe: FinetuneConfig = FinetuneConfig(
-        data=FinetuneDataConfig(max_length_tokens=64, max_rows=20_000, max_judged_rows=4000),
-        training=TrainingConfig(steps=600, log_every_steps=200),
-    )
-    # The score is the mean of the first metric of these, in hundredths, as the GLUE score is.
-    probe_on: tuple[str, ...] = ("sst2", "qqp", "mnli", "cola")
-    root: str | None = None  # of the probes' data and of the corpus, unless they have their own
-    max_concurrent: int = Field(
-        0, ge=0
-    )  # arms side by side, a Ray task each; 0: one after the other
-    timeout_seconds: float = Field(7 * 86400.0, gt=0)  # for all of them
-
-    @field_validator("comparison")
-    @classmethod
-    def _known(cls, name: str) -> str:
-        if name not in COMPARISONS:
-            near = difflib.get_close_matches(name, COMPARISONS, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"no such comparison{hint}; allowed: {', '.join(COMPARISONS)}")
-        return name
-
-
-class ArmConfig(RunConfig):
-    """One arm with one seed: its stages, then its probes."""
-
-    stages: tuple[PretrainConfig, ...]
-    probes: tuple[FinetuneConfig, ...]
 
 
 def reproduce(config: ReproduceConfig) -> Run:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, field_validator
 
 from road_ray.config import Config
-from road_ray.distributed.tune.space import SearchConfig, flatten
+from road_ray.distributed.tune.config import SearchConfig, flatten
 from road_ray.errors import ConfigError
 from road_ray.training.checkpoint.remote_copy import check_address
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import Config, override
-from road_ray.recipes.distillation.distill_config import DistillConfig
+from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.resume_identity import mirrored_below
 from road_ray.recipes.sweep.config import StageConfig, SweepConfig
 from road_ray.training.config import TrainingConfig

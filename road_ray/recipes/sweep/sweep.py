@@ -14,8 +14,8 @@ from road_ray.distributed.tune.driver import SweepObserver, search
 from road_ray.distributed.tune.lock import sweep_lock
 from road_ray.distributed.tune.trial_record import Record
 from road_ray.errors import ConfigError, DivergedError, ResourceError
-from road_ray.recipes.distillation.config import teacher_directories
-from road_ray.recipes.distillation.distill_config import DistillConfig
+from road_ray.recipes.distillation.config import DistillConfig
+from road_ray.recipes.distillation.teacher_pool import teacher_directories
 from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.multitask.teachers import teachers_by_dataset
 from road_ray.recipes.sweep.check import load_sweep

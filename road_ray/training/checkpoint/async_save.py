@@ -22,7 +22,7 @@ from road_ray.errors import ResourceError
 from road_ray.objectives.base import Objective
 from road_ray.training.checkpoint.remote_copy import RemoteCopy
 from road_ray.training.checkpoint.serialization import optimizer_tensors, tensors_to_file
-from road_ray.training.config import Training
+from road_ray.training.context import Training
 from road_ray.training.fsdp import copy_weights, full_tensor
 from road_ray.training.optimizer import ElectraAdamW
 from road_ray.training.worker import Worker

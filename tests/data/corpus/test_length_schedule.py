@@ -10,8 +10,8 @@ import torch
 
 from road_ray.config import InvalidConfig, load, to_dict
 from road_ray.data.batching import BatchStream
+from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus.length_schedule import ScheduledSteps, phases_of, tokens_before
-from road_ray.data.corpus.source import CorpusConfig
 from road_ray.data.features.types import Features
 from road_ray.errors import ConfigError
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus.documents import read_corpus
-from road_ray.data.corpus.source import CorpusConfig, corpus_path, corpus_tokenizer, prepare_corpus
+from road_ray.data.corpus.source import corpus_path, corpus_tokenizer, prepare_corpus
 from road_ray.errors import ConfigError, DataError
 
 TEXT = "a first sentence . and a second one .\n\nanother document is here .\n"

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from road_ray.data import loading
+from road_ray.data.config import SourceConfig
 from road_ray.data.features import cache as feature_cache
 from road_ray.data.features.cache import cache_directory, cache_key, load_or_encode
 from road_ray.data.features.types import TextExample
-from road_ray.data.loading import SourceConfig, load_split
+from road_ray.data.loading import load_split
 from road_ray.data.tokenizer import train_wordpiece
 
 

@@ -8,12 +8,13 @@ import pytest
 
 import road_ray as rr
 from road_ray.config import load
-from road_ray.data.loading import SourceConfig, find_dataset, load_split
+from road_ray.data.config import SourceConfig
+from road_ray.data.loading import find_dataset, load_split
 from road_ray.data.readers.custom import CustomDataset
 from road_ray.data.schema import Classify
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ConfigError, DataError
-from road_ray.recipes.finetuning.finetune import FinetuneConfig
+from road_ray.recipes.finetuning.config import FinetuneConfig
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,10 @@ import pytest
 
 from road_ray.config import InvalidConfig, load
 from road_ray.distributed.tune import trial_record
+from road_ray.distributed.tune.config import SearchConfig
 from road_ray.distributed.tune.pbt import PopulationBasedScheduler, copy_donor_checkpoint, perturb
 from road_ray.distributed.tune.schedulers import replay_reports, to_tune_result
 from road_ray.distributed.tune.searcher import StudySearch
-from road_ray.distributed.tune.space import SearchConfig
 from road_ray.distributed.tune.study import open_study
 from road_ray.distributed.tune.trial_record import Outcome, Record, Report
 from road_ray.errors import CheckpointError

@@ -5,14 +5,8 @@ from __future__ import annotations
 import pytest
 
 from road_ray.config import InvalidConfig, load
-from road_ray.distributed.tune.space import (
-    Range,
-    SearchConfig,
-    decode_params,
-    encode_choice,
-    flatten,
-    total_points,
-)
+from road_ray.distributed.tune.config import Range, SearchConfig, flatten
+from road_ray.distributed.tune.space import decode_params, encode_choice, total_points
 
 SPACE = {"a.b": {"uniform": [0, 1]}}
 

@@ -10,7 +10,7 @@ import optuna
 import pytest
 
 from road_ray.config import load
-from road_ray.distributed.tune.space import SearchConfig
+from road_ray.distributed.tune.config import SearchConfig
 from road_ray.distributed.tune.storage import open_storage
 from road_ray.errors import ConfigError, ResourceError
 

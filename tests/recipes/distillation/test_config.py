@@ -10,9 +10,8 @@ import torch
 from road_ray.config import load
 from road_ray.distillation.weighting import MERGES, WEIGHTINGS, soften
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.recipes.distillation.config import (
-    DistillationConfig,
-    WeightingConfig,
+from road_ray.recipes.distillation.config import DistillationConfig, WeightingConfig
+from road_ray.recipes.distillation.teacher_pool import (
     record_teachers,
     recorded_teachers,
     teacher_directories,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from road_ray.recipes.distillation.distill_config import DistillConfig
-from road_ray.recipes.finetuning.finetune import FinetuneConfig
+from road_ray.recipes.distillation.config import DistillConfig
+from road_ray.recipes.finetuning.config import FinetuneConfig
 
 
 def test_a_student_run_is_fine_tuning_plus_teachers():

@@ -11,7 +11,7 @@ from road_ray.data.tokenizer import load_tokenizer
 from road_ray.evaluation.predict import evaluate_logits, logits_of
 from road_ray.models.multitask import load_trained
 from road_ray.recipes.distillation.ensemble_eval import evaluate_ensemble, mean_logits
-from road_ray.recipes.finetuning.finetune import FinetuneConfig, FinetuneDataConfig
+from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig
 from road_ray.training.worker import Worker
 
 

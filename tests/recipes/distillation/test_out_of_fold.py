@@ -10,15 +10,15 @@ from road_ray.data.folds import fold_of
 from road_ray.distillation.ensemble.base import LocalEnsemble
 from road_ray.distributed.teachers.replicas import Pool
 from road_ray.errors import ConfigError
-from road_ray.recipes.distillation.config import teacher_directories
+from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.distillation.distill import _asking, _of_pool
-from road_ray.recipes.distillation.distill_config import DistillConfig
 from road_ray.recipes.distillation.out_of_fold import (
     open_ensemble,
     store_is_complete,
     subset_of_pool,
 )
 from road_ray.recipes.distillation.teacher_list import read_teacher_list
+from road_ray.recipes.distillation.teacher_pool import teacher_directories
 from road_ray.recipes.finetuning.finetune import prepare
 from road_ray.training.monitoring.journal import read_rows
 from road_ray.training.worker import Worker

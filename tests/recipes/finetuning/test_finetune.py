@@ -223,7 +223,8 @@ def test_from_scratch_keeps_the_shape_and_the_tokenizer_and_no_weight(sentiment,
     from transformers import ElectraModel
 
     from road_ray.config import load
-    from road_ray.recipes.finetuning.finetune import FinetuneConfig, prepare
+    from road_ray.recipes.finetuning.config import FinetuneConfig
+    from road_ray.recipes.finetuning.finetune import prepare
     from road_ray.training.worker import Worker
 
     config = load(FinetuneConfig, overrides=sentiment | {"from_scratch": True})

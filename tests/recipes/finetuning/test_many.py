@@ -13,8 +13,8 @@ from road_ray.errors import ConfigError
 from road_ray.evaluation.glue import average
 from road_ray.presets import named
 from road_ray.recipes.finetuning import finetune as single
-from road_ray.recipes.finetuning.finetune import FinetuneConfig
-from road_ray.recipes.finetuning.many import FinetuningsConfig, plan_runs, summarise_seeds, table
+from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuningsConfig
+from road_ray.recipes.finetuning.many import plan_runs, summarise_seeds, table
 
 
 def test_glue_has_the_epochs_of_the_paper_and_leaves_out_what_is_not_there(real_data: Path, caplog):

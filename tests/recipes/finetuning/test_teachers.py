@@ -60,7 +60,8 @@ def test_teachers_of_folds_have_not_seen_theirs(folded, sentiment):
     ]
     from road_ray.config import load
     from road_ray.data.folds import fold_of
-    from road_ray.recipes.finetuning.finetune import FinetuneConfig, prepare
+    from road_ray.recipes.finetuning.config import FinetuneConfig
+    from road_ray.recipes.finetuning.finetune import prepare
     from road_ray.training.worker import Worker
 
     config = load(

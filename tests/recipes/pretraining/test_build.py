@@ -9,7 +9,7 @@ from transformers import AutoModel, ElectraForMaskedLM
 
 import road_ray as rr
 from road_ray.objectives.registry import OBJECTIVES
-from road_ray.recipes.pretraining.build import ObjectiveConfig
+from road_ray.recipes.pretraining.config import ObjectiveConfig
 from road_ray.training.monitoring.journal import read_rows
 
 MORE = {"teams": {"generator.scale": 1.0, "objective.shared_layers": 1}}

@@ -6,8 +6,8 @@ import pytest
 
 from road_ray.config import override
 from road_ray.recipes.pretraining.comparisons import COMPARISONS
+from road_ray.recipes.pretraining.config import laptop_scale
 from road_ray.recipes.pretraining.flops import cost
-from road_ray.recipes.pretraining.reproduce import laptop_scale
 
 
 @pytest.mark.parametrize("name", COMPARISONS)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from road_ray.presets import named
-from road_ray.recipes.finetuning.finetune import FinetuneConfig
-from road_ray.recipes.pretraining.pretrain import PretrainConfig
+from road_ray.recipes.finetuning.config import FinetuneConfig
+from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.sweep.metric_names import final_metrics, periodic_metrics
 from road_ray.training.monitoring.journal import read_rows
 
