@@ -25,33 +25,39 @@ HUB = "hub"
 class SourceConfig(Config):
     """Where examples come from and how long they may be."""
 
-    # A directory in the published layouts, "miniature" (the embedded world) or "hub"; None:
-    # $ROAD_DATA, else hub.
     root: str | None = None
-    max_length_tokens: int | None = Field(None, ge=8)  # None: 128 for text, 384 for spans
-    stride_tokens: int = Field(128, ge=1)  # spans: a window starts every so many context tokens
+    """A directory in the published layouts, "miniature" (the embedded world) or "hub"; None:
+    $ROAD_DATA, else hub.
+    """
+    max_length_tokens: int | None = Field(None, ge=8)
+    """None: 128 for text, 384 for spans."""
+    stride_tokens: int = Field(128, ge=1)
+    """Spans: a window starts every so many context tokens."""
     max_question_tokens: int = Field(64, ge=1)
-    # How answers are chosen: start and end each on its own (ROaD), or the end given the start and a
-    # classifier for "no answer" (ELECTRA), which plain transformers cannot load.
     span_head: Literal["independent", "joint"] = "independent"
-    # How pairs are classified: from the first token, or by MT-DNN's stochastic answer network,
-    # which plain transformers cannot load either.
+    """How answers are chosen: start and end each on its own (ROaD), or the end given the start and
+    a classifier for "no answer" (ELECTRA), which plain transformers cannot load.
+    """
     pair_head: Literal["first_token", "answer_network"] = "first_token"
-    # How words are tagged: from the top layer of an encoder that learns too, or from features of
-    # the last layers of one that stays as it is (a BiLSTM, which plain transformers cannot load).
+    """How pairs are classified: from the first token, or by MT-DNN's stochastic answer network,
+    which plain transformers cannot load either.
+    """
     tag_head: Literal["linear", "features"] = "linear"
-    # Dialogs: how many of the exchanges before a question are read with it.
+    """How words are tagged: from the top layer of an encoder that learns too, or from features of
+    the last layers of one that stays as it is (a BiLSTM, which plain transformers cannot load).
+    """
     history_turns: int = Field(0, ge=0)
-    # Pairs without an order, whose training rows are read both ways round. Source: google-research/
-    # electra, `double_unordered`.
+    """Dialogs: how many of the exchanges before a question are read with it."""
     both_orders: tuple[str, ...] = ("mrpc", "stsb")
-    # Where encoded rows are kept; None: below ROAD_CACHE or ~/.cache/road_ray; or `off`.
+    """Pairs without an order, whose training rows are read both ways round. Source:
+    google-research/ electra, `double_unordered`.
+    """
     cache: str | None = None
-    sets: dict[SetName, CustomDataset] = Field(
-        {}
-    )  # one's own data sets by name, beside those of the catalogue
-    # Train on, and judge by, the first so many examples of a seeded shuffle; None: all.
+    """Where encoded rows are kept; None: below ROAD_CACHE or ~/.cache/road_ray; or `off`."""
+    sets: dict[SetName, CustomDataset] = Field({})
+    """One's own data sets by name, beside those of the catalogue."""
     max_rows: int | None = Field(None, ge=1)
+    """Train on, and judge by, the first so many examples of a seeded shuffle; None: all."""
     max_judged_rows: int | None = Field(None, ge=1)
 
 
@@ -65,25 +71,32 @@ def _length(written: object) -> int:
 class ShortRowsConfig(Config):
     """A phase of a training, on shorter rows than those at its end."""
 
-    fraction: float = Field(gt=0, lt=1)  # of training.steps
-    batch_size: int | None = Field(None, ge=1)  # None: data.batch_size
+    fraction: float = Field(gt=0, lt=1)
+    """Of training.steps."""
+    batch_size: int | None = Field(None, ge=1)
+    """None: data.batch_size."""
 
 
 class CorpusConfig(Config):
     """The text, how it is cut into rows, and how rows make batches."""
 
-    root: str | None = None  # as for data sets; None: $ROAD_DATA
-    # File or directory below root, a path of its own, or `hub:NAME` or `hub:NAME:CONFIG`.
+    root: str | None = None
+    """As for data sets; None: $ROAD_DATA."""
     corpus: str = "wikipedia/train-00000-of-00001.parquet"
-    tokenizer: str | None = (
-        None  # vocab.txt or model directory; None: WordPiece learnt from the corpus
-    )
-    vocab_size: int = Field(8192, ge=8)  # of a tokenizer that is learnt
+    """File or directory below root, a path of its own, or `hub:NAME` or `hub:NAME:CONFIG`."""
+    tokenizer: str | None = None
+    """Vocab.txt or model directory; None: WordPiece learnt from the corpus."""
+    vocab_size: int = Field(8192, ge=8)
+    """Of a tokenizer that is learnt."""
     max_length_tokens: int = Field(128, ge=8)
-    batch_size: int = Field(128, ge=1)  # global, in rows
-    # By length, shorter ones before: {128: {fraction: 0.9}} with max_length_tokens = 512 is BERT's.
+    batch_size: int = Field(128, ge=1)
+    """Global, in rows."""
     shorter_first: dict[Annotated[int, BeforeValidator(_length)], ShortRowsConfig] = Field({})
-    shards: Path = Path("cache/corpus")  # built once a text, tokenizer and length
+    """By length, shorter ones before: {128: {fraction: 0.9}} with max_length_tokens = 512 is
+    BERT's.
+    """
+    shards: Path = Path("cache/corpus")
+    """Built once a text, tokenizer and length."""
 
     @model_validator(mode="after")
     def _longest_at_last(self) -> Self:

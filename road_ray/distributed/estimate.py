@@ -26,8 +26,10 @@ class Prices(Config):
 
     currency: str = "USD"
     gpu_hour: float = Field(0.0, ge=0)
-    cpu_hour: float = Field(0.0, ge=0)  # of one core
-    head_hour: float = Field(0.0, ge=0)  # of the machine that only coordinates
+    cpu_hour: float = Field(0.0, ge=0)
+    """Of one core."""
+    head_hour: float = Field(0.0, ge=0)
+    """Of the machine that only coordinates."""
 
 
 def communication_seconds(

@@ -18,17 +18,22 @@ Tying = Literal["none", "embeddings", "all"]
 class EncoderConfig(Config):
     """Size of an encoder. Source of the defaults: ELECTRA-Small, Clark et al. 2020, table 6."""
 
-    # "albert": one layer's weights in all layers; with it ELECTRA is the "ALECTRA" of the seeds'
-    # authors. "bert": as "electra", without a map from embedding_size to hidden_size.
     family: Literal["electra", "bert", "albert"] = "electra"
+    """"albert": one layer's weights in all layers; with it ELECTRA is the "ALECTRA" of the seeds'
+    authors. "bert": as "electra", without a map from embedding_size to hidden_size.
+    """
     layers: int = Field(12, ge=1)
     hidden_size: int = Field(256, ge=8)
-    heads: int = Field(4, ge=1)  # of size 64 in every published model
+    heads: int = Field(4, ge=1)
+    """Of size 64 in every published model."""
     intermediate_size: int = Field(1024, ge=8)
-    embedding_size: int = Field(128, ge=8)  # may differ from hidden_size; a linear map joins them
-    max_length_tokens: int = Field(512, ge=8)  # rows of the position table
+    embedding_size: int = Field(128, ge=8)
+    """May differ from hidden_size; a linear map joins them."""
+    max_length_tokens: int = Field(512, ge=8)
+    """Rows of the position table."""
     dropout: float = Field(0.1, ge=0, lt=1)
     attention_dropout: float = Field(0.1, ge=0, lt=1)
-    # Truncated normal. 0.02 is BERT's for width 768; narrow models leave the unigram plateau
-    # sooner with about 1 / sqrt(hidden_size).
     initializer_std: float = Field(0.02, gt=0, le=1)
+    """Truncated normal. 0.02 is BERT's for width 768; narrow models leave the unigram plateau
+    sooner with about 1 / sqrt(hidden_size).
+    """

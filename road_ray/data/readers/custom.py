@@ -50,26 +50,34 @@ class CustomDataset(Config):
     """Files, columns and labels of one data set; its task is its own unless ``task`` names one."""
 
     kind: Literal["classify", "regress", "span", "tag", "choose"] = "classify"
-    # A task of the catalogue, whose head and labels it shares; None: a head of its own.
     task: str | None = None
-    # How the files are laid out; None: JSONL, CSV, TSV or parquet by their names, SQuAD JSON for
-    # spans, CoNLL columns for tags.
+    """A task of the catalogue, whose head and labels it shares; None: a head of its own."""
     layout: (
         Literal["table", "glue_tsv", "squad_json", "mrqa", "quac", "conll", "choices"] | None
     ) = None
-    train: str | None = None  # paths, absolute or below data.root; none to leave the split out
+    """How the files are laid out; None: JSONL, CSV, TSV or parquet by their names, SQuAD JSON for
+    spans, CoNLL columns for tags.
+    """
+    train: str | None = None
+    """Paths, absolute or below data.root; none to leave the split out."""
     dev: str | None = None
     test: str | None = None
-    # Names of columns, numbers (from 0) where a file has no header. Of choices: the question, then
-    # one column a choice.
     text: tuple[str | int, ...] = ()
+    """Names of columns, numbers (from 0) where a file has no header. Of choices: the question, then
+    one column a choice.
+    """
     label: str | int | None = "label"
-    id: str | int | None = None  # None: rows are numbered
-    labels: tuple[str, ...] = ()  # classify and tag: all of them, in the order of the logits
-    label_map: dict[str, str] = Field({})  # what the file says -> one of the labels
-    low: float = 0.0  # regress: the range of the numbers
+    id: str | int | None = None
+    """None: rows are numbered."""
+    labels: tuple[str, ...] = ()
+    """Classify and tag: all of them, in the order of the logits."""
+    label_map: dict[str, str] = Field({})
+    """What the file says -> one of the labels."""
+    low: float = 0.0
+    """Regress: the range of the numbers."""
     high: float = 1.0
-    metrics: tuple[str, ...] | None = None  # None: accuracy, or what is usual for the kind
+    metrics: tuple[str, ...] | None = None
+    """None: accuracy, or what is usual for the kind."""
 
     @field_validator("labels")
     @classmethod

@@ -27,9 +27,12 @@ _Whole = int  # the name `int` is a key of Range
 class Range(Config):
     """The values one key may take: exactly one of the kinds below."""
 
-    uniform: tuple[float, float] | None = None  # [low, high]
-    loguniform: tuple[float, float] | None = None  # [low, high], low > 0
-    int: tuple[_Whole, _Whole] | None = None  # [low, high], both included
+    uniform: tuple[float, float] | None = None
+    """[low, high]."""
+    loguniform: tuple[float, float] | None = None
+    """[low, high], low > 0."""
+    int: tuple[_Whole, _Whole] | None = None
+    """[low, high], both included."""
     logint: tuple[_Whole, _Whole] | None = None
     choice: tuple[Any, ...] | None = Field(None, min_length=1)
 
@@ -90,28 +93,40 @@ class Range(Config):
 class SearchConfig(Config):
     """How values are drawn, judged and stopped, and how much may be spent."""
 
-    metric: tuple[str, ...] = Field(min_length=1)  # several: a Pareto front (sampler nsga2)
-    mode: tuple[Mode, ...] = ("max",)  # of each metric
+    metric: tuple[str, ...] = Field(min_length=1)
+    """Several: a Pareto front (sampler nsga2)."""
+    mode: tuple[Mode, ...] = ("max",)
+    """Of each metric."""
     trials: int = Field(16, ge=1)
-    budget_hours: float | None = Field(None, gt=0)  # then no new trial begins, those begun end
-    budget_teacher_seconds: float | None = Field(None, gt=0)  # seconds of trials times teachers
+    budget_hours: float | None = Field(None, gt=0)
+    """Then no new trial begins, those begun end."""
+    budget_teacher_seconds: float | None = Field(None, gt=0)
+    """Seconds of trials times teachers."""
     sampler: Sampler = "tpe"
     scheduler: Scheduler = "asha"
-    # ASHA compares at this share of a trial's steps, and at `reduction` times as many again;
-    # hyperband lets some trials pass the first of these, and some all; median waits so long before
-    # it acts; pbt looks each time after so much, and `trials` is the size of its population.
     grace_percent: float = Field(100 / 9, gt=0, lt=100)
+    """ASHA compares at this share of a trial's steps, and at `reduction` times as many again;
+    hyperband lets some trials pass the first of these, and some all; median waits so long before it
+    acts; pbt looks each time after so much, and `trials` is the size of its population.
+    """
     reduction: float = Field(3.0, gt=1)
-    seed: int = Field(0, ge=0)  # of the sampler
-    max_concurrent: int | None = Field(None, ge=1)  # None: as many as the cluster has room for
+    seed: int = Field(0, ge=0)
+    """Of the sampler."""
+    max_concurrent: int | None = Field(None, ge=1)
+    """None: as many as the cluster has room for."""
     cpus_per_trial: float = Field(1.0, gt=0)
-    gpus_per_trial: float = Field(0.0, ge=0)  # a fraction shares a device
-    trial_timeout_seconds: float | None = Field(None, gt=0)  # since its last (re)start
-    # An RDB's URL, its password in $ROAD_SWEEP_PASSWORD; None: study.journal beside the trials.
+    gpus_per_trial: float = Field(0.0, ge=0)
+    """A fraction shares a device."""
+    trial_timeout_seconds: float | None = Field(None, gt=0)
+    """Since its last (re)start."""
     storage: Annotated[str, AfterValidator(check_database)] | None = None
-    space: dict[str, Range] = Field(min_length=1)  # by dotted key of the verb's configuration
-    points: tuple[dict[str, Any], ...] = ()  # tried first; a key left out is drawn
-    warm_from: tuple[Path, ...] = ()  # earlier sweeps of the same space: their trials count here
+    """An RDB's URL, its password in $ROAD_SWEEP_PASSWORD; None: study.journal beside the trials."""
+    space: dict[str, Range] = Field(min_length=1)
+    """By dotted key of the verb's configuration."""
+    points: tuple[dict[str, Any], ...] = ()
+    """Tried first; a key left out is drawn."""
+    warm_from: tuple[Path, ...] = ()
+    """Earlier sweeps of the same space: their trials count here."""
 
     @field_validator("metric", "mode", mode="before")
     @classmethod

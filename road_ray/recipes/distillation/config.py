@@ -25,12 +25,16 @@ class MatchingConfig(Config):
     process: states are a hundred times the bytes of logits. Source: ROaD part 2, section 4.3.
     """
 
-    hidden_weight: float = Field(0.0, ge=0)  # of the error of the hidden states; ROaD: no gain
-    attention_weight: float = Field(0.0, ge=0)  # of that of the attention maps; slower attention
-    # uniform: every layer of the student, the teacher's spread over them (24 to 12: every second);
-    # last: the last of both; or pairs [student's layer, teacher's layer], counted from 1.
+    hidden_weight: float = Field(0.0, ge=0)
+    """Of the error of the hidden states; ROaD: no gain."""
+    attention_weight: float = Field(0.0, ge=0)
+    """Of that of the attention maps; slower attention."""
     layers: Literal["uniform", "last"] | tuple[tuple[int, int], ...] = "uniform"
-    teacher: int = Field(0, ge=0)  # its number among distillation.teachers
+    """Uniform: every layer of the student, the teacher's spread over them (24 to 12: every second);
+    last: the last of both; or pairs [student's layer, teacher's layer], counted from 1.
+    """
+    teacher: int = Field(0, ge=0)
+    """Its number among distillation.teachers."""
 
     @property
     def wanted(self) -> bool:
@@ -42,42 +46,51 @@ class TeachingConfig(Config):
     part 1, section 3.5.
     """
 
-    kd_weight: float = Field(0.5, ge=0, le=1)  # of the soft loss; the gold has the rest
-    temperature: float = Field(
-        2.0, ge=0.01, le=1000
-    )  # of both sides; T^2 keeps the gradient's size
-    # Of kd_weight over the training: constant; linear (teacher annealing, from 1 to 0 whatever
-    # kd_weight is); or points [fraction of training, kd_weight] joined by straight lines.
+    kd_weight: float = Field(0.5, ge=0, le=1)
+    """Of the soft loss; the gold has the rest."""
+    temperature: float = Field(2.0, ge=0.01, le=1000)
+    """Of both sides; T^2 keeps the gradient's size."""
     schedule: Shape = "constant"
-    # The mean of the teachers' own losses, weighed by the rule, instead of one loss to their
-    # weighted mean.
+    """Of kd_weight over the training: constant; linear (teacher annealing, from 1 to 0 whatever
+    kd_weight is); or points [fraction of training, kd_weight] joined by straight lines.
+    """
     average_loss: bool = False
-    host: Literal["actors", "process"] = "actors"  # Ray actors, one a teacher, or this process
-    # What teachers multiply in. auto: bf16 where the device gains by it; logits keep 8 bits.
+    """The mean of the teachers' own losses, weighed by the rule, instead of one loss to their
+    weighted mean.
+    """
+    host: Literal["actors", "process"] = "actors"
+    """Ray actors, one a teacher, or this process."""
     precision: Precision = "auto"
-    # A teacher's name of a label -> the task's, where they are not the same; for all teachers.
+    """What teachers multiply in. auto: bf16 where the device gains by it; logits keep 8 bits."""
     label_map: dict[str, str] = Field({})
-    lookahead: int = Field(2, ge=0)  # batches asked for ahead of the student
-    cpus_per_teacher: float | None = Field(None, gt=0)  # None: one, or less to leave students room
+    """A teacher's name of a label -> the task's, where they are not the same; for all teachers."""
+    lookahead: int = Field(2, ge=0)
+    """Batches asked for ahead of the student."""
+    cpus_per_teacher: float | None = Field(None, gt=0)
+    """None: one, or less to leave students room."""
     gpus_per_teacher: float = Field(0.0, ge=0)
-    replicas: int = Field(1, ge=1)  # actors with the same teachers; more answer more students
-    teachers_per_actor: int = Field(1, ge=1)  # more: they share a process, one after the other
-    # Custom ones of each actor, which place it, such as {teacher: 1}.
+    replicas: int = Field(1, ge=1)
+    """Actors with the same teachers; more answer more students."""
+    teachers_per_actor: int = Field(1, ge=1)
+    """More: they share a process, one after the other."""
     resources: dict[str, float] = Field(default_factory=dict)
-    timeout_seconds: float = Field(
-        120.0, gt=0
-    )  # for one answer; then another replica is asked, or the teacher is replaced, once
-    start_timeout_seconds: float = Field(120.0, gt=0)  # for all teachers to load
-    # A teacher that cannot be had ends the run, or is left out of the mean, with a word.
+    """Custom ones of each actor, which place it, such as {teacher: 1}."""
+    timeout_seconds: float = Field(120.0, gt=0)
+    """For one answer; then another replica is asked, or the teacher is replaced, once."""
+    start_timeout_seconds: float = Field(120.0, gt=0)
+    """For all teachers to load."""
     on_lost: Literal["stop", "drop"] = "stop"
-    # One pool for all runs of the cluster with the same teachers, such as the trials of a sweep.
+    """A teacher that cannot be had ends the run, or is left out of the mean, with a word."""
     shared: bool = False
-    # Where the teachers' logits are kept, so that each row is asked once; many runs may share it.
+    """One pool for all runs of the cluster with the same teachers, such as the trials of a sweep.
+    """
     store: Path | None = None
-    check_parity: bool = (
-        True  # ask each teacher in every way in use before the first step, and compare
-    )
-    allow_other_teachers: bool = False  # go on with teachers that the run did not begin with
+    """Where the teachers' logits are kept, so that each row is asked once; many runs may share it.
+    """
+    check_parity: bool = True
+    """Ask each teacher in every way in use before the first step, and compare."""
+    allow_other_teachers: bool = False
+    """Go on with teachers that the run did not begin with."""
 
     @field_validator("schedule")
     @classmethod
@@ -92,11 +105,12 @@ class TeachingConfig(Config):
 class DistillationConfig(TeachingConfig):
     """The teachers of one data set."""
 
-    # Model or run directories, hub names, or one teachers.json as `road teachers` writes it.
     teachers: tuple[str, ...] = ()
-    num_teachers: int = Field(3, ge=1)  # as many as must be named: a forgotten one is an error
-    # Born-again: so many students in a row, each the only teacher of the next.
+    """Model or run directories, hub names, or one teachers.json as `road teachers` writes it."""
+    num_teachers: int = Field(3, ge=1)
+    """As many as must be named: a forgotten one is an error."""
     generations: int = Field(1, ge=1)
+    """Born-again: so many students in a row, each the only teacher of the next."""
     matching: MatchingConfig = MatchingConfig()
 
     @property
@@ -110,16 +124,16 @@ class WeightingConfig(Config):
     Source: ROaD part 1, Algorithm 2.
     """
 
-    # mean, correctness, correct_only, confidence, entropy, mean_probabilities or
-    # probability_shift: a name entered in distillation/weighting.
     rule: str = "correctness"
-    wrong: float = Field(0.75, ge=0, le=1)  # W: the weight of a teacher that errs
-    all_wrong: Literal["scale", "mean", "drop"] = (
-        "scale"  # when none is right: W each, 1 each, no distillation
-    )
-    span_correctness: Literal["independent", "joint"] = (
-        "independent"  # start and end judged apart or together
-    )
+    """Mean, correctness, correct_only, confidence, entropy, mean_probabilities or
+    probability_shift: a name entered in distillation/weighting.
+    """
+    wrong: float = Field(0.75, ge=0, le=1)
+    """W: the weight of a teacher that errs."""
+    all_wrong: Literal["scale", "mean", "drop"] = "scale"
+    """When none is right: W each, 1 each, no distillation."""
+    span_correctness: Literal["independent", "joint"] = "independent"
+    """Start and end judged apart or together."""
 
     @field_validator("rule")
     @classmethod

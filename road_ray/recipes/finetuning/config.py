@@ -18,16 +18,21 @@ class FinetuneDataConfig(SourceConfig):
     """The data set to learn, those to be judged on, and how it is served."""
 
     dataset: str = "sst2"
-    # Judged at the end, in this order; None: the data set itself. Span sets reuse the first one's
-    # threshold.
     evaluate_on: tuple[str, ...] | None = None
-    batch_size: int = Field(32, ge=1)  # global, in examples
-    # Of a batch with its padding: rows of like length, as many as fit, at most batch_size. None:
-    # every batch has batch_size rows.
+    """Judged at the end, in this order; None: the data set itself. Span sets reuse the first one's
+    threshold.
+    """
+    batch_size: int = Field(32, ge=1)
+    """Global, in examples."""
     max_batch_tokens: int | None = Field(None, ge=8)
-    epochs: float = Field(3.0, gt=0)  # unused when training.steps is given
-    # Train without one of so many folds of the data; `teachers` sets both (see num_folds there).
+    """Of a batch with its padding: rows of like length, as many as fit, at most batch_size. None:
+    every batch has batch_size rows.
+    """
+    epochs: float = Field(3.0, gt=0)
+    """Unused when training.steps is given."""
     num_folds: int = Field(1, ge=1)
+    """Train without one of so many folds of the data; `teachers` sets both (see num_folds there).
+    """
     held_out_fold: int | None = Field(None, ge=0)
 
     def learns_from(self, example: Example) -> bool:
@@ -40,12 +45,12 @@ class FinetuneConfig(RunConfig):
     """Source of the defaults: Clark et al. 2020, table 7 (ELECTRA-Small)."""
 
     run_dir: Path = Path("runs/finetune")
-    init: str = ""  # a run directory, an hf/ directory or a hub name
-    from_scratch: bool = (
-        False  # shape and tokenizer of ``init`` with new weights: what pre-training is worth
-    )
-    # A model that was trained on the same task (by `multitask`, say) brings its head along.
+    init: str = ""
+    """A run directory, an hf/ directory or a hub name."""
+    from_scratch: bool = False
+    """Shape and tokenizer of ``init`` with new weights: what pre-training is worth."""
     keep_head: bool = True
+    """A model that was trained on the same task (by `multitask`, say) brings its head along."""
     data: FinetuneDataConfig = FinetuneDataConfig()
     optimizer: OptimizerConfig = OptimizerConfig(peak_lr=3e-4, layer_decay=0.8, weight_decay=0.0)
     training: TrainingConfig = TrainingConfig()
@@ -69,17 +74,20 @@ def judged_names(config: FinetuneConfig) -> list[str]:
 class FinetuningsConfig(FinetuneConfig):
     """Fine-tuning with seeds ``seed``, ``seed + 1``, ..., of one data set or of each of a pool."""
 
-    num_seeds: int = Field(1, ge=1)  # ELECTRA's tables are medians of ten
-    # Data sets, each with the keys in which it differs from the rest of this configuration:
-    # {rte: {data.epochs: 10}}. Empty: data.dataset alone.
+    num_seeds: int = Field(1, ge=1)
+    """ELECTRA's tables are medians of ten."""
     pool: dict[str, dict[str, int | float | str | tuple[str, ...]]] = Field({})
-    # Which of the pool goes on from the run of another, of the same seed: {rte: mnli}.
+    """Data sets, each with the keys in which it differs from the rest of this configuration: {rte:
+    {data.epochs: 10}}. Empty: data.dataset alone.
+    """
     start_from: dict[str, str] = Field({})
-    # Leave out, with a warning, what the data root does not have; else it is an error.
+    """Which of the pool goes on from the run of another, of the same seed: {rte: mnli}."""
     only_at_hand: bool = False
-    # Ray tasks of one core and `gpus_per_worker` each; 0: one after the other in this process.
+    """Leave out, with a warning, what the data root does not have; else it is an error."""
     max_concurrent: int = Field(0, ge=0)
-    timeout_seconds: float = Field(7 * 86400.0, gt=0)  # for all of them
+    """Ray tasks of one core and `gpus_per_worker` each; 0: one after the other in this process."""
+    timeout_seconds: float = Field(7 * 86400.0, gt=0)
+    """For all of them."""
 
     def inputs(self) -> Inputs:
         return {}  # each fine-tuning records its own
@@ -89,12 +97,15 @@ class TeachersConfig(FinetuneConfig):
     """Fine-tuning, repeated with seeds ``seed``, ``seed + 1``, ..."""
 
     run_dir: Path = Path("runs/teachers")
-    num_teachers: int = Field(3, ge=1)  # ROaD distils from three
-    # 2 or more: so many teachers for each fold of the data, trained without it. A student then
-    # learns each row from those that have not seen it.
+    num_teachers: int = Field(3, ge=1)
+    """ROaD distils from three."""
     num_folds: int = Field(1, ge=1)
-    # Ray tasks of one core and `gpus_per_worker` each; 0: one after the other in this process.
+    """2 or more: so many teachers for each fold of the data, trained without it. A student then
+    learns each row from those that have not seen it.
+    """
     max_concurrent: int = Field(0, ge=0)
-    timeout_seconds: float = Field(7 * 86400.0, gt=0)  # for all of them
-    # The mean of their logits on the judged sets: what one student would have to reach.
+    """Ray tasks of one core and `gpus_per_worker` each; 0: one after the other in this process."""
+    timeout_seconds: float = Field(7 * 86400.0, gt=0)
+    """For all of them."""
     judge_ensemble: bool = True
+    """The mean of their logits on the judged sets: what one student would have to reach."""

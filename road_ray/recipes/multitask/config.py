@@ -20,12 +20,12 @@ class MultitaskDataConfig(SourceConfig):
     """The data sets that are mixed."""
 
     datasets: tuple[str, ...] = Field(("squad_v2", "mnli", "qqp", "sst2"), min_length=1)
-    batch_size: int = Field(
-        128, ge=1
-    )  # of one pass, global, in examples: 512 / 4 (ROaD part 1, section 3.5)
-    # Of a pass with its padding: rows of like length, as many as fit, at most batch_size. None:
-    # every pass has batch_size rows.
+    batch_size: int = Field(128, ge=1)
+    """Of one pass, global, in examples: 512 / 4 (ROaD part 1, section 3.5)."""
     max_batch_tokens: int | None = Field(None, ge=8)
+    """Of a pass with its padding: rows of like length, as many as fit, at most batch_size. None:
+    every pass has batch_size rows.
+    """
 
 
 class MixingConfig(Config):
@@ -33,15 +33,18 @@ class MixingConfig(Config):
     of 1 to 8).
     """
 
-    passes: int = Field(4, ge=1)  # data sets drawn a step, their gradients averaged
-    # How likely a data set is drawn: all alike, all tasks alike, by rows, or by rows ** power.
+    passes: int = Field(4, ge=1)
+    """Data sets drawn a step, their gradients averaged."""
     sampler: Sampler = "uniform_dataset"
-    power: float = Field(0.75, gt=0)  # of size_power (BAM)
-    replacement: bool = True  # a step may draw one data set twice
-    # One head a task, shared by its data sets (ROaD), or one a data set (MT-DNN).
+    """How likely a data set is drawn: all alike, all tasks alike, by rows, or by rows ** power."""
+    power: float = Field(0.75, gt=0)
+    """Of size_power (BAM)."""
+    replacement: bool = True
+    """A step may draw one data set twice."""
     heads: Literal["task", "dataset"] = "task"
-    # What the loss of a data set or of a task is multiplied by; those not named: 1.
+    """One head a task, shared by its data sets (ROaD), or one a data set (MT-DNN)."""
     weights: dict[str, float] = Field({})
+    """What the loss of a data set or of a task is multiplied by; those not named: 1."""
 
 
 class MixTeachingConfig(TeachingConfig):
@@ -49,13 +52,16 @@ class MixTeachingConfig(TeachingConfig):
     distillation).
     """
 
-    # By data set: a model or run directory, a hub name or a teachers.json, or a list of
-    # directories. Those that are not named learn from gold alone.
     teachers: dict[str, str | tuple[str, ...]] = Field({})
-    # As many as every data set of the mix must have, so that none is forgotten ([] for one that is
-    # to have none); None: as many as are named.
+    """By data set: a model or run directory, a hub name or a teachers.json, or a list of
+    directories. Those that are not named learn from gold alone.
+    """
     num_teachers: int | None = Field(None, ge=1)
-    temperature: float = Field(4.0, ge=0.01, le=1000)  # of both sides; ROaD: above 3
+    """As many as every data set of the mix must have, so that none is forgotten ([] for one that is
+    to have none); None: as many as are named.
+    """
+    temperature: float = Field(4.0, ge=0.01, le=1000)
+    """Of both sides; ROaD: above 3."""
 
     def of(self, dataset: str) -> tuple[str, ...]:
         """What is named for a data set."""
@@ -72,7 +78,8 @@ class MultitaskConfig(RunConfig):
     """Source of the defaults: ROaD part 1, section 3.5 (steps for Large)."""
 
     run_dir: Path = Path("runs/multitask")
-    init: str = ""  # a run directory, an hf/ directory or a hub name
+    init: str = ""
+    """A run directory, an hf/ directory or a hub name."""
     data: MultitaskDataConfig = MultitaskDataConfig()
     mixing: MixingConfig = MixingConfig()
     distillation: MixTeachingConfig = MixTeachingConfig()

@@ -22,36 +22,48 @@ from road_ray.training.config import OptimizerConfig, TrainingConfig
 class GeneratorConfig(Config):
     """The generator beside the main encoder. Source: Clark et al. 2020, section 3.2."""
 
-    # What draws the replacements; "uniform" and "unigram" look at no context and learn nothing.
     kind: Literal["model", "uniform", "unigram"] = "model"
-    # Of width, inner width and heads; 1/4 to 1/2 works best (figure 3).
+    """What draws the replacements; "uniform" and "unigram" look at no context and learn nothing."""
     scale: float = Field(0.25, gt=0, le=1)
-    depth: float = Field(1.0, gt=0, le=1)  # of layers; ELECTRA keeps all, TEAMS half
-    # What it has in common with the main encoder: 83.6, 84.3, 84.4 GLUE points in this order.
+    """Of width, inner width and heads; 1/4 to 1/2 works best (figure 3)."""
+    depth: float = Field(1.0, gt=0, le=1)
+    """Of layers; ELECTRA keeps all, TEAMS half."""
     tying: Tying = "embeddings"
-    # Go on from this masked language model of the generator's size (hf/ of an `mlm` run): it and
-    # all embeddings. A generator that already knows words gives the discriminator work at once.
+    """What it has in common with the main encoder: 83.6, 84.3, 84.4 GLUE points in this order."""
     init: str = ""
-    frozen: bool = False  # it only draws: the second of two stages; needs tying=none and init
+    """Go on from this masked language model of the generator's size (hf/ of an `mlm` run): it and
+    all embeddings. A generator that already knows words gives the discriminator work at once.
+    """
+    frozen: bool = False
+    """It only draws: the second of two stages; needs tying=none and init."""
 
 
 class ObjectiveConfig(Config):
     """What is learnt; an option that is null has the objective's own default, from its paper."""
 
     name: str = Field("electra", json_schema_extra={"enum": list(OBJECTIVES)})
-    choose_fraction: float | None = Field(None, gt=0, lt=1)  # of real tokens; 0.15, Large 0.25
-    # Of the chosen; the rest stay as they are: 0.85, in MC-BERT 1.
+    choose_fraction: float | None = Field(None, gt=0, lt=1)
+    """Of real tokens; 0.15, Large 0.25."""
     mask_fraction: float | None = Field(None, ge=0, le=1)
-    # lambda, of the main encoder's loss: 50 in ELECTRA, because a two-way loss is far smaller than
-    # a V-way one; MC-BERT 50, TEAMS 5, 1 for the two MLM variants.
+    """Of the chosen; the rest stay as they are: 0.85, in MC-BERT 1."""
     discriminator_weight: float | None = Field(None, ge=0)
-    temperature: float | None = Field(None, gt=0)  # of the sampling; 1
-    disallow_correct: bool | None = None  # never draw the original; false
-    candidates: int | None = Field(None, ge=2, le=100)  # to choose among: MC-BERT 10, TEAMS 5
-    faithful: bool | None = None  # MC-BERT's label noise as in the released code; false
-    selection_weight: float | None = Field(None, ge=0)  # TEAMS, of multi-word selection: 2
-    shared_layers: int | None = Field(None, ge=0)  # TEAMS, lowest layers of both networks: 3
-    generator_weight: float | None = Field(None, ge=0)  # adversarial, of the policy gradient: 1
+    """Lambda, of the main encoder's loss: 50 in ELECTRA, because a two-way loss is far smaller than
+    a V-way one; MC-BERT 50, TEAMS 5, 1 for the two MLM variants.
+    """
+    temperature: float | None = Field(None, gt=0)
+    """Of the sampling; 1."""
+    disallow_correct: bool | None = None
+    """Never draw the original; false."""
+    candidates: int | None = Field(None, ge=2, le=100)
+    """To choose among: MC-BERT 10, TEAMS 5."""
+    faithful: bool | None = None
+    """MC-BERT's label noise as in the released code; false."""
+    selection_weight: float | None = Field(None, ge=0)
+    """TEAMS, of multi-word selection: 2."""
+    shared_layers: int | None = Field(None, ge=0)
+    """TEAMS, lowest layers of both networks: 3."""
+    generator_weight: float | None = Field(None, ge=0)
+    """Adversarial, of the policy gradient: 1."""
 
     @field_validator("name")
     @classmethod
@@ -66,14 +78,16 @@ class ObjectiveConfig(Config):
 class ProbeConfig(Config):
     """Source of the defaults: Clark et al. 2020, table 7 (ELECTRA-Small); sizes are our choice."""
 
-    # None: no probe. Else at the end, and every `training.evaluate_every_steps` before it.
     datasets: tuple[str, ...] = ()
-    root: str | None = None  # None: that of the corpus
+    """None: no probe. Else at the end, and every `training.evaluate_every_steps` before it."""
+    root: str | None = None
+    """None: that of the corpus."""
     steps: int = Field(300, ge=1)
     batch_size: int = Field(32, ge=1)
     peak_lr: float = Field(3e-4, gt=0)
     max_length_tokens: int = Field(64, ge=8)
-    max_rows: int = Field(20_000, ge=1)  # learnt from
+    max_rows: int = Field(20_000, ge=1)
+    """Learnt from."""
     max_judged_rows: int = Field(2000, ge=1)
 
 
@@ -81,11 +95,13 @@ class PretrainConfig(RunConfig):
     """Source of the defaults: ELECTRA-Small, Clark et al. 2020, table 6."""
 
     run_dir: Path = Path("runs/pretrain")
-    init: str = ""  # go on from this encoder; empty: new weights
-    # Of new weights. "corpus": words, positions and first heads start from what the corpus says
-    # (models/corpus_init.py); for models and budgets so small that they would not leave the
-    # frequencies.
+    init: str = ""
+    """Go on from this encoder; empty: new weights."""
     start: Literal["random", "corpus"] = "random"
+    """Of new weights. "corpus": words, positions and first heads start from what the corpus says
+    (models/corpus_init.py); for models and budgets so small that they would not leave the
+    frequencies.
+    """
     data: CorpusConfig = CorpusConfig()
     encoder: EncoderConfig = EncoderConfig()
     generator: GeneratorConfig = GeneratorConfig()
@@ -136,21 +152,23 @@ class ReproduceConfig(RunConfig):
 
     run_dir: Path = Path("runs/reproduce")
     comparison: str = Field("table5", json_schema_extra={"enum": list(COMPARISONS)})
-    # Of each arm's pre-training, by the paper's rules; ELECTRA-Small has 1.3e18.
     flops: float = Field(6e13, gt=0)
+    """Of each arm's pre-training, by the paper's rules; ELECTRA-Small has 1.3e18."""
     num_seeds: int = Field(3, ge=1)
-    pretrain: PretrainConfig = laptop_scale()  # what all arms share
+    pretrain: PretrainConfig = laptop_scale()
+    """What all arms share."""
     probe: FinetuneConfig = FinetuneConfig(
         data=FinetuneDataConfig(max_length_tokens=64, max_rows=20_000, max_judged_rows=4000),
         training=TrainingConfig(steps=600, log_every_steps=200),
     )
-    # The score is the mean of the first metric of these, in hundredths, as the GLUE score is.
     probe_on: tuple[str, ...] = ("sst2", "qqp", "mnli", "cola")
-    root: str | None = None  # of the probes' data and of the corpus, unless they have their own
-    max_concurrent: int = Field(
-        0, ge=0
-    )  # arms side by side, a Ray task each; 0: one after the other
-    timeout_seconds: float = Field(7 * 86400.0, gt=0)  # for all of them
+    """The score is the mean of the first metric of these, in hundredths, as the GLUE score is."""
+    root: str | None = None
+    """Of the probes' data and of the corpus, unless they have their own."""
+    max_concurrent: int = Field(0, ge=0)
+    """Arms side by side, a Ray task each; 0: one after the other."""
+    timeout_seconds: float = Field(7 * 86400.0, gt=0)
+    """For all of them."""
 
     @field_validator("comparison")
     @classmethod

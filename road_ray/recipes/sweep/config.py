@@ -23,7 +23,8 @@ class StageConfig(Config):
 
     verb: Runnable
     preset: str | None = None
-    overrides: dict[str, Any] = Field(default_factory=dict)  # by dotted key
+    overrides: dict[str, Any] = Field(default_factory=dict)
+    """By dotted key."""
 
     @field_validator("overrides", mode="before")
     @classmethod
@@ -34,28 +35,35 @@ class StageConfig(Config):
 class SweepTrackingConfig(Config):
     """Where the figures of all trials go besides their run directories."""
 
-    wandb_project: str | None = None  # one group of that project; needs road-ray[wandb]
+    wandb_project: str | None = None
+    """One group of that project; needs road-ray[wandb]."""
     wandb_mode: Literal["online", "offline"] = "offline"
-    mlflow_uri: Annotated[str, AfterValidator(check_address)] | None = (
-        None  # one experiment there, named after the sweep
-    )
-    tensorboard: bool = False  # in every run directory; to look at: road-ray[tensorboard]
+    mlflow_uri: Annotated[str, AfterValidator(check_address)] | None = None
+    """One experiment there, named after the sweep."""
+    tensorboard: bool = False
+    """In every run directory; to look at: road-ray[tensorboard]."""
 
 
 class SweepConfig(SearchConfig, StageConfig):
     """A sweep: the verb with `overrides` and drawn values, judged by `metric` of its figures."""
 
-    # A second run from the first one's model, by which the trial is judged: pre-training is worth
-    # what fine-tuning makes of it.
     then: StageConfig | None = None
-    # Runs of a trial that differ in their seed, one after the other. The mean is judged, the
-    # deviation kept; schedulers look at the first seed only, and only what survives has others.
+    """A second run from the first one's model, by which the trial is judged: pre-training is worth
+    what fine-tuning makes of it.
+    """
     seeds: int = Field(1, ge=1)
-    # Whose models and checkpoints stay: of all trials, or of the best only. Figures stay of all.
+    """Runs of a trial that differ in their seed, one after the other. The mean is judged, the
+    deviation kept; schedulers look at the first seed only, and only what survives has others.
+    """
     keep: Literal["all", "best"] = "all"
-    name: str = ""  # of study and W&B group; empty: the file's
-    run_dir: Path | None = None  # None: runs/sweeps/NAME
-    address: str | None = None  # of a running Ray cluster; None: one of our own on this machine
+    """Whose models and checkpoints stay: of all trials, or of the best only. Figures stay of all.
+    """
+    name: str = ""
+    """Of study and W&B group; empty: the file's."""
+    run_dir: Path | None = None
+    """None: runs/sweeps/NAME."""
+    address: str | None = None
+    """Of a running Ray cluster; None: one of our own on this machine."""
     console: Literal["rich", "plain", "quiet"] | None = None
     tracking: SweepTrackingConfig = SweepTrackingConfig()
 
