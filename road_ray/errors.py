@@ -7,6 +7,8 @@ mend it, and what was kept. Anything else that escapes is our own bug (exit code
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -75,3 +77,14 @@ class Problem:
 
     def __str__(self) -> str:
         return f"{self.where}  {self.what}" + (f"\n    fix: {self.remedy}" if self.remedy else "")
+
+
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Return the known name most like ``name``, or None when none is ``cutoff`` alike."""
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return ``; did you mean 'x'?`` for the nearest known name, or nothing when none is near."""
+    near = nearest(name, known)
+    return f"; did you mean {near!r}?" if near else ""

@@ -48,7 +48,7 @@ VERBS: dict[str, Verb] = {
         Verb(
             "pretrain",
             "pre-train an encoder on a text corpus (ELECTRA and its line)",
-            "pretraining.pretrain:PretrainConfig",
+            "pretraining.config:PretrainConfig",
             "pretraining.pretrain:pretrain",
         ),
         Verb(
@@ -60,37 +60,37 @@ VERBS: dict[str, Verb] = {
         Verb(
             "finetune",
             "one data set, one head; or N seeds of several data sets",
-            "finetuning.many:FinetuningsConfig",
+            "finetuning.config:FinetuningsConfig",
             "finetuning.many:finetune",
         ),
         Verb(
             "teachers",
             "N seeds of finetune; writes teachers.json",
-            "finetuning.teachers:TeachersConfig",
+            "finetuning.config:TeachersConfig",
             "finetuning.teachers:teachers",
         ),
         Verb(
             "distill",
             "a student from an ensemble of teachers in Ray actors",
-            "distillation.distill_config:DistillConfig",
+            "distillation.config:DistillConfig",
             "distillation.distill:distill",
         ),
         Verb(
             "evaluate",
             "a trained model on one or more data sets",
-            "evaluate:EvaluateConfig",
+            "config:EvaluateConfig",
             "evaluate:evaluate",
         ),
         Verb(
             "reproduce",
             "a published comparison of pre-training, at your scale",
-            "pretraining.reproduce:ReproduceConfig",
+            "pretraining.config:ReproduceConfig",
             "pretraining.reproduce:reproduce",
         ),
         Verb(
             "demo",
             "the whole story at miniature scale, in a few minutes",
-            "demo:DemoConfig",
+            "config:DemoConfig",
             "demo:demo",
         ),
     )

@@ -22,7 +22,7 @@ from road_ray.config.fields import (
     format_value,
     known_keys,
 )
-from road_ray.errors import ConfigError, Problem
+from road_ray.errors import ConfigError, Problem, nearest
 
 _MOST_SHOWN = 20  # mistakes; whoever has more has named the wrong file
 _NOTHING_HAPPENED = "nothing was started; no file was changed"
@@ -92,9 +92,9 @@ def invalid_value(kind: type[BaseModel], key: Key, error: Mapping[str, Any], whe
 def _wrong_tag(key: Key, context: Mapping[str, Any], where: str) -> Problem:
     """The problem of a section whose kind (``objective.name``) is none of those there are."""
     name, tags = format_key((*key, context["discriminator"].strip("'"))), context["expected_tags"]
-    near = difflib.get_close_matches(context["tag"], tags.replace("'", "").split(", "), n=1)
+    near = nearest(context["tag"], tags.replace("'", "").split(", "))
     what = f"{name} = {format_value(context['tag'])}\n    allowed: {tags}"
-    return Problem(where, what, f"did you mean {near[0]!r}?" if near else "use one of these")
+    return Problem(where, what, f"did you mean {near!r}?" if near else "use one of these")
 
 
 def _reason(error: Mapping[str, Any]) -> str:
@@ -120,9 +120,9 @@ def _remedy(field: Field, value: Any) -> str:
         return "write a number; true and false are not numbers" + _default(field)
     if isinstance(value, int | float) and (str in members or Path in members):
         return f'put it in quotes: "{value}"'
-    near = difflib.get_close_matches(str(value), [str(c) for c in field.choices], n=1)
+    near = nearest(str(value), [str(c) for c in field.choices])
     if near:
-        return f"did you mean {near[0]!r}?"
+        return f"did you mean {near!r}?"
     if isinstance(value, str) and int in members and value.strip().lstrip("+-").isdecimal():
         return "write a number without quotes" + _default(field)
     return "use a value that is allowed" + _default(field)
@@ -142,11 +142,11 @@ def _nearest(kind: type[BaseModel], key: Key, parent: Key, siblings: Sequence[st
     same_name = [k for k in everywhere if k.rpartition(".")[2] == last]
     if same_name:
         return max(same_name, key=lambda k: difflib.SequenceMatcher(None, k, name).ratio())
-    near = difflib.get_close_matches(str(key[len(parent)]), siblings, n=1)
-    sibling = format_key((*parent, near[0])) if near else None
+    near = nearest(str(key[len(parent)]), siblings)
+    sibling = format_key((*parent, near)) if near else None
     if sibling and len(key) == len(parent) + 1:
         return sibling
     by_last = {k.rpartition(".")[2]: k for k in reversed(everywhere)}
-    found = difflib.get_close_matches(name, everywhere, n=1, cutoff=0.75)
-    found = found or [by_last[k] for k in difflib.get_close_matches(last, by_last, 1, 0.75)]
-    return found[0] if found else sibling
+    found = nearest(name, everywhere, 0.75)
+    like = nearest(last, by_last, 0.75)
+    return found or (by_last[like] if like else sibling)

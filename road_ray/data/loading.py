@@ -4,7 +4,6 @@ hub.
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +24,7 @@ from road_ray.data.readers.quac import with_history
 from road_ray.data.readers.registry import read_split
 from road_ray.data.schema import Dataset, Span, Task
 from road_ray.data.special_heads import SPECIAL_HEADS
-from road_ray.errors import ConfigError
+from road_ray.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -71,9 +70,9 @@ def _entry(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
     own = source.sets.get(name)
     if own is None:
         if name not in catalog.DATASETS and source.sets:
-            near = difflib.get_close_matches(name, source.sets, n=1)
+            near = nearest(name, source.sets)
             if near:
-                raise ConfigError(f"unknown data set {name!r}; did you mean {near[0]!r}?")
+                raise ConfigError(f"unknown data set {name!r}; did you mean {near!r}?")
         dataset = catalog.dataset(name)
         return dataset, catalog.TASKS[dataset.task]
     if name in catalog.DATASETS:

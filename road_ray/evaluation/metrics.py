@@ -6,7 +6,6 @@ tables, and larger is better for all of them.
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from road_ray.errors import ConfigError, DataError
+from road_ray.errors import ConfigError, DataError, did_you_mean
 
 _log = logging.getLogger(__name__)
 
@@ -81,8 +80,7 @@ def score(metrics: Sequence[str], predicted: ArrayLike, gold: ArrayLike) -> dict
     """``{metric: percentage}`` of class indices (or numbers, for correlations). ``[N], [N]``."""
     for name in metrics:
         if name not in METRICS:
-            near = difflib.get_close_matches(name, METRICS, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(name, METRICS)
             raise ConfigError(f"unknown metric {name!r}{hint}\n  known: {', '.join(METRICS)}")
     return {name: METRICS[name](predicted, gold) for name in metrics}
 

@@ -8,28 +8,30 @@ options with their defaults.
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
 
-from road_ray.objectives.adversarial import Adversarial
-from road_ray.objectives.all_tokens_mlm import AllTokensMLM
-from road_ray.objectives.base import Objective
-from road_ray.objectives.electra import Electra
-from road_ray.objectives.electra_masked import ElectraMasked
-from road_ray.objectives.mc_bert import MCBert
-from road_ray.objectives.mlm import MaskedLanguageModel
-from road_ray.objectives.replace_mlm import ReplaceMLM
-from road_ray.objectives.teams import Teams
+if TYPE_CHECKING:
+    from road_ray.objectives.base import Objective
 
-OBJECTIVES: dict[str, type[Objective]] = {
-    "electra": Electra,
-    "electra_masked": ElectraMasked,
-    "replace_mlm": ReplaceMLM,
-    "all_tokens_mlm": AllTokensMLM,
-    "mlm": MaskedLanguageModel,
-    "mc_bert": MCBert,
-    "teams": Teams,
-    "adversarial": Adversarial,
+OBJECTIVES = {
+    "electra": "Electra",
+    "electra_masked": "ElectraMasked",
+    "replace_mlm": "ReplaceMLM",
+    "all_tokens_mlm": "AllTokensMLM",
+    "mlm": "MaskedLanguageModel",
+    "mc_bert": "MCBert",
+    "teams": "Teams",
+    "adversarial": "Adversarial",
 }
+"""The class of each objective, in the module of its name. Configuration reads the names alone: the
+classes need torch, so ``objective_class`` loads them."""
+
+
+def objective_class(name: str) -> type[Objective]:
+    """Return the class of the objective ``name``, a key of ``OBJECTIVES``."""
+    module = import_module(f"road_ray.objectives.{name}")
+    return cast("type[Objective]", getattr(module, OBJECTIVES[name]))
 
 
 def models_of(kind: type[Objective]) -> tuple[str, ...]:
@@ -40,6 +42,8 @@ def models_of(kind: type[Objective]) -> tuple[str, ...]:
 
 def options_of(kind: type[Objective]) -> dict[str, Any]:
     """Its options with their defaults, its own before those that it hands on."""
+    from road_ray.objectives.base import Objective
+
     found: dict[str, Any] = {}
     for part in kind.__mro__:
         if "__init__" in vars(part) and issubclass(part, Objective):

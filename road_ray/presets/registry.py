@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
 from road_ray.config import Config
-from road_ray.errors import ConfigError
+from road_ray.errors import ConfigError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,6 @@ def preset(verb: str) -> Callable[[Callable[[], C]], Callable[[], C]]:
 def named(name: str) -> Preset:
     """The preset of that name. Raises ``ConfigError`` naming the nearest one."""
     if name not in PRESETS:
-        near = difflib.get_close_matches(name, PRESETS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(name, PRESETS)
         raise ConfigError(f"unknown preset {name!r}{hint}\n  known: {', '.join(sorted(PRESETS))}")
     return PRESETS[name]

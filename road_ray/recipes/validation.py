@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 
 from road_ray.data.config import SourceConfig
@@ -10,7 +9,7 @@ from road_ray.data.features.encode import shared_examples
 from road_ray.data.loading import Split
 from road_ray.data.paths import named
 from road_ray.data.special_heads import SPECIAL_HEADS
-from road_ray.errors import ConfigError
+from road_ray.errors import ConfigError, nearest
 from road_ray.recipes.outputs import require_whole_weights
 
 _log = logging.getLogger(__name__)
@@ -43,10 +42,10 @@ def require_init(init: str, key: str = "init") -> str:
     place = named(init, key)
     if len(place.parts) > 1 and place.parent.is_dir() and not place.exists():
         beside = [path.name for path in place.parent.iterdir() if path.is_dir()]
-        near = difflib.get_close_matches(place.name, beside, n=1)
+        near = nearest(place.name, beside)
         raise ConfigError(
             f"{key} = {init}: no such directory\n  fix: "
-            + (f"did you mean {place.parent / near[0]}?" if near else f"look into {place.parent}")
+            + (f"did you mean {place.parent / near}?" if near else f"look into {place.parent}")
         )
     require_whole_weights(init)
     return init

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from road_ray.errors import ConfigError, ResourceError
+from road_ray.errors import ConfigError, ResourceError, nearest
 from road_ray.reporting.pages.comparison_page import compare_page
 from road_ray.reporting.pages.demo_page import demo_page, is_demo
 from road_ray.reporting.pages.page import Page, write
@@ -88,6 +87,6 @@ def _require(path: Path) -> None:
     if path.is_dir():
         return
     beside = [p.name for p in path.parent.iterdir() if p.is_dir()] if path.parent.is_dir() else []
-    near = difflib.get_close_matches(path.name, beside, n=1)
-    hint = f"did you mean {path.parent / near[0]}?" if near else "name the run_dir of a run"
+    near = nearest(path.name, beside)
+    hint = f"did you mean {path.parent / near}?" if near else "name the run_dir of a run"
     raise ConfigError(f"{path}: no such directory\n  fix: {hint}; nothing was written")

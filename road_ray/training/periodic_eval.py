@@ -58,7 +58,8 @@ class PeriodicEvaluation:
         self._patience = training.config.early_stopping.patience
         if self._patience is not None and self._every is None:
             raise ConfigError(
-                f"training.early_stopping.patience = {self._patience}: nothing is evaluated while training\n"
+                f"training.early_stopping.patience = {self._patience}: "
+                "nothing is evaluated while training\n"
                 "  fix: training.evaluate_every_steps=..., or leave early_stopping.patience out"
             )
         self._weights = BestWeights(training.checkpoints.root)

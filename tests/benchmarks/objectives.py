@@ -10,7 +10,7 @@ import torch
 from road_ray.data.config import CorpusConfig
 from road_ray.models.encoder import new_detector, new_language_model, scale_encoder
 from road_ray.objectives.base import Objective
-from road_ray.objectives.registry import OBJECTIVES, models_of
+from road_ray.objectives.registry import models_of, objective_class
 from road_ray.recipes.pretraining.config import GeneratorConfig, ObjectiveConfig, PretrainConfig
 from road_ray.recipes.pretraining.flops import cost
 from road_ray.training.config import TrainingConfig
@@ -45,7 +45,7 @@ def objective(name: str, shape: Shape) -> Objective:
         "model": lambda: new_language_model(shape.encoder, shape.vocab_size),
         "discriminator": lambda: new_detector(shape.encoder, shape.vocab_size),
     }
-    kind = OBJECTIVES[name]
+    kind = objective_class(name)
     more = {"shared_layers": min(3, small.layers)} if name == "teams" else {}
     made = [makers[model]() for model in models_of(kind)]
     return kind(*made, special_ids=shapes.SPECIAL, mask_id=shapes.MASK, **more)

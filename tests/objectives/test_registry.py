@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 from transformers import AutoModel, ElectraForMaskedLM, ElectraForPreTraining
 
-from road_ray.objectives.registry import OBJECTIVES, models_of, options_of
+from road_ray.objectives.registry import OBJECTIVES, models_of, objective_class, options_of
 from road_ray.training.compile import recompute
 from tests.objectives.conftest import MASK, SPECIAL, config_of
 
@@ -24,7 +24,7 @@ def objective(request):
         "model": lambda: ElectraForMaskedLM(config_of(32)),
         "discriminator": lambda: ElectraForPreTraining(config_of(32)),
     }
-    kind = OBJECTIVES[name]
+    kind = objective_class(name)
     models = [makers[model]() for model in models_of(kind)]
     return kind(*models, special_ids=SPECIAL, mask_id=MASK, **EXTRA.get(name, {}))
 
@@ -116,10 +116,10 @@ def test_a_step_of_the_optimizer_lowers_the_loss_of_what_learns(objective, wide_
 
 
 def test_options_are_those_of_the_signatures():
-    options = options_of(OBJECTIVES["teams"])
+    options = options_of(objective_class("teams"))
     assert options["discriminator_weight"] == 5.0
     assert options["choose_fraction"] == 0.15
-    assert options_of(OBJECTIVES["mc_bert"])["mask_fraction"] == 1.0
-    assert "temperature" not in options_of(OBJECTIVES["mlm"])
-    assert models_of(OBJECTIVES["mlm"]) == ("model",)
-    assert models_of(OBJECTIVES["adversarial"]) == ("generator", "discriminator")
+    assert options_of(objective_class("mc_bert"))["mask_fraction"] == 1.0
+    assert "temperature" not in options_of(objective_class("mlm"))
+    assert models_of(objective_class("mlm")) == ("model",)
+    assert models_of(objective_class("adversarial")) == ("generator", "discriminator")

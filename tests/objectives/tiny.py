@@ -13,7 +13,7 @@ from road_ray.data.batching import Batch, Batching, BatchStream, WorkerShare
 from road_ray.data.features.types import Features
 from road_ray.data.mixing import accumulated
 from road_ray.objectives.base import Objective
-from road_ray.objectives.registry import OBJECTIVES, models_of
+from road_ray.objectives.registry import OBJECTIVES, models_of, objective_class
 from road_ray.training.checkpoint.checkpoint import Checkpoints
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 from road_ray.training.context import Training
@@ -48,7 +48,7 @@ def config_of(hidden: int, dropout: float) -> ElectraConfig:
 def objective_of(kind: str, *, dropout: float) -> Objective:
     """The same weights at every call; ``second_stage`` is ELECTRA with a frozen generator."""
     torch.manual_seed(0)
-    chosen = OBJECTIVES["electra" if kind == "second_stage" else kind]
+    chosen = objective_class("electra" if kind == "second_stage" else kind)
     small = config_of(32 if kind == "teams" else 16, dropout)
     large = config_of(32, dropout)
     models = {

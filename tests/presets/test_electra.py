@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from road_ray.objectives.registry import OBJECTIVES, options_of
+from road_ray.objectives.registry import objective_class, options_of
 from road_ray.presets import PRESETS
 
 PUBLISHED = [one.make for one in PRESETS.values() if one.verb == "pretrain"]
@@ -12,7 +12,7 @@ def test_options_that_are_set_belong_to_the_objective():
     for make in PUBLISHED:
         objective = make().objective
         given = objective.model_dump(exclude={"name"}, exclude_none=True)
-        assert given.keys() <= options_of(OBJECTIVES[objective.name]).keys(), make.__name__
+        assert given.keys() <= options_of(objective_class(objective.name)).keys(), make.__name__
 
 
 def test_every_preset_names_its_source_or_says_that_it_is_our_choice():

@@ -9,7 +9,7 @@ from transformers import AlbertConfig, AlbertForMaskedLM, ElectraForMaskedLM, El
 
 from road_ray.data.mixing import accumulated, mixed
 from road_ray.objectives.electra import Electra
-from road_ray.objectives.registry import OBJECTIVES
+from road_ray.objectives.registry import objective_class
 from road_ray.training.checkpoint.serialization import tensors_from_file
 from road_ray.training.compile import compile_encoders, recompute
 from road_ray.training.config import OptimizerConfig
@@ -233,7 +233,7 @@ def test_every_layer_of_every_encoder_is_a_unit_of_its_own():
 
     size = {"hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 32}
     albert = AlbertForMaskedLM(AlbertConfig(vocab_size=60, num_hidden_layers=3, **size))
-    shared = OBJECTIVES["mlm"](albert, special_ids=(0, 2, 3, 4), mask_id=4)
+    shared = objective_class("mlm")(albert, special_ids=(0, 2, 3, 4), mask_id=4)
     assert len(layers(electra(16, "embeddings"))) == 4
     assert len(layers(electra(32, "all"))) == 2
     assert len(layers(shared)) == 1

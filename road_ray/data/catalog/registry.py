@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-
 from road_ray.data.catalog.questions import QUESTIONS
 from road_ray.data.catalog.sentences import SENTENCES
 from road_ray.data.readers.quac import CONTINUE, YES_NO
 from road_ray.data.schema import Choose, Classify, Dataset, Regress, Span, Tag, Task
-from road_ray.errors import ConfigError
+from road_ray.errors import ConfigError, did_you_mean
 
 _ENTITIES = ("PER", "ORG", "LOC", "MISC")
 _ENTAILMENT = Classify(("entailment", "not_entailment"))
@@ -57,6 +55,5 @@ def task(name: str) -> Task:
 
 def _unknown(what: str, name: str, known: object) -> str:
     names = sorted(known)  # type: ignore[call-overload]
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = did_you_mean(name, names)
     return f"unknown {what} {name!r}{hint}\n  known: {', '.join(names)}"

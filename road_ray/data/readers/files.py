@@ -6,7 +6,6 @@ Nothing here knows what the rows mean.
 from __future__ import annotations
 
 import csv
-import difflib
 import json
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import partial
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from road_ray.data.readers.compression import DAMAGED, open_bytes
-from road_ray.errors import DataError, ResourceError
+from road_ray.errors import DataError, ResourceError, nearest
 
 _Name = TypeVar("_Name", bound=Hashable)
 _LONGEST_LINE = 64 << 20  # bytes; a book has about 1 MiB
@@ -204,8 +203,8 @@ def check_text(text: object, where: str, column: str | int) -> str:
 def missing_columns(where: str, missing: Sequence[str | int], found: Sequence[str | int]) -> str:
     """The message for columns that a file lacks, with what it has and the nearest names."""
     known = [str(name) for name in found]
-    hints = [difflib.get_close_matches(str(name), known, n=1) for name in missing]
-    near = [f"{name!r} -> {hint[0]!r}" for name, hint in zip(missing, hints, strict=True) if hint]
+    hints = [nearest(str(name), known) for name in missing]
+    near = [f"{name!r} -> {hint!r}" for name, hint in zip(missing, hints, strict=True) if hint]
     return (
         f"{where}: no column {', '.join(repr(name) for name in missing)}; found: {', '.join(known)}"
         + (f"; nearest: {', '.join(near)}" if near else "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterable
@@ -12,7 +11,7 @@ from typing import Literal, Protocol, TypeVar, get_args
 import torch
 from torch import Tensor
 
-from road_ray.errors import ConfigError
+from road_ray.errors import ConfigError, did_you_mean
 
 AllWrong = Literal["scale", "mean", "drop"]
 SpanCorrectness = Literal["independent", "joint"]
@@ -61,6 +60,11 @@ def _enter(rules: dict[str, Callable[..., Tensor]], name: str, rule: _Function) 
     return rule
 
 
+def known_rules() -> tuple[str, ...]:
+    """Return the names of all rules, those of weights first."""
+    return (*WEIGHTINGS, *MERGES)
+
+
 def options_of(name: str) -> tuple[str, ...]:
     """The names of the options that the rule ``name`` takes. Raises ``ConfigError`` naming the
     nearest rule.
@@ -101,6 +105,5 @@ def check_choice(key: str, value: str, kind: object) -> None:
 def unknown_name(key: str, what: str, name: str, known: Iterable[str]) -> str:
     """What is said of a name that nobody knows, with the nearest that somebody does."""
     names = list(known)
-    near = difflib.get_close_matches(str(name), names, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = did_you_mean(name, names)
     return f"{key}: unknown {what} {name!r}{hint}\n  known: {', '.join(names) or '(none)'}"

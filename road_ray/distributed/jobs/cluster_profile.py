@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
 from road_ray.config import Config, load
-from road_ray.errors import ConfigError
+from road_ray.errors import ConfigError, nearest
 
 SHIPPED = Path(__file__).parents[2] / "clusters"
 _ENDING = ".profile.yaml"
@@ -54,10 +53,10 @@ def load_profile(cluster: str) -> Profile:
         if beside.is_file():
             return load(Profile, path=beside)
     names = shipped_clusters()
-    near = difflib.get_close_matches(path.name.removesuffix(".yaml"), names, n=1)
+    near = nearest(path.name.removesuffix(".yaml"), names)
     raise ConfigError(
         f"--cluster {cluster}: no such file, and no shipped cluster of that name"
-        + (f"; did you mean {near[0]!r}?" if near else "")
+        + (f"; did you mean {near!r}?" if near else "")
         + f"\n  allowed: {', '.join(names)}, a file, or http://host:port of a dashboard\n"
         "  nothing was sent"
     )

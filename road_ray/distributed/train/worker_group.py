@@ -66,12 +66,11 @@ def fit_worker_group(
     name, storage = f"fit-{uuid.uuid4().hex[:12]}", Path(scratch).resolve() / ".ray"
     # What is there already is of a driver that was killed: the directory is this process's alone.
     shutil.rmtree(storage, ignore_errors=True)
+    settings = {"main": main, "config": config, "extra": tuple(extra), "place": os.getcwd()}
+    settings |= {"board": coordinator, "watched": see is not None}
     trainer = ElasticTrainer(
         _on_worker,
-        train_loop_config={
-            **{"main": main, "config": config, "extra": tuple(extra)},
-            **{"board": coordinator, "watched": see is not None, "place": os.getcwd()},
-        },
+        train_loop_config=settings,
         torch_config=ByNodeAddress(backend="nccl" if gpus_per_worker else "gloo"),
         scaling_config=ScalingConfig(
             num_workers=workers if least == workers else (least, workers),
@@ -79,19 +78,7 @@ def fit_worker_group(
             resources_per_worker=asked,
             elastic_resize_monitor_interval_s=_GROWS_AFTER_SECONDS,
         ),
-        run_config=RunConfig(
-            # A name of its own: Ray would otherwise resume its own bookkeeping; the checkpoints
-            # are ours.
-            name=name,
-            storage_path=str(storage),
-            failure_config=FailureConfig(max_failures=_MAX_FAILURES),
-            callbacks=[
-                _Deaths(coordinator),
-                start_timeout.StartDeadline(start_timeout.START_SECONDS),
-            ],
-            # Ray would print the traceback of every error; the last one is raised and told once.
-            logging_config=LoggingConfig(log_level="CRITICAL"),
-        ),
+        run_config=_run_config(name, storage, coordinator),
     )
     try:
         with named_cluster():
@@ -109,6 +96,23 @@ def fit_worker_group(
             storage.rmdir()
     metrics: dict[str, float] = result
     return metrics
+
+
+def _run_config(name: str, storage: Path, coordinator: Coordinator) -> RunConfig:
+    """Return Ray Train's settings of a run. ``name`` is new for each: with an old one Ray would
+    resume its own bookkeeping, and the checkpoints are ours.
+    """
+    return RunConfig(
+        name=name,
+        storage_path=str(storage),
+        failure_config=FailureConfig(max_failures=_MAX_FAILURES),
+        callbacks=[
+            _Deaths(coordinator),
+            start_timeout.StartDeadline(start_timeout.START_SECONDS),
+        ],
+        # Ray would print the traceback of every error; the last one is raised and told once.
+        logging_config=LoggingConfig(log_level="CRITICAL"),
+    )
 
 
 class _Deaths(UserCallback):  # type: ignore[misc]  # Ray does not type it

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from road_ray.config import Config
+from road_ray.errors import nearest
 from road_ray.training.monitoring.database_url import check_database
 
 Sampler = Literal["tpe", "gp", "nsga2", "random", "grid"]
@@ -45,9 +45,9 @@ class Range(Config):
             else []
         )
         if odd:
-            near = difflib.get_close_matches(str(odd[0]), cls.model_fields, 1, cutoff=0.7)
+            near = nearest(str(odd[0]), cls.model_fields, 0.7)
             raise ValueError(
-                f"{odd[0]} is no kind of range{f', did you mean {near[0]}?' if near else ''}; "
+                f"{odd[0]} is no kind of range{f', did you mean {near}?' if near else ''}; "
                 f"allowed: exactly one of {', '.join(cls.model_fields)}"
             )
         return value

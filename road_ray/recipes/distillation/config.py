@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -9,8 +10,7 @@ from pydantic import Field, field_validator
 
 from road_ray.config import Config
 from road_ray.distillation.schedule import Shape, schedule
-from road_ray.distillation.weighting import options_of
-from road_ray.errors import ConfigError
+from road_ray.errors import ConfigError, did_you_mean
 from road_ray.models.config import Precision
 from road_ray.recipes.distillation.teacher_list import num_folds, teacher_files
 from road_ray.recipes.finetuning.config import FinetuneConfig
@@ -119,12 +119,20 @@ class DistillationConfig(TeachingConfig):
         return self.num_teachers * num_folds(self.teachers)
 
 
+RULES = (
+    *("mean", "correctness", "correct_only", "confidence", "entropy"),
+    *("mean_probabilities", "probability_shift"),
+)
+"""The weighting rules of ``distillation/weighting/``, named here so that a configuration loads
+without torch."""
+
+
 class WeightingConfig(Config):
     """Who of the teachers counts how much; each rule takes those of the options that concern it.
     Source: ROaD part 1, Algorithm 2.
     """
 
-    rule: str = "correctness"
+    rule: str = Field("correctness", json_schema_extra={"enum": list(RULES)})
     """Mean, correctness, correct_only, confidence, entropy, mean_probabilities or
     probability_shift: a name entered in distillation/weighting.
     """
@@ -137,11 +145,13 @@ class WeightingConfig(Config):
 
     @field_validator("rule")
     @classmethod
-    def _entered(cls, rule: str) -> str:
-        try:
-            options_of(rule)
-        except ConfigError as error:
-            raise ValueError(str(error)) from None
+    def _known(cls, rule: str) -> str:
+        # A rule of the user's own is entered by code that has imported the registry.
+        registry = sys.modules.get("road_ray.distillation.weighting.registry")
+        known = registry.known_rules() if registry else RULES
+        if rule not in known:
+            hint = did_you_mean(rule, known)
+            raise ValueError(f"no such rule{hint}; allowed: {', '.join(known)}")
         return rule
 
 

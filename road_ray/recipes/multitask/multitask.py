@@ -11,6 +11,7 @@ import torch
 
 from road_ray.data.batching import Batch
 from road_ray.data.loading import Split, tasks_of
+from road_ray.data.schema import Task
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.schedule import schedule
 from road_ray.distributed.train.launch import launch
@@ -95,10 +96,8 @@ def main(
     encoder = load_encoder(directory)
     check_vocabulary(encoder.config.vocab_size, len(tokenizer), directory)
     splits, judged = read_mixture(config, worker, tokenizer, encoder.config.max_position_embeddings)
-    further = [task for name in splits for task in tasks_of(name, config.data)[1:]]
-    tasks = {task.name: task for task in [*(s.task for s in splits.values()), *further]}
     torch.manual_seed(config.seed)
-    model = MultitaskModel(encoder, list(tasks.values()))
+    model = MultitaskModel(encoder, _tasks(config, splits))
     streams = {
         name: make_stream(split, config, worker, tokenizer) for name, split in splits.items()
     }
@@ -142,6 +141,13 @@ def main(
             log.finish(figures)
     worker.barrier()
     return figures
+
+
+def _tasks(config: MultitaskConfig, splits: Mapping[str, Split]) -> list[Task]:
+    """Return every task of the mixture once: those of the data sets, then their further ones."""
+    further = [task for name in splits for task in tasks_of(name, config.data)[1:]]
+    tasks = [*(split.task for split in splits.values()), *further]
+    return list({task.name: task for task in tasks}.values())
 
 
 def _objective(config: MultitaskConfig, model: MultitaskModel, *, taught: bool) -> Supervised:

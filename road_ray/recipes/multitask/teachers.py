@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -20,7 +19,7 @@ from road_ray.distillation.teacher_identity import LABEL_MAP, check_teacher
 from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.distillation.weighting import Rule
 from road_ray.distributed.connection import connected
-from road_ray.errors import CheckpointError, ConfigError
+from road_ray.errors import CheckpointError, ConfigError, nearest
 from road_ray.models.encoder import model_directory
 from road_ray.recipes.distillation.config import TeachingConfig
 from road_ray.recipes.distillation.out_of_fold import needs_pool, open_ensemble
@@ -85,10 +84,10 @@ def teachers_by_dataset(config: MultitaskConfig) -> dict[str, list[str]]:
     settings, names = config.distillation, config.data.datasets
     for name in settings.teachers:
         if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
+            near = nearest(name, names)
             raise ConfigError(
                 f"{_KEY}.{name}: no data set of the mix"
-                f"{f'; did you mean {near[0]!r}?' if near else ''}\n"
+                f"{f'; did you mean {near!r}?' if near else ''}\n"
                 f"  allowed: {', '.join(names)}\n  nothing was started"
             )
     forgotten = [name for name in names if name not in settings.teachers]

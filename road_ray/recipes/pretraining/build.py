@@ -32,7 +32,7 @@ from road_ray.models.encoder import (
 )
 from road_ray.objectives.base import Objective
 from road_ray.objectives.parts.generator import Frequencies, Generator
-from road_ray.objectives.registry import OBJECTIVES, models_of, options_of
+from road_ray.objectives.registry import models_of, objective_class, options_of
 from road_ray.recipes.pretraining.config import GeneratorConfig, ObjectiveConfig
 
 
@@ -50,7 +50,7 @@ def build_objective(
 
     Raises ``ConfigError`` for an option that it does not have.
     """
-    kind = OBJECTIVES[objective.name]
+    kind = objective_class(objective.name)
     given = objective.model_dump(exclude={"name"}, exclude_none=True)
     known = options_of(kind)
     if odd := sorted(given.keys() - known.keys()):

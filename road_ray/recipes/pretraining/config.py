@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import Literal, Self
 
@@ -10,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from road_ray.config import Config
 from road_ray.data.config import CorpusConfig
+from road_ray.errors import did_you_mean
 from road_ray.models.config import EncoderConfig, Tying
 from road_ray.objectives.registry import OBJECTIVES
 from road_ray.recipes.config import RunConfig
@@ -69,8 +69,7 @@ class ObjectiveConfig(Config):
     @classmethod
     def _known(cls, name: str) -> str:
         if name not in OBJECTIVES:
-            near = difflib.get_close_matches(name, OBJECTIVES, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(name, OBJECTIVES)
             raise ValueError(f"no such objective{hint}; allowed: {', '.join(OBJECTIVES)}")
         return name
 
@@ -174,8 +173,7 @@ class ReproduceConfig(RunConfig):
     @classmethod
     def _known(cls, name: str) -> str:
         if name not in COMPARISONS:
-            near = difflib.get_close_matches(name, COMPARISONS, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(name, COMPARISONS)
             raise ValueError(f"no such comparison{hint}; allowed: {', '.join(COMPARISONS)}")
         return name
 

@@ -16,7 +16,7 @@ from road_ray.models.flops import (
     layer_parameters,
     word_head_flops,
 )
-from road_ray.objectives.registry import OBJECTIVES, models_of, options_of
+from road_ray.objectives.registry import models_of, objective_class, options_of
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import phases
 
@@ -86,7 +86,7 @@ def cost(config: PretrainConfig, vocab_size: int | None = None) -> Cost:
     """
     vocab_size = vocab_size or (config.data.vocab_size if not config.data.tokenizer else 30_522)
     small = scale_encoder(config.encoder, config.generator.scale, config.generator.depth)
-    generates = "generator" in models_of(OBJECTIVES[config.objective.name])
+    generates = "generator" in models_of(objective_class(config.objective.name))
     generates = generates and config.generator.kind == "model"
     weights = config.encoder.layers * layer_parameters(config.encoder)
     weights += small.layers * layer_parameters(small) if generates else 0
@@ -109,7 +109,7 @@ def _forward_flops(
     config: PretrainConfig, small: EncoderConfig, vocab_size: int, length: int, generates: bool
 ) -> float:
     """Of one row through both networks, in those of a forward pass that has a backward pass."""
-    kind = OBJECTIVES[config.objective.name]
+    kind = objective_class(config.objective.name)
     candidates = config.objective.candidates or int(options_of(kind).get("candidates", 1))
     head = _HEADS.get(config.objective.name, _detection)
     once = encoder_flops(config.encoder, vocab_size, length)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from road_ray.config import InvalidConfig, load, override
 from road_ray.config import yaml as yaml_lines
 from road_ray.config.fields import field_at
 from road_ray.config.messages import unknown_key
-from road_ray.errors import Problem
+from road_ray.errors import Problem, nearest
 from road_ray.recipes.sweep.config import SweepConfig, locate
 from road_ray.recipes.sweep.metric_names import COSTS, final_metrics, periodic_metrics
 from road_ray.recipes.sweep.stages import OWN, SECOND, base_config, split_by_stage
@@ -159,9 +158,9 @@ def _unknown_metrics(config: SweepConfig, bases: Sequence[Any], where: Any) -> I
     for metric in config.metric:
         if metric in allowed:
             continue
-        near = difflib.get_close_matches(metric, allowed, n=1, cutoff=0.4)
+        near = nearest(metric, allowed, 0.4)
         what = f"metric = {metric}: `road {verb}` never reports it\n    allowed: "
-        remedy = f"did you mean {near[0]!r}?" if near else "use one of these"
+        remedy = f"did you mean {near!r}?" if near else "use one of these"
         yield Problem(where("metric"), what + ", ".join(allowed), remedy)
         return
     if config.scheduler != "none" and config.metric[0] not in periodic_metrics(verb, last):

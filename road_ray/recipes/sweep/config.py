@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,7 +10,7 @@ from pydantic import AfterValidator, Field, field_validator
 
 from road_ray.config import Config
 from road_ray.distributed.tune.config import SearchConfig, flatten
-from road_ray.errors import ConfigError
+from road_ray.errors import ConfigError, nearest
 from road_ray.training.checkpoint.remote_copy import check_address
 
 SHIPPED = Path(__file__).parents[2] / "search_spaces"
@@ -93,8 +92,8 @@ def locate(named: str | Path) -> Path:
     away = path.parent not in (Path("."), Path("search_spaces"))
     if not away and path.stem in known:
         return known[path.stem]
-    near = difflib.get_close_matches(path.stem, known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else "name a YAML file or one of these"
+    near = nearest(path.stem, known)
+    hint = f"did you mean {near!r}?" if near else "name a YAML file or one of these"
     raise ConfigError(
         f"search space {str(named)!r}: no such file\n  allowed: a path, or {', '.join(known)}\n"
         f"  fix: {hint}"

@@ -10,7 +10,7 @@ import torch
 from road_ray.config import load
 from road_ray.distillation.weighting import MERGES, WEIGHTINGS, soften
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.recipes.distillation.config import DistillationConfig, WeightingConfig
+from road_ray.recipes.distillation.config import RULES, DistillationConfig, WeightingConfig
 from road_ray.recipes.distillation.teacher_pool import (
     record_teachers,
     recorded_teachers,
@@ -50,6 +50,10 @@ def test_a_rule_that_was_entered_can_be_configured(monkeypatch):
     assert weighting_rule(config)(torch.ones(2, 1, 3), torch.zeros(1, dtype=torch.long)).eq(1).all()
     with pytest.raises(ConfigError, match=r"(?s)rule.*did you mean 'correctness'"):
         load(WeightingConfig, overrides={"rule": "corectness"})
+
+
+def test_the_configuration_names_every_rule_of_the_package():
+    assert set(RULES) == {*WEIGHTINGS, *MERGES}
 
 
 @pytest.mark.parametrize("name", sorted(WEIGHTINGS | MERGES))

@@ -8,7 +8,7 @@ import pytest
 from transformers import AutoModel, ElectraForMaskedLM
 
 import road_ray as rr
-from road_ray.objectives.registry import OBJECTIVES
+from road_ray.objectives.registry import OBJECTIVES, objective_class
 from road_ray.recipes.pretraining.config import ObjectiveConfig
 from road_ray.training.monitoring.journal import read_rows
 
@@ -38,7 +38,7 @@ def test_objectives_with_draws_of_their_own_resume_to_the_same_bytes(
     options = pretraining | {"objective.name": name, "training.steps": 4} | MORE.get(name, {})
     options |= {"training.save_every_steps": 2}
     whole = rr.pretrain(overrides=options | {"run_dir": str(tmp_path / "whole")})
-    kind = OBJECTIVES[name]
+    kind = objective_class(name)
     forward, calls = kind.forward, iter(range(100))
 
     def killed(self, batch):
@@ -124,7 +124,7 @@ def test_starting_from_the_corpus_is_for_electra(attempt):
 
 
 def test_every_option_of_the_configuration_belongs_to_an_objective():
-    from road_ray.objectives.registry import options_of
+    from road_ray.objectives.registry import objective_class, options_of
 
-    known = {name for kind in OBJECTIVES.values() for name in options_of(kind)}
+    known = {name for kind in OBJECTIVES for name in options_of(objective_class(kind))}
     assert ObjectiveConfig.model_fields.keys() - {"name"} <= known
