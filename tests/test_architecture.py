@@ -103,6 +103,24 @@ def imports_of_ray(path: Path) -> list[str]:
     return [f"{named(path)}:{line}: only distributed/ may import ray" for line in lines]
 
 
+def private_ray(path: Path) -> list[str]:
+    """Imports and attributes of Ray that it does not promise."""
+    if named(path) == "road_ray/distributed/ray_private.py":
+        return []
+    wrong = [
+        f"{named(path)}:{line}: {name}"
+        for name, line in imports(path)
+        if name.split(".")[0] == "ray" and any(part.startswith("_") for part in name.split("."))
+    ]
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "ray":
+            names = [alias.name for alias in node.names if alias.name.startswith("_")]
+            wrong += [f"{named(path)}:{node.lineno}: {name}" for name in names]
+        if isinstance(node, ast.Attribute) and ast.unparse(node).startswith("ray._"):
+            wrong.append(f"{named(path)}:{node.lineno}: {ast.unparse(node)}")
+    return wrong
+
+
 def too_long(path: Path) -> list[str]:
     lines = len(path.read_text(encoding="utf-8").splitlines())
     wrong = [f"{named(path)}: {lines} lines"] if lines > MOST_LINES else []
@@ -146,7 +164,7 @@ def foreign_loaders(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "law", [upward_imports, imports_of_ray, too_long, foreign_code, foreign_loaders]
+    "law", [upward_imports, imports_of_ray, private_ray, too_long, foreign_code, foreign_loaders]
 )
 def test_every_module_keeps_the_law(law):
     assert [wrong for path in sources() for wrong in law(path)] == []
@@ -265,6 +283,8 @@ def test_the_checks_see_what_they_forbid(tmp_path, monkeypatch):
         "def f():\n    from road_ray.models import encoder\n": upward_imports,
         "from road_ray import recipes\n": upward_imports,
         "def f():\n    import ray.train\n": imports_of_ray,
+        "from ray.train.v2._internal import constants\n": private_ray,
+        "import ray\nray._private.state\n": private_ray,
         "x = 1\n" * 501: too_long,
         "def f():\n" + "    x = 1\n" * 60: too_long,
         "import pickle\n": foreign_code,

@@ -15,7 +15,8 @@ from typing import Any
 
 import ray
 from ray.train.torch import TorchConfig
-from ray.train.torch.config import _TorchBackend
+
+from road_ray.distributed.ray_private import TorchBackend, propagate_environment_variable
 
 _GLOO = "GLOO_SOCKET_IFNAME"
 _ADDRESS_OF_INTERFACE = 0x8915  # SIOCGIFADDR, linux/sockios.h
@@ -25,18 +26,19 @@ _ADDRESS_OF_INTERFACE = 0x8915  # SIOCGIFADDR, linux/sockios.h
 class ByNodeAddress(TorchConfig):  # type: ignore[misc]  # Ray does not type it
     """Ray Train's process group, over the interface of the node's address."""
 
-    # Ray's half an hour ends groups whose leader judges, looks or uploads for longer while the
-    # others wait for it, and ends them again after each restart. Nothing else rests on it: a worker
-    # that dies or falls silent is seen by its beats (attending.py), one that hangs before the group
-    # stands by the deadline of its start (starting.py).
     timeout_s: int = 7 * 86400
+    """Ray's half an hour ends groups whose leader judges, looks or uploads for longer while the
+    others wait for it, and ends them again after each restart. Nothing else rests on it: a worker
+    that dies or falls silent is seen by its beats (supervisor.py), one that hangs before the group
+    stands by the deadline of its start (start_timeout.py).
+    """
 
     @property
-    def backend_cls(self) -> type[_TorchBackend]:
+    def backend_cls(self) -> type[TorchBackend]:
         return _Backend
 
 
-class _Backend(_TorchBackend):  # type: ignore[misc]
+class _Backend(TorchBackend):  # type: ignore[misc]
     def on_start(self, worker_group: Any, backend_config: TorchConfig) -> None:
         worker_group.execute(use_interface_of_node)
         super().on_start(worker_group, backend_config)
@@ -70,11 +72,9 @@ def named_cluster() -> Iterator[None]:
     placement groups would otherwise look for the only one on the machine, and fail where there are
     several: then what stopped workers had is never free again.
     """
-    from ray.train.v2._internal import constants
-
     before = os.environ.get("RAY_ADDRESS")
     os.environ["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address
-    constants.ENV_VARS_TO_PROPAGATE.add("RAY_ADDRESS")
+    propagate_environment_variable("RAY_ADDRESS")
     try:
         yield
     finally:

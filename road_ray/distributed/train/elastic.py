@@ -14,7 +14,8 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 from ray.train.torch import TorchTrainer
-from ray.train.v2._internal.execution.scaling_policy import ElasticScalingPolicy
+
+from road_ray.distributed.ray_private import ElasticScalingPolicy, draining_nodes
 
 _log = logging.getLogger(__name__)
 _ASK_SECONDS = 5.0
@@ -41,7 +42,7 @@ class LiveNodeScalingPolicy(ElasticScalingPolicy):  # type: ignore[misc]
         except RayError as error:
             _log.warning("what the cluster has is not known now, so nothing is resized: %s", error)
             return None
-        going = ray._private.state.state.get_draining_nodes()
+        going = draining_nodes()
         stay = reachable_nodes(node for node in ray.nodes() if node["NodeID"] not in going)
         return {node: has for node, has in reserved.items() if node in stay}
 

@@ -8,8 +8,7 @@ import os
 import threading
 from typing import Any
 
-from ray.train.v2._internal.execution.callback import ControllerCallback
-from ray.train.v2._internal.execution.controller.state import SchedulingState
+from road_ray.distributed.ray_private import ControllerCallback, SchedulingState
 
 START_SECONDS = 300.0  # Ray gives up earlier where there is no room; long for one that swaps
 

@@ -6,8 +6,9 @@ import os
 import time
 
 import pytest
-from ray.train.v2._internal.execution.controller.state import RunningState, SchedulingState
+from ray.train.v2._internal.execution.controller.state import RunningState
 
+from road_ray.distributed.ray_private import SchedulingState
 from road_ray.distributed.train.start_timeout import StartDeadline
 
 

@@ -1,0 +1,37 @@
+"""Every name of Ray that Ray does not promise, read in Ray 2.60.0; nowhere else is one imported.
+
+A new release of Ray is checked here first: ``tests/distributed/test_ray_private.py`` holds each
+name to what we use of it. Importing this module imports Ray Train, so modules that must stay light
+import it inside the function that needs it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ray
+from ray.train.torch.config import _TorchBackend as TorchBackend
+from ray.train.v2._internal import constants as _train_constants
+from ray.train.v2._internal.execution.callback import ControllerCallback
+from ray.train.v2._internal.execution.controller.state import SchedulingState
+from ray.train.v2._internal.execution.scaling_policy import ElasticScalingPolicy
+
+__all__ = [
+    "ControllerCallback",
+    "ElasticScalingPolicy",
+    "SchedulingState",
+    "TorchBackend",
+    "draining_nodes",
+    "propagate_environment_variable",
+]
+
+
+def draining_nodes() -> set[str]:
+    """Return the ids of the nodes that were told to go, with a deadline or without."""
+    nodes: dict[str, Any] = ray._private.state.state.get_draining_nodes()
+    return set(nodes)
+
+
+def propagate_environment_variable(name: str) -> None:
+    """Have Ray Train hand the variable of this process on to its controller and workers."""
+    _train_constants.ENV_VARS_TO_PROPAGATE.add(name)
