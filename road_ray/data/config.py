@@ -1,4 +1,10 @@
-"""Configuration of data sources and pre-training corpora."""
+"""Configuration of data sources: where examples and pre-training text lie, and how they become
+rows.
+
+``SourceConfig`` is the base of the section ``data`` of verbs that read data sets;
+``data/loading.py`` consumes it. ``CorpusConfig`` is ``data`` of ``road pretrain``;
+``data/corpus/source.py`` and ``data/corpus/length_schedule.py`` consume it.
+"""
 
 from __future__ import annotations
 
@@ -17,86 +23,118 @@ from typing import Annotated, Self
 from pydantic import BeforeValidator, model_validator
 
 MINIATURE = "miniature"
+"""Value of ``data.root`` that names the embedded data set."""
 
 
 HUB = "hub"
+"""Value of ``data.root`` that names the Hugging Face hub."""
 
 
 class SourceConfig(Config):
-    """Where examples come from and how long they may be."""
+    """Location of the data sets, length of their rows, kind of the heads and number of examples."""
 
     root: str | None = None
-    """A directory in the published layouts, "miniature" (the embedded world) or "hub"; None:
-    $ROAD_DATA, else hub.
-    """
+    """Directory of the data sets in their published layouts, ``miniature`` (the embedded data set)
+    or ``hub`` (the Hugging Face hub). None: the environment variable ``ROAD_DATA``, or the hub
+    where it is not set."""
     max_length_tokens: int | None = Field(None, ge=8)
-    """None: 128 for text, 384 for spans."""
+    """Maximum length of a row, in tokens; longer texts are truncated, longer contexts are split
+    into windows. None: 384 for span tasks and 128 for all others, as for BERT; ``road evaluate``
+    takes the length of the training. ELECTRA uses 512 for span tasks."""
     stride_tokens: int = Field(128, ge=1)
-    """Spans: a window starts every so many context tokens."""
+    """Distance between the starts of successive context windows of a span task, in tokens (BERT's
+    ``doc_stride``). Source: google-research/electra."""
     max_question_tokens: int = Field(64, ge=1)
+    """Maximum length of a question of a span task, in tokens; the rest is cut. Source:
+    google-research/electra. Raise it together with ``data.history_turns``."""
     span_head: Literal["independent", "joint"] = "independent"
-    """How answers are chosen: start and end each on its own (ROaD), or the end given the start and
-    a classifier for "no answer" (ELECTRA), which plain transformers cannot load.
-    """
+    """Head for answer spans. ``independent``: start and end are predicted independently, position 0
+    means no answer (ROaD). ``joint``: the end is predicted given the start, and a classifier
+    decides whether there is an answer (ELECTRA). Plain transformers cannot load ``joint``, and such
+    a model cannot be a teacher."""
     pair_head: Literal["first_token", "answer_network"] = "first_token"
-    """How pairs are classified: from the first token, or by MT-DNN's stochastic answer network,
-    which plain transformers cannot load either.
-    """
+    """Head for sentence pairs. ``first_token``: a linear classifier of the first token (ELECTRA).
+    ``answer_network``: the stochastic answer network of MT-DNN. Plain transformers cannot load
+    ``answer_network``, and such a model cannot be a teacher."""
     tag_head: Literal["linear", "features"] = "linear"
-    """How words are tagged: from the top layer of an encoder that learns too, or from features of
-    the last layers of one that stays as it is (a BiLSTM, which plain transformers cannot load).
-    """
+    """Head for tagging. ``linear``: a linear classifier of the top layer, fine-tuned with the
+    encoder. ``features``: a BiLSTM over the last four layers of a frozen encoder (Devlin et al.
+    2019, section 5.3). Plain transformers cannot load ``features``, and such a model cannot be a
+    teacher."""
     history_turns: int = Field(0, ge=0)
-    """Dialogs: how many of the exchanges before a question are read with it."""
+    """Number of earlier question-answer turns of a dialog that are appended to a question, the
+    newest first. 0: the question alone. Only QuAC has turns. Our choice."""
     both_orders: tuple[str, ...] = ("mrpc", "stsb")
-    """Pairs without an order, whose training rows are read both ways round. Source:
-    google-research/ electra, `double_unordered`.
-    """
+    """Data sets of unordered sentence pairs whose training rows are read in both orders. Empty:
+    none. Source: google-research/electra, ``double_unordered``."""
     cache: str | None = None
-    """Where encoded rows are kept; None: below ROAD_CACHE or ~/.cache/road_ray; or `off`."""
+    """Directory of encoded rows that later runs reuse. None: ``features`` below ``ROAD_CACHE`` or
+    ``~/.cache/road_ray``. ``off``: no cache. Data sets of fewer than 2,000 examples are always
+    encoded anew."""
     sets: dict[SetName, CustomDataset] = Field({})
-    """One's own data sets by name, beside those of the catalogue."""
+    """The user's own data sets by name, beside those of the catalogue; each is an entry with files,
+    columns and labels. A name has letters, digits, ``.``, ``_`` and ``-``; one of
+    the catalogue is not allowed."""
     max_rows: int | None = Field(None, ge=1)
-    """Train on, and judge by, the first so many examples of a seeded shuffle; None: all."""
+    """Number of training examples to use, drawn by a shuffle that is the same for all seeds. None:
+    all. Set it for quick experiments and learning curves."""
     max_judged_rows: int | None = Field(None, ge=1)
+    """Number of evaluation examples to use, drawn by a shuffle that is the same for all seeds.
+    None: all, as published figures require."""
 
 
 def _length(written: object) -> int:
-    """The length of a phase, which as a key comes as text."""
+    """Parse the row length of a phase, which is text where it is a key of YAML."""
     if not str(written).isdecimal() or int(str(written)) < 8:
         raise ValueError(f"{written} is no length of rows\n    allowed: a whole number, at least 8")
     return int(str(written))
 
 
 class ShortRowsConfig(Config):
-    """A phase of a training, on shorter rows than those at its end."""
+    """One phase of pre-training on rows that are shorter than ``data.max_length_tokens``."""
 
     fraction: float = Field(gt=0, lt=1)
-    """Of training.steps."""
+    """Length of the phase as a fraction of ``training.steps``. The fractions of all phases must sum
+    to less than 1. BERT trains 0.9 of its steps on rows of 128 tokens."""
     batch_size: int | None = Field(None, ge=1)
-    """None: data.batch_size."""
+    """Global batch size of the phase, in rows. None: ``data.batch_size``. Short rows leave memory
+    for a larger one."""
 
 
 class CorpusConfig(Config):
-    """The text, how it is cut into rows, and how rows make batches."""
+    """Pre-training text, its tokenizer, the length of its rows and the batch size. Source of the
+    defaults of length and batch size: ELECTRA-Small, Clark et al. 2020, table 6; others are our
+    choice.
+    """
 
     root: str | None = None
-    """As for data sets; None: $ROAD_DATA."""
+    """Directory below which ``data.corpus`` and ``data.tokenizer`` are looked up, or ``miniature``
+    (the embedded data set). None: the environment variable ``ROAD_DATA``."""
     corpus: str = "wikipedia/train-00000-of-00001.parquet"
-    """File or directory below root, a path of its own, or `hub:NAME` or `hub:NAME:CONFIG`."""
+    """Text to train on: a file or directory (Parquet, Arrow, JSONL or plain text) below
+    ``data.root``, a path of its own, or ``hub:NAME`` or ``hub:NAME:CONFIG`` for the training split
+    of a hub data set."""
     tokenizer: str | None = None
-    """Vocab.txt or model directory; None: WordPiece learnt from the corpus."""
-    vocab_size: int = Field(8192, ge=8)
-    """Of a tokenizer that is learnt."""
-    max_length_tokens: int = Field(128, ge=8)
-    batch_size: int = Field(128, ge=1)
-    """Global, in rows."""
-    shorter_first: dict[Annotated[int, BeforeValidator(_length)], ShortRowsConfig] = Field({})
-    """By length, shorter ones before: {128: {fraction: 0.9}} with max_length_tokens = 512 is
-    BERT's.
+    """Tokenizer of the text: a ``vocab.txt`` below ``data.root``, a model directory or a hub name.
+    None: that of ``init`` if it is given, else a WordPiece tokenizer that is trained on the corpus.
     """
+    vocab_size: int = Field(8192, ge=8)
+    """Number of entries of the WordPiece tokenizer that is trained on the corpus; without effect
+    where ``data.tokenizer`` or ``init`` names one. Our choice for small corpora; BERT and ELECTRA
+    have 30,522."""
+    max_length_tokens: int = Field(128, ge=8)
+    """Maximum length of a row, in tokens, special tokens included. 128 in ELECTRA-Small, 512 in
+    Base and Large. At most ``encoder.max_length_tokens``."""
+    batch_size: int = Field(128, ge=1)
+    """Global batch size of one pass, in rows, over all workers. 128 in ELECTRA-Small, 256 in Base,
+    2,048 in Large."""
+    shorter_first: dict[Annotated[int, BeforeValidator(_length)], ShortRowsConfig] = Field({})
+    """Earlier phases on shorter rows, by row length in tokens; the shortest comes first. ``{128:
+    {fraction: 0.9}}`` with ``data.max_length_tokens`` = 512 is BERT's schedule. Empty: all steps on
+    rows of ``data.max_length_tokens``, as ELECTRA trains."""
     shards: Path = Path("cache/corpus")
-    """Built once a text, tokenizer and length."""
+    """Directory of tokenised rows and trained tokenizers. They are built once for each text,
+    tokenizer and row length; runs share them. Put it on a disk that all machines see."""
 
     @model_validator(mode="after")
     def _longest_at_last(self) -> Self:
@@ -116,3 +154,4 @@ class CorpusConfig(Config):
 
 
 Sampler = Literal["uniform_dataset", "uniform_task", "proportional", "size_power"]
+"""Rule by which multi-task training draws data sets, see ``mixing.sampler``."""

@@ -1,4 +1,9 @@
-"""Configuration of an encoder."""
+"""Configuration of an encoder: family, size, dropout and initialization.
+
+``EncoderConfig`` is the section ``encoder`` of ``road pretrain``; ``models/encoder.py`` turns it
+into a Hugging Face configuration. ``Precision`` and ``Tying`` are types of fields of other
+sections; ``models/precision.py`` and ``models/weight_tying.py`` consume them.
+"""
 
 from __future__ import annotations
 
@@ -9,31 +14,50 @@ from pydantic import Field
 from road_ray.config import Config
 
 Precision = Literal["auto", "fp32", "bf16"]
-"""``auto``: bf16 where the device gains by it. Weights that train stay in fp32 whatever it is."""
+"""Number format of matrix products. ``fp32``: full precision. ``bf16``: autocast to bfloat16.
+``auto``: bf16 where the device is faster with it. Trained weights stay in fp32 in every case."""
 
 
 Tying = Literal["none", "embeddings", "all"]
+"""Weights that the generator shares with the main encoder. ``none``: none. ``embeddings``: token,
+position and type embeddings with their LayerNorm. ``all``: the whole encoder."""
 
 
 class EncoderConfig(Config):
-    """Size of an encoder. Source of the defaults: ELECTRA-Small, Clark et al. 2020, table 6."""
+    """Architecture and size of a new encoder. Source of the defaults: ELECTRA-Small, Clark et al.
+    2020, table 6.
+    """
 
     family: Literal["electra", "bert", "albert"] = "electra"
-    """"albert": one layer's weights in all layers; with it ELECTRA is the "ALECTRA" of the seeds'
-    authors. "bert": as "electra", without a map from embedding_size to hidden_size.
-    """
+    """Architecture of the encoder. ``electra``: BERT with a linear map from
+    ``encoder.embedding_size`` to ``encoder.hidden_size`` where they differ. ``bert``: without that
+    map, so both sizes must be equal. ``albert``: all layers share the weights of one, which saves
+    memory on disk but no time."""
     layers: int = Field(12, ge=1)
+    """Number of transformer layers. 12 in ELECTRA-Small and ELECTRA-Base, 24 in ELECTRA-Large."""
     hidden_size: int = Field(256, ge=8)
+    """Width of the hidden states, a multiple of ``encoder.heads``. 256 in ELECTRA-Small, 768 in
+    Base, 1024 in Large."""
     heads: int = Field(4, ge=1)
-    """Of size 64 in every published model."""
+    """Number of attention heads of each layer. Published models use heads of size 64, that is
+    ``encoder.hidden_size`` / 64."""
     intermediate_size: int = Field(1024, ge=8)
-    embedding_size: int = Field(128, ge=8)
-    """May differ from hidden_size; a linear map joins them."""
-    max_length_tokens: int = Field(512, ge=8)
-    """Rows of the position table."""
-    dropout: float = Field(0.1, ge=0, lt=1)
-    attention_dropout: float = Field(0.1, ge=0, lt=1)
-    initializer_std: float = Field(0.02, gt=0, le=1)
-    """Truncated normal. 0.02 is BERT's for width 768; narrow models leave the unigram plateau
-    sooner with about 1 / sqrt(hidden_size).
+    """Inner width of the feed-forward blocks. Published models use 4 times ``encoder.hidden_size``.
     """
+    embedding_size: int = Field(128, ge=8)
+    """Width of the token, position and type embeddings. 128 in ELECTRA-Small; the width of the
+    hidden states in Base and Large. A linear map bridges the difference, except with
+    ``encoder.family`` = ``bert``."""
+    max_length_tokens: int = Field(512, ge=8)
+    """Number of rows of the position table: the longest row that the model can read, in tokens. It
+    bounds ``data.max_length_tokens`` of pre-training and of later fine-tuning."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """Dropout probability of embeddings, of the output of every block and of heads. 0 suits short
+    runs of tiny models, which underfit."""
+    attention_dropout: float = Field(0.1, ge=0, lt=1)
+    """Dropout probability of attention weights. 0 suits short runs of tiny models, which underfit.
+    """
+    initializer_std: float = Field(0.02, gt=0, le=1)
+    """Standard deviation of the truncated normal distribution of new weight matrices. 0.02 is
+    BERT's value for width 768. Narrow models start to learn earlier with about 1 /
+    sqrt(``encoder.hidden_size``)."""

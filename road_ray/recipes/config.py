@@ -1,4 +1,9 @@
-"""Configuration that every recipe shares, and that of `road evaluate` and `road demo`."""
+"""Configuration that every recipe shares, and that of ``road evaluate`` and ``road demo``.
+
+``RunConfig`` is the base of the configuration of every verb: run directory, seed, workers, cluster,
+console and trackers. ``recipes/run.py`` and ``distributed/train/launch.py`` consume it,
+``recipes/evaluate.py`` and ``recipes/demo.py`` the other two.
+"""
 
 from __future__ import annotations
 
@@ -22,36 +27,52 @@ if TYPE_CHECKING:
 
 
 class TrackingConfig(Config):
-    """Where figures go besides the run directory."""
+    """Experiment trackers that receive the figures of a run besides ``metrics.jsonl``."""
 
     wandb_project: str | None = None
-    """None: nowhere; needs road-ray[wandb]."""
+    """Weights & Biases project to log to; needs ``road-ray[wandb]``. None: no logging to Weights &
+    Biases."""
     wandb_mode: Literal["online", "offline"] = "offline"
+    """Mode of Weights & Biases. ``online``: send figures while the run goes on. ``offline``: write
+    them to ``wandb/`` in the run directory, for ``wandb sync``."""
     wandb_group: str | None = None
-    """Runs that belong together; a sweep gives its name."""
+    """Weights & Biases group of the run. None: no group. A sweep sets its own name."""
     mlflow_uri: Annotated[str, AfterValidator(check_address)] | None = None
-    """A server or database: http://host:5000, sqlite:///mlflow.db; needs road-ray[mlflow]."""
+    """MLflow server or database to log to, such as ``http://host:5000`` or ``sqlite:///mlflow.db``;
+    needs ``road-ray[mlflow]``. None: no logging to MLflow. Credentials belong into the environment.
+    """
     mlflow_experiment: str = "road_ray"
+    """MLflow experiment of the run; it is created where it does not exist."""
     tensorboard: bool = False
-    """Tensorboard/ in the run directory, which `tensorboard` reads."""
+    """Write TensorBoard event files to ``tensorboard/`` in the run directory."""
 
 
 class RunConfig(Config):
-    """What every training verb has in common."""
+    """Run directory, seed, workers, cluster, console and trackers of one run."""
 
     run_dir: Path = Path("runs/run")
+    """Directory of the run: configuration, metrics, checkpoints and final model. The same command
+    on the same directory resumes the run. On several machines it must be on a shared disk."""
     seed: int = Field(0, ge=0)
+    """Random seed of new weights, order of batches, masking, dropout and drawn data sets. Change it
+    to repeat a run."""
     workers: int = Field(0, ge=0)
-    """0: this process; N: Ray Train workers."""
+    """Number of Ray Train workers that share each batch. 0: train in this process, without Ray."""
     min_workers: int | None = Field(None, ge=1)
-    """With fewer than `workers`, down to so many, while machines are missing; None: waits for all.
-    """
+    """Smallest number of workers to train with while machines are missing; the group grows back to
+    ``workers``. None: wait until all workers have a place. Set it for preemptible machines."""
     gpus_per_worker: float = Field(0.0, ge=0)
+    """Number of GPUs of each worker or parallel task. 0: CPU only, except that a run without
+    workers uses the GPU of this machine. A fraction shares one device."""
     address: str | None = None
-    """Of a running Ray cluster; None: one of our own on this machine."""
+    """Address of a running Ray cluster, such as ``10.0.0.1:6379``. None: the cluster of the
+    environment variable ``RAY_ADDRESS`` or of the surrounding Ray job, else a local one that ends
+    with the run."""
     console: Literal["rich", "plain", "quiet"] | None = None
-    """None: rich on a terminal, else plain."""
+    """Output on the terminal. ``rich``: progress bar. ``plain``: one line a row. ``quiet``:
+    nothing. None: ``rich`` on a terminal and ``plain`` elsewhere."""
     tracking: TrackingConfig = TrackingConfig()
+    """Experiment trackers besides ``metrics.jsonl``. By default there are none."""
 
     # Whether a finished run is run again, not refused, when a file that it read has changed since.
     repeatable: ClassVar[bool] = False
@@ -64,30 +85,38 @@ class RunConfig(Config):
 
 
 class EvaluateDataConfig(SourceConfig):
-    """What the model is judged on; ``max_length_tokens`` None: as it was trained."""
+    """Data sets and split to evaluate on."""
 
     datasets: tuple[str, ...] = Field(("sst2",), min_length=1)
+    """Data sets to evaluate on, of the catalogue or of ``data.sets``; all of one task. The
+    no-answer threshold of the first one serves the others."""
     split: str = "dev"
+    """Split to evaluate on: ``dev``, ``test`` or ``train``. Without labels, predictions are written
+    and figures are not."""
     same_as: dict[str, str] = Field({})
-    """Changed set -> the set that it was made from: do predictions agree where both mean the same.
-    """
+    """Map from a modified data set to the one that it was made from, both in ``data.datasets``.
+    ``consistency/<data set>`` then counts how often the predictions agree. Empty: no comparison."""
 
 
 class EvaluateConfig(RunConfig):
-    """One model, any data sets of its task."""
+    """Evaluation of one model, or of the ensemble of several, on data sets of its task."""
 
     run_dir: Path = Path("runs/evaluate/{name}")
-    """{name}: of the model and of what it is judged on, so that each has a directory of its own."""
+    """Directory of the figures and predictions. ``{name}`` stands for the model and a digest of the
+    keys that decide the result, so that each evaluation has a directory of its own. An evaluation
+    is repeated only when a file that it read has changed."""
     init: str = ""
-    """A run directory, an hf/ directory or a hub name, with a trained head; or a teachers.json: the
-    mean of their logits is judged then, as eval/<data set>/ensemble_<metric>.
-    """
+    """Model to evaluate: a run directory, an ``hf/`` directory or a hub name, with a trained head.
+    A ``teachers.json`` evaluates the mean of the teachers' logits, as ``eval/<data
+    set>/ensemble_<metric>``. Required."""
     tune_threshold: bool = False
-    """Find the no-answer threshold on the first set, not the stored one."""
+    """Tune the no-answer threshold on the first data set. False: take the one that is stored with
+    the model, which an honest figure on a test set requires."""
     label_map: dict[str, str] = Field({})
-    """The head's name of a label -> the task's, where they are not the same: {LABEL_0: negative}.
-    """
+    """Label names of the model's head mapped to those of the task, such as ``{LABEL_0: negative}``.
+    Empty: the names are equal but for case, spaces and hyphens."""
     data: EvaluateDataConfig = EvaluateDataConfig()
+    """Data sets, split and row length of the evaluation."""
 
     repeatable: ClassVar[bool] = True
 
@@ -101,15 +130,26 @@ class EvaluateConfig(RunConfig):
 
 
 class DemoConfig(RunConfig):
-    """How much of the story; the sizes are those of the embedded world."""
+    """Size of the demo: pre-training, multi-task training, teachers and students on the embedded
+    data set. All sizes are our choice.
+    """
 
     run_dir: Path = Path("runs/demo")
+    """Directory of all runs of the demo, of ``table.json`` and of ``report.html``."""
     root: str = MINIATURE
+    """Directory of the data sets, or ``miniature`` for the embedded data set, which the sizes are
+    made for."""
     num_teachers: int = Field(3, ge=1)
+    """Number of teachers. ROaD distils from three."""
     num_seeds: int = Field(3, ge=1)
-    """Of each kind of student."""
+    """Number of students of each kind (no, plain and weighted distillation), each with its own
+    seed."""
     max_concurrent: int = Field(2, ge=1)
-    """Runs side by side, one core each."""
+    """Number of runs that train at the same time, one core each; a local cluster gets twice as many
+    cores, the rest for teachers."""
     pretraining_steps: int = Field(600, ge=1)
+    """Number of updates of the pre-training, on batches of 32 rows of 32 tokens."""
     multitask_steps: int = Field(300, ge=1)
+    """Number of updates of the multi-task training, each of four passes of 16 examples."""
     finetuning_steps: int = Field(80, ge=1)
+    """Number of updates of each teacher and of each student, on batches of 16 examples."""

@@ -1,4 +1,9 @@
-"""Configuration of a training and of its optimizer."""
+"""Configuration of the training loop: optimizer, schedule, evaluation, checkpoints, memory.
+
+``OptimizerConfig`` is the section ``optimizer`` and ``TrainingConfig`` the section ``training`` of
+every verb that trains. ``training/optimizer.py`` consumes the first, ``training/loop.py`` and the
+modules that it calls the second.
+"""
 
 from __future__ import annotations
 
@@ -12,86 +17,119 @@ from road_ray.training.checkpoint.remote_copy import check_address
 
 
 class OptimizerConfig(Config):
-    """AdamW and its schedule. Source of the defaults: google electra, model/optimization.py; Clark
-    et al., table 6.
+    """Optimizer, learning-rate schedule, weight decay and gradient clipping. Source of the
+    defaults: google-research/electra, model/optimization.py; Clark et al. 2020, table 6.
     """
 
     name: Literal["adamw", "lamb"] = "adamw"
-    """Lamb: batches of thousands of rows."""
+    """Update rule. ``adamw``: Adam with decoupled weight decay. ``lamb``: Adam with a learning rate
+    for each weight matrix, for batches of thousands of rows (You et al. 2020, algorithm 2)."""
     peak_lr: float = Field(5e-4, gt=0, le=1)
-    """ELECTRA-Small pre-training; fine-tuning 3e-4."""
+    """Peak learning rate of the heads; other layers get a share by ``optimizer.layer_decay``.
+    Pre-training: 5e-4 for ELECTRA-Small, 2e-4 for Base and Large. Fine-tuning: 3e-4, 1e-4 and 5e-5
+    (Clark et al. 2020, tables 6 and 7). Lower it first when a run diverges."""
     schedule: Literal["warmup_times_decay", "warmup_then_decay", "constant"] = "warmup_times_decay"
+    """Learning rate over the steps. ``warmup_times_decay``: linear warm-up times linear decay over
+    all steps, so that the rate stays below its peak (google-research/electra).
+    ``warmup_then_decay``: linear warm-up to the peak, then linear decay to 0. ``constant``: linear
+    warm-up, then the peak."""
     warmup_fraction: float = Field(0.1, ge=0, le=1)
-    """Of all steps; warmup_steps comes first."""
+    """Length of the warm-up as a fraction of all steps; without effect where
+    ``optimizer.warmup_steps`` is given. 0.1 is ELECTRA's fraction in fine-tuning (Clark et al.
+    2020, table 7)."""
     warmup_steps: int | None = Field(None, ge=0)
+    """Length of the warm-up, in steps. None: ``optimizer.warmup_fraction`` of all steps. 10,000 in
+    ELECTRA's pre-training, 500 in ROaD's multi-task stage."""
     weight_decay: float = Field(0.01, ge=0, le=1)
-    """Never on biases and LayerNorm; 0 in fine-tuning."""
+    """Decoupled weight decay coefficient, times the learning rate; biases and LayerNorm weights
+    never decay. 0.01 in pre-training, 0 in ELECTRA's fine-tuning (Clark et al. 2020, tables 6 and
+    7)."""
     layer_decay: float = Field(1.0, gt=0, le=1)
-    """In fine-tuning 0.8 for Small and Base, 0.9 for Large; in ROaD's multi-task stage 0.75."""
+    """Factor of the learning rate from each layer to the one below it; 1 gives all layers the same
+    rate. Pre-training: 1. Fine-tuning: 0.8 for ELECTRA-Small and Base, 0.9 for Large. ROaD's
+    multi-task stage: 0.75."""
     layer_decay_mode: Literal["paper", "electra_code"] = "paper"
-    """"paper": the top block gets layer_decay; "electra_code": its square, as the released code
-    does (issue 51 there).
-    """
+    """Exponent of ``optimizer.layer_decay``. ``paper``: the top layer gets the factor once.
+    ``electra_code``: twice, as in the released code, which the published figures come from
+    (google-research/electra, issue 51)."""
     beta1: float = Field(0.9, ge=0, lt=1)
+    """Decay rate of Adam's first moment. Source: Clark et al. 2020, table 6."""
     beta2: float = Field(0.999, ge=0, lt=1)
+    """Decay rate of Adam's second moment. Source: Clark et al. 2020, table 6. 0.98 suits short runs
+    and MC-BERT."""
     epsilon: float = Field(1e-6, gt=0, lt=1)
+    """Constant in the denominator of Adam's update. Source: Clark et al. 2020, table 6."""
     bias_correction: bool = False
-    """ELECTRA has none."""
+    """Divide Adam's moments by 1 - beta ** step, as Kingma and Ba 2015 do. False: as
+    google-research/electra. True suits short runs, whose first updates are too large without it."""
     max_grad_norm: float = Field(1.0, gt=0)
+    """Maximum L2 norm of the gradient of all parameters together; larger gradients are scaled down.
+    Source: google-research/electra. A very large number switches clipping off."""
 
     def warmup(self, total_steps: int) -> int:
-        """How many of the steps warm up."""
+        """Return the number of warm-up steps."""
         given = self.warmup_steps
         return round(self.warmup_fraction * total_steps) if given is None else given
 
 
 OnSpike = Literal["warn", "skip", "stop"]
+"""Action on a loss spike, see ``training.on_spike``."""
 
 
 class EarlyStoppingConfig(Config):
-    """When a training ends before its last step."""
+    """Condition that ends a training before its last step."""
 
     patience: int | None = Field(None, ge=1)
-    """Evaluations in a row without a better figure after which the training ends, with the weights
-    of the best one. None: train to the last step and keep its weights."""
+    """Number of evaluations in a row without a better figure after which training ends and the best
+    weights are restored. None: training runs to its last step and keeps the last weights. It needs
+    ``training.evaluate_every_steps``."""
     metric: str | None = None
-    """The figure that is compared, such as ``eval/mrpc/f1``; larger is better. None: the mean of
-    the figures that papers print.
-    """
+    """Figure to compare, such as ``eval/mrpc/f1``; larger is better. None: the mean of the
+    principal metrics of all evaluated data sets."""
 
 
 class TrainingConfig(Config):
-    """How long to train, how often to look, what to keep."""
+    """Length of a training, its evaluations, its checkpoints, and how it uses memory and devices."""
 
     steps: int | None = Field(None, ge=1)
-    """Updates; None: as many as data.epochs make."""
+    """Number of optimizer updates. None: ``data.epochs`` decides; ``road pretrain`` and ``road
+    multitask`` need a number."""
     passes: int = Field(1, ge=1)
-    """Batches a step, their gradients averaged."""
+    """Number of batches in each step, whose gradients are averaged (gradient accumulation). The
+    step then covers this many times ``data.batch_size`` examples. 1 in ``road multitask``, which
+    has ``mixing.passes``. Raise it where a larger batch does not fit into memory."""
     precision: Precision = "auto"
-    """Auto: bf16 autocast where the device gains from it."""
+    """Number format of matrix products. ``fp32``: full precision. ``bf16``: autocast to bfloat16.
+    ``auto``: bf16 where the device is faster with it. Weights and optimizer state stay in fp32."""
     activation_checkpointing: bool = False
-    """Layers run again in the backward pass instead of keeping what they made: less memory, a third
-    more time, the same gradients.
-    """
+    """Recompute the activations of each layer in the backward pass instead of storing them: less
+    memory, about a third more time, the same gradients (Chen et al. 2016). Set it where a batch
+    does not fit."""
     torch_compile: bool = False
-    """For a GPU: on a CPU it took three minutes and made steps slower. What cannot be compiled runs
-    as it is.
-    """
+    """Compile the encoders with ``torch.compile``. Worth it on GPUs only: on a CPU, compilation
+    took three minutes and steps became slower. Parts that cannot be compiled run uncompiled."""
     fsdp: bool = False
-    """For models that one device cannot hold: parameters, gradients and moments lie over the
-    workers in parts (FSDP2), for half as much traffic again. False: every worker has them whole
-    (DDP).
-    """
+    """Shard parameters, gradients and optimizer state over the workers (FSDP2), for models that one
+    device cannot hold; it costs half as much communication again. False: every worker holds a full
+    copy (DDP)."""
     log_every_steps: int = Field(50, ge=1)
+    """Number of steps between two rows of ``metrics.jsonl``. Our choice."""
     evaluate_every_steps: int | None = Field(None, ge=1)
-    """None: at the end only."""
+    """Number of steps between two evaluations. None: at the end only. ``training.early_stopping``
+    and schedulers of sweeps need evaluations on the way."""
     early_stopping: EarlyStoppingConfig = EarlyStoppingConfig()
+    """Condition that ends the training before its last step. By default there is none."""
     save_every_steps: int = Field(1000, ge=1)
+    """Number of steps between two checkpoints: the work that a crash can lose. The last step is
+    always saved. Our choice."""
     keep_checkpoints: int = Field(2, ge=1)
+    """Number of newest checkpoints to keep; older ones are deleted. With 2, a run survives damage
+    to the newest one. Our choice."""
     on_spike: OnSpike = "warn"
-    """A loss over twice the largest of the last 50 steps: told, not learnt from, or the end."""
+    """Action on a loss more than twice the largest of the last 50 steps. ``warn``: log it and make
+    the update. ``skip``: leave the update out. ``stop``: end the run. After five spikes in a row
+    the new level counts as normal. Our choice."""
     mirror: Annotated[str, AfterValidator(check_address)] | None = None
-    """Where committed checkpoints are copied to, and come from when the run directory has none:
-    s3://bucket/run, gs://..., a path. Credentials belong into the environment. One place a run:
-    runs inside another have theirs below, under their directories' names.
-    """
+    """Address of a second copy of the checkpoints: ``s3://bucket/run``, ``gs://bucket/run`` or a
+    path. A run directory without checkpoints is restored from it. Nested runs use sub-directories.
+    None: no copy. Credentials belong into the environment."""

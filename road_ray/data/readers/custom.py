@@ -47,37 +47,58 @@ SetName = Annotated[str, AfterValidator(_set_name)]
 
 
 class CustomDataset(Config):
-    """Files, columns and labels of one data set; its task is its own unless ``task`` names one."""
+    """Task, files, columns and labels of one data set. ``data.sets.<name>`` holds it;
+    ``data/loading.py`` turns it into an entry like those of the catalogue.
+    """
 
     kind: Literal["classify", "regress", "span", "tag", "choose"] = "classify"
+    """Kind of the task. ``classify``: one label for a text or a pair. ``regress``: one number for a
+    text or a pair. ``span``: an answer span in a context, or none. ``tag``: one label for each
+    word. ``choose``: the best of several answers."""
     task: str | None = None
-    """A task of the catalogue, whose head and labels it shares; None: a head of its own."""
+    """Task of the catalogue whose head and labels the data set shares, such as ``sentiment``. None:
+    a task of its own, with a new head."""
     layout: (
         Literal["table", "glue_tsv", "squad_json", "mrqa", "quac", "conll", "choices"] | None
     ) = None
-    """How the files are laid out; None: JSONL, CSV, TSV or parquet by their names, SQuAD JSON for
-    spans, CoNLL columns for tags.
-    """
+    """Layout of the files. ``table``: JSONL, CSV, TSV or Parquet by suffix. ``glue_tsv``: GLUE's
+    TSV without quoting. ``squad_json``, ``mrqa``, ``quac``: those formats. ``conll``: columns, one
+    word a line. ``choices``: a table with one column for each choice. None: ``squad_json`` for
+    spans, ``conll`` for tags, ``choices`` for choices, else ``table``."""
     train: str | None = None
-    """Paths, absolute or below data.root; none to leave the split out."""
+    """Path of the training file, absolute or below ``data.root``; a ``.gz`` beside it is found too.
+    None: the data set has no training split."""
     dev: str | None = None
+    """Path of the evaluation file, absolute or below ``data.root``. None: the data set has no dev
+    split."""
     test: str | None = None
+    """Path of the test file, absolute or below ``data.root``; its labels may be missing. None: the
+    data set has no test split."""
     text: tuple[str | int, ...] = ()
-    """Names of columns, numbers (from 0) where a file has no header. Of choices: the question, then
-    one column a choice.
-    """
+    """Columns of the text, by name, or by number from 0 in a file without a header. ``classify``
+    and ``regress``: one or two. ``choose``: the question, then one column for each choice. ``tag``:
+    the column of the words, the first by default."""
     label: str | int | None = "label"
+    """Column of the label, by name or number. ``tag``: the last column by default. ``choose``: the
+    number of the right choice from 0, or its letter. None: the files have no labels."""
     id: str | int | None = None
-    """None: rows are numbered."""
+    """Column of a unique identifier, which predictions repeat. None: rows are numbered from 0."""
     labels: tuple[str, ...] = ()
-    """Classify and tag: all of them, in the order of the logits."""
+    """All labels of ``classify`` and ``tag``, in the order of the logits; ``tag`` uses the IOB2
+    scheme. Empty: those of ``task``, or none where the kind has no labels."""
     label_map: dict[str, str] = Field({})
-    """What the file says -> one of the labels."""
+    """Map from a value of the label column to one of ``labels``. Empty: the file holds the labels
+    themselves."""
     low: float = 0.0
-    """Regress: the range of the numbers."""
+    """Smallest number of ``regress``. It describes the task; numbers are neither scaled nor
+    clipped."""
     high: float = 1.0
+    """Largest number of ``regress``. It describes the task; numbers are neither scaled nor clipped.
+    """
     metrics: tuple[str, ...] | None = None
-    """None: accuracy, or what is usual for the kind."""
+    """Metrics to compute, the principal one first: ``accuracy``, ``f1``, ``matthews``, ``pearson``
+    or ``spearman`` of labels and numbers, ``exact`` and ``f1`` of spans, ``entity_f1`` of tags.
+    None: the usual ones of the kind."""
 
     @field_validator("labels")
     @classmethod
@@ -110,7 +131,7 @@ class CustomDataset(Config):
         return self
 
     def dataset(self, name: str) -> Dataset:
-        """The entry that the catalogue would have for it."""
+        """Return the entry that the catalogue would hold for this data set."""
         text, label = self.text, self.label
         if self.kind == "tag" and not text:
             text, label = (0,), -1 if label == "label" else label
@@ -126,7 +147,7 @@ class CustomDataset(Config):
         )
 
     def own_task(self, name: str) -> Task:
-        """The task of a set that shares none."""
+        """Return the task of a data set that shares none."""
         match self.kind:
             case "classify":
                 return Task(name, Classify(self.labels))

@@ -1,4 +1,9 @@
-"""Configuration of `road distill`, and of teachers wherever a recipe has them."""
+"""Configuration of ``road distill``, and of teachers in every recipe that has them.
+
+``TeachingConfig`` holds what distillation on one data set and on a mixture share: loss, schedule,
+hosts and time limits of the teachers. ``recipes/distillation/distill.py`` and ``teacher_source.py``
+consume it, ``teacher_pool.py`` also reads ``WeightingConfig``.
+"""
 
 from __future__ import annotations
 
@@ -21,76 +26,102 @@ if TYPE_CHECKING:
 
 
 class MatchingConfig(Config):
-    """What a student learns besides from inside one teacher, which then also lives in the student's
-    process: states are a hundred times the bytes of logits. Source: ROaD part 2, section 4.3.
+    """Distillation from the hidden states and attention maps of one teacher. That teacher runs in
+    the student's process, because its states are a hundred times larger than its logits. Source:
+    ROaD part 2, section 4.3.
     """
 
     hidden_weight: float = Field(0.0, ge=0)
-    """Of the error of the hidden states; ROaD: no gain."""
+    """Weight of the mean squared error between hidden states, after a learned projection to the
+    teacher's width. 0: off. ROaD reports no gain over logits alone (part 2, section 4.3)."""
     attention_weight: float = Field(0.0, ge=0)
-    """Of that of the attention maps; slower attention."""
+    """Weight of the squared error between attention maps. 0: off. Other values use the slower eager
+    attention. Source: ROaD's note on decoupled transformers, which uses 0.5."""
     layers: Literal["uniform", "last"] | tuple[tuple[int, int], ...] = "uniform"
-    """Uniform: every layer of the student, the teacher's spread over them (24 to 12: every second);
-    last: the last of both; or pairs [student's layer, teacher's layer], counted from 1.
-    """
+    """Matched layers. ``uniform``: every student layer with an evenly spread teacher layer (24 to
+    12: every second one, as in ROaD part 2). ``last``: the last layers of both. Or pairs [student
+    layer, teacher layer], counted from 1."""
     teacher: int = Field(0, ge=0)
-    """Its number among distillation.teachers."""
+    """Index of the matched teacher in ``distillation.teachers``, from 0."""
 
     @property
     def wanted(self) -> bool:
+        """True if any weight is above 0."""
         return self.hidden_weight > 0 or self.attention_weight > 0
 
 
 class TeachingConfig(Config):
-    """How teachers count and where they live, whoever they are. Source: Hinton et al. 2015; ROaD
-    part 1, section 3.5.
+    """Distillation loss, and the hosts, resources and time limits of the teachers. Source: Hinton
+    et al. 2015; ROaD part 1, section 3.5.
     """
 
     kd_weight: float = Field(0.5, ge=0, le=1)
-    """Of the soft loss; the gold has the rest."""
+    """Weight of the distillation loss, from 0 to 1; the label loss gets the rest: (1 - kd_weight) *
+    CE + kd_weight * T^2 * KL. 0: labels only. 1: teachers only. ROaD does not print its value; 0.5
+    is our choice."""
     temperature: float = Field(2.0, ge=0.01, le=1000)
-    """Of both sides; T^2 keeps the gradient's size."""
+    """Temperature T of teacher and student logits in the distillation loss. The factor T^2 keeps
+    the size of the gradient (Hinton et al. 2015). Larger values weigh unlikely classes more. ROaD
+    tunes it without printing it; 2 is our choice."""
     schedule: Shape = "constant"
-    """Of kd_weight over the training: constant; linear (teacher annealing, from 1 to 0 whatever
-    kd_weight is); or points [fraction of training, kd_weight] joined by straight lines.
-    """
+    """Course of ``distillation.kd_weight`` over the training. ``constant``: unchanged. ``linear``:
+    from 1 to 0 whatever its value is (teacher annealing, Clark et al. 2019). Or points [fraction of
+    training, kd_weight], joined by straight lines."""
     average_loss: bool = False
-    """The mean of the teachers' own losses, weighed by the rule, instead of one loss to their
-    weighted mean.
-    """
+    """Average the losses to each teacher, weighted by ``weighting.rule``. False: one loss to the
+    weighted mean of the teachers' logits, as in ROaD."""
     host: Literal["actors", "process"] = "actors"
-    """Ray actors, one a teacher, or this process."""
+    """Place of the teachers. ``actors``: Ray actors, which several workers and runs can use.
+    ``process``: in every training process, which needs no Ray but the memory for all teachers."""
     precision: Precision = "auto"
-    """What teachers multiply in. auto: bf16 where the device gains by it; logits keep 8 bits."""
+    """Number format of the teachers' matrix products. ``fp32``: full precision. ``bf16``: autocast
+    to bfloat16, logits have 8 significant bits. ``auto``: bf16 where the device is faster with it.
+    """
     label_map: dict[str, str] = Field({})
-    """A teacher's name of a label -> the task's, where they are not the same; for all teachers."""
+    """Label names of the teachers' heads mapped to those of the task, such as
+    ``{LABEL_0: negative}``; one map for all teachers. Empty: the names are equal but for case,
+    spaces and hyphens."""
     lookahead: int = Field(2, ge=0)
-    """Batches asked for ahead of the student."""
+    """Number of batches that are sent to the teachers ahead of the student's step. 0: student and
+    teachers take turns. More hides more of the teachers' time and takes memory. Our choice."""
     cpus_per_teacher: float | None = Field(None, gt=0)
-    """None: one, or less to leave students room."""
+    """Number of cores of each teacher in an actor. None: 1, or less where the cluster is small, so
+    that teachers take at most half of it and every worker finds a core."""
     gpus_per_teacher: float = Field(0.0, ge=0)
+    """Number of GPUs of each teacher in an actor. 0: CPU only. A fraction shares one device."""
     replicas: int = Field(1, ge=1)
-    """Actors with the same teachers; more answer more students."""
+    """Number of actors with the same teachers. More of them answer more requests a second and
+    survive the loss of a machine."""
     teachers_per_actor: int = Field(1, ge=1)
-    """More: they share a process, one after the other."""
+    """Number of teachers in one actor. 1: each has its own process. More share one process and its
+    memory, and answer one after another."""
     resources: dict[str, float] = Field(default_factory=dict)
-    """Custom ones of each actor, which place it, such as {teacher: 1}."""
+    """Custom Ray resources that each actor requests, such as ``{teacher: 1}``. They place the
+    actors on machines that offer them. Empty: none."""
     timeout_seconds: float = Field(120.0, gt=0)
-    """For one answer; then another replica is asked, or the teacher is replaced, once."""
+    """Time limit of one answer, in seconds. After it a busy teacher gets one more period, another
+    replica is tried, or the actor is replaced. Raise it for large teachers on slow machines. Our
+    choice."""
     start_timeout_seconds: float = Field(120.0, gt=0)
-    """For all teachers to load."""
+    """Time limit for all teachers to load, in seconds. Raise it where weights come over a slow
+    network. Our choice."""
     on_lost: Literal["stop", "drop"] = "stop"
-    """A teacher that cannot be had ends the run, or is left out of the mean, with a word."""
+    """Action on a teacher that stays unavailable. ``stop``: end the run with an error; the same
+    command resumes it. ``drop``: go on with the mean of the others, with a warning and an event.
+    ``drop`` excludes ``distillation.store``."""
     shared: bool = False
-    """One pool for all runs of the cluster with the same teachers, such as the trials of a sweep.
-    """
+    """Share one pool of actors among all runs of the cluster with the same teachers, such as the
+    trials of a sweep. The first run starts the pool and it ends after the last one. False: every
+    run has its own."""
     store: Path | None = None
-    """Where the teachers' logits are kept, so that each row is asked once; many runs may share it.
-    """
+    """Directory of stored teacher logits, so that a teacher sees each row once; many runs may share
+    it. None: teachers answer in every epoch. Trials of a sweep share a store of the sweep by
+    default."""
     check_parity: bool = True
-    """Ask each teacher in every way in use before the first step, and compare."""
+    """Compare the logits of every source in use (actor, store, local model) on a few rows before
+    the first step; a difference is an error. False skips the seconds that it takes."""
     allow_other_teachers: bool = False
-    """Go on with teachers that the run did not begin with."""
+    """Resume a run with other teachers than it began with. False: changed teachers are an error."""
 
     @field_validator("schedule")
     @classmethod
@@ -103,19 +134,25 @@ class TeachingConfig(Config):
 
 
 class DistillationConfig(TeachingConfig):
-    """The teachers of one data set."""
+    """Teachers of one data set and the distillation loss. Source: Hinton et al. 2015; ROaD part 1,
+    sections 3.5 and 5.
+    """
 
     teachers: tuple[str, ...] = ()
-    """Model or run directories, hub names, or one teachers.json as `road teachers` writes it."""
+    """Teachers: model or run directories, hub names, or one ``teachers.json`` of ``road teachers``.
+    Required."""
     num_teachers: int = Field(3, ge=1)
-    """As many as must be named: a forgotten one is an error."""
+    """Number of teachers that must be named, of each fold where there are folds; a forgotten one is
+    then an error. ROaD distils from three."""
     generations: int = Field(1, ge=1)
-    """Born-again: so many students in a row, each the only teacher of the next."""
+    """Number of born-again generations (Furlanello et al. 2018): each student is the only teacher
+    of the next. 1: one student. ROaD found no gain from more."""
     matching: MatchingConfig = MatchingConfig()
+    """Distillation from hidden states and attention maps, besides logits. Off by default."""
 
     @property
     def num_asked(self) -> int:
-        """How many teachers answer for a run."""
+        """Number of teachers of the run, over all folds."""
         return self.num_teachers * num_folds(self.teachers)
 
 
@@ -123,25 +160,32 @@ RULES = (
     *("mean", "correctness", "correct_only", "confidence", "entropy"),
     *("mean_probabilities", "probability_shift"),
 )
-"""The weighting rules of ``distillation/weighting/``, named here so that a configuration loads
+"""Weighting rules of ``distillation/weighting/``, named here so that the configuration loads
 without torch."""
 
 
 class WeightingConfig(Config):
-    """Who of the teachers counts how much; each rule takes those of the options that concern it.
-    Source: ROaD part 1, Algorithm 2.
+    """Weights of the teachers in their mean, for each example. A rule reads the options that
+    concern it. Source: ROaD part 1, Algorithm 2.
     """
 
     rule: str = Field("correctness", json_schema_extra={"enum": list(RULES)})
-    """Mean, correctness, correct_only, confidence, entropy, mean_probabilities or
-    probability_shift: a name entered in distillation/weighting.
-    """
+    """Weighting rule. ``mean``: equal weights. ``correctness``: ROaD's Algorithm 2.
+    ``correct_only``: correct teachers only. ``confidence``: by the probability of the label
+    (CA-MKD). ``entropy``: by certainty (EBKD). ``mean_probabilities``: mean of probabilities
+    (MT-DNN-KD). ``probability_shift``: mean, whose top logit is swapped with the label's where it
+    errs (TextBrewer). Code can register further rules."""
     wrong: float = Field(0.75, ge=0, le=1)
-    """W: the weight of a teacher that errs."""
+    """Weight W of a teacher that errs on an example, from 0 to 1; correct teachers share the rest.
+    1 is the plain mean. 0.75 is ROaD's typical value (part 1, Algorithm 2)."""
     all_wrong: Literal["scale", "mean", "drop"] = "scale"
-    """When none is right: W each, 1 each, no distillation."""
+    """Weights where all teachers err. ``scale``: ``weighting.wrong`` each, as Algorithm 2 reads.
+    ``mean``: 1 each. ``drop``: 0 each, so that the example learns from its label only. The paper
+    leaves the case open; ``scale`` is our choice."""
     span_correctness: Literal["independent", "joint"] = "independent"
-    """Start and end judged apart or together."""
+    """Correctness of an answer span. ``independent``: start and end are weighted separately.
+    ``joint``: a teacher is correct if both are. The paper leaves it open; ``independent`` is our
+    choice."""
 
     @field_validator("rule")
     @classmethod
@@ -156,11 +200,17 @@ class WeightingConfig(Config):
 
 
 class DistillConfig(FinetuneConfig):
-    """A student run: fine-tuning plus teachers."""
+    """Fine-tuning of a student with teachers. Source of the defaults: ELECTRA-Small, Clark et al.
+    2020, table 7, and ROaD part 1, Algorithm 2.
+    """
 
     run_dir: Path = Path("runs/distill")
+    """Directory of the run: configuration, metrics, checkpoints and final model. The same command
+    on the same directory resumes the run."""
     distillation: DistillationConfig = DistillationConfig()
+    """Teachers, distillation loss and hosts of the teachers."""
     weighting: WeightingConfig = WeightingConfig()
+    """Weights of the teachers in their mean."""
 
     def inputs(self) -> Inputs:
         return {**super().inputs(), TEACHERS: teacher_files(self.distillation.teachers)}

@@ -1,4 +1,9 @@
-"""Configuration of `road finetune` and `road teachers`."""
+"""Configuration of ``road finetune`` and ``road teachers``, and the base of ``road distill``.
+
+``FinetuneConfig`` is one run on one data set, ``FinetuningsConfig`` several seeds or data sets,
+``TeachersConfig`` an ensemble. ``recipes/finetuning/finetune.py``, ``many.py`` and ``teachers.py``
+consume them.
+"""
 
 from __future__ import annotations
 
@@ -15,45 +20,62 @@ from road_ray.training.config import OptimizerConfig, TrainingConfig
 
 
 class FinetuneDataConfig(SourceConfig):
-    """The data set to learn, those to be judged on, and how it is served."""
+    """Data set to train on, data sets to evaluate on, and the batches."""
 
     dataset: str = "sst2"
+    """Data set to train on, of the catalogue (``road data list``) or of ``data.sets``."""
     evaluate_on: tuple[str, ...] | None = None
-    """Judged at the end, in this order; None: the data set itself. Span sets reuse the first one's
-    threshold.
-    """
+    """Data sets to evaluate on at the end, in this order; all of the task of ``data.dataset``.
+    None: that data set alone. Span tasks tune the no-answer threshold on the first one and reuse
+    it."""
     batch_size: int = Field(32, ge=1)
-    """Global, in examples."""
+    """Global batch size of one pass, in examples, over all workers. Source: Clark et al. 2020,
+    table 7."""
     max_batch_tokens: int | None = Field(None, ge=8)
-    """Of a batch with its padding: rows of like length, as many as fit, at most batch_size. None:
-    every batch has batch_size rows.
-    """
+    """Maximum size of a batch, in tokens with padding. A batch then holds rows of similar length,
+    as many as fit, at most ``data.batch_size``. None: every batch has ``data.batch_size`` rows. Set
+    it where long rows do not fit into memory."""
     epochs: float = Field(3.0, gt=0)
-    """Unused when training.steps is given."""
+    """Number of epochs over the training examples; without effect where ``training.steps`` is
+    given. 3 in ELECTRA, 2 for SQuAD, 10 for RTE and STS-B (Clark et al. 2020, table 7)."""
     num_folds: int = Field(1, ge=1)
-    """Train without one of so many folds of the data; `teachers` sets both (see num_folds there).
-    """
+    """Number of folds that the training examples are split into by their text. ``road teachers``
+    sets it from its own ``num_folds``. 1: no folds."""
     held_out_fold: int | None = Field(None, ge=0)
+    """Fold that is left out of the training, from 0 to ``data.num_folds`` - 1. None: train on all
+    folds. ``road teachers`` sets it."""
 
     def learns_from(self, example: Example) -> bool:
-        """Whether an example is trained on: all of them, but for those of the fold held out."""
+        """Return True if ``example`` is trained on, that is, unless its fold is held out."""
         held_out = self.held_out_fold
         return held_out is None or fold_of(example, self.num_folds) != held_out
 
 
 class FinetuneConfig(RunConfig):
-    """Source of the defaults: Clark et al. 2020, table 7 (ELECTRA-Small)."""
+    """Fine-tuning of one model on one data set. Source of the defaults: ELECTRA-Small, Clark et al.
+    2020, table 7.
+    """
 
     run_dir: Path = Path("runs/finetune")
+    """Directory of the run: configuration, metrics, checkpoints and final model. The same command
+    on the same directory resumes the run."""
     init: str = ""
-    """A run directory, an hf/ directory or a hub name."""
+    """Model to start from: a run directory, an ``hf/`` directory or a hub name. Required."""
     from_scratch: bool = False
-    """Shape and tokenizer of ``init`` with new weights: what pre-training is worth."""
+    """Initialize the encoder anew, with the size and tokenizer of ``init``. Use it as the baseline
+    that shows what pre-training gains."""
     keep_head: bool = True
-    """A model that was trained on the same task (by `multitask`, say) brings its head along."""
+    """Start from the head of ``init`` where it was trained on the same task, for example by ``road
+    multitask``. False: always a new head."""
     data: FinetuneDataConfig = FinetuneDataConfig()
+    """Data set to train on, data sets to evaluate on, and the batches."""
     optimizer: OptimizerConfig = OptimizerConfig(peak_lr=3e-4, layer_decay=0.8, weight_decay=0.0)
+    """Optimizer and learning-rate schedule. The defaults are those of ELECTRA-Small: peak rate
+    3e-4, layer decay 0.8, no weight decay (Clark et al. 2020, table 7). Base: 1e-4 and 0.8; Large:
+    5e-5 and 0.9."""
     training: TrainingConfig = TrainingConfig()
+    """Length of the training, evaluations and checkpoints. ``data.epochs`` sets the number of steps
+    by default."""
 
     def inputs(self) -> Inputs:
         train = split_files(self.data, [self.data.dataset], "train")
@@ -72,40 +94,56 @@ def judged_names(config: FinetuneConfig) -> list[str]:
 
 
 class FinetuningsConfig(FinetuneConfig):
-    """Fine-tuning with seeds ``seed``, ``seed + 1``, ..., of one data set or of each of a pool."""
+    """Fine-tuning with several seeds, of one data set or of each of a pool such as GLUE. Source of
+    the defaults: ELECTRA-Small, Clark et al. 2020, table 7.
+    """
 
     num_seeds: int = Field(1, ge=1)
-    """ELECTRA's tables are medians of ten."""
+    """Number of runs of each data set, with seeds ``seed``, ``seed`` + 1 and so on; figures are
+    their means. 1: a single run. ELECTRA reports medians of 10."""
     pool: dict[str, dict[str, int | float | str | tuple[str, ...]]] = Field({})
-    """Data sets, each with the keys in which it differs from the rest of this configuration: {rte:
-    {data.epochs: 10}}. Empty: data.dataset alone.
-    """
+    """Data sets to fine-tune on, each with the keys in which it differs from this configuration,
+    such as ``{rte: {data.epochs: 10}}``. Empty: ``data.dataset`` alone."""
     start_from: dict[str, str] = Field({})
-    """Which of the pool goes on from the run of another, of the same seed: {rte: mnli}."""
+    """Map from a data set of ``pool`` to another one whose model, of the same seed, it starts from,
+    such as ``{rte: mnli}``. Empty: all start from ``init``."""
     only_at_hand: bool = False
-    """Leave out, with a warning, what the data root does not have; else it is an error."""
+    """Skip, with a warning, data sets of ``pool`` that the data root does not have. False: a
+    missing one is an error."""
     max_concurrent: int = Field(0, ge=0)
-    """Ray tasks of one core and `gpus_per_worker` each; 0: one after the other in this process."""
+    """Number of runs at the same time, each a Ray task of one core and ``gpus_per_worker`` GPUs. 0:
+    one after another in this process. On a cluster at ``address``, its size is the limit."""
     timeout_seconds: float = Field(7 * 86400.0, gt=0)
-    """For all of them."""
+    """Time limit of all parallel runs together, in seconds; without effect where ``max_concurrent``
+    is 0. 7 days by default. Our choice."""
 
     def inputs(self) -> Inputs:
         return {}  # each fine-tuning records its own
 
 
 class TeachersConfig(FinetuneConfig):
-    """Fine-tuning, repeated with seeds ``seed``, ``seed + 1``, ..."""
+    """Ensemble of teachers: fine-tuning repeated with several seeds. Source of the defaults:
+    ELECTRA-Small, Clark et al. 2020, table 7; three teachers as in ROaD part 1, section 5.
+    """
 
     run_dir: Path = Path("runs/teachers")
+    """Directory of the teachers, one sub-directory each, and of ``teachers.json``, which
+    ``distillation.teachers`` accepts."""
     num_teachers: int = Field(3, ge=1)
-    """ROaD distils from three."""
+    """Number of teachers, of each fold where there are folds; seeds are ``seed``, ``seed`` + 1 and
+    so on. ROaD distils from three."""
     num_folds: int = Field(1, ge=1)
-    """2 or more: so many teachers for each fold of the data, trained without it. A student then
-    learns each row from those that have not seen it.
-    """
+    """Number of folds of the training data. 1: every teacher trains on all of it. 2 or more:
+    ``num_teachers`` are trained for each fold, without that fold, and a student learns every row
+    from teachers that have not seen it. Use it where teachers are nearly always right on their own
+    training data."""
     max_concurrent: int = Field(0, ge=0)
-    """Ray tasks of one core and `gpus_per_worker` each; 0: one after the other in this process."""
+    """Number of teachers that train at the same time, each a Ray task of one core and
+    ``gpus_per_worker`` GPUs. 0: one after another in this process. On a cluster at ``address``, its
+    size is the limit."""
     timeout_seconds: float = Field(7 * 86400.0, gt=0)
-    """For all of them."""
+    """Time limit of all parallel trainings together, in seconds; without effect where
+    ``max_concurrent`` is 0. 7 days by default. Our choice."""
     judge_ensemble: bool = True
-    """The mean of their logits on the judged sets: what one student would have to reach."""
+    """Evaluate the mean of the teachers' logits too, as ``eval/<data set>/ensemble_<metric>``: the
+    figure that a student aims at."""

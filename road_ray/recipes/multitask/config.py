@@ -1,4 +1,8 @@
-"""What a multi-task pre-training is told: its data sets, how they are mixed, and who teaches."""
+"""Configuration of ``road multitask``: the data sets, how steps mix them, and their teachers.
+
+``recipes/multitask/multitask.py`` consumes it; ``mixture.py`` reads ``data`` and ``mixing``,
+``teachers.py`` reads ``distillation``.
+"""
 
 from __future__ import annotations
 
@@ -17,75 +21,99 @@ from road_ray.training.config import OptimizerConfig, TrainingConfig
 
 
 class MultitaskDataConfig(SourceConfig):
-    """The data sets that are mixed."""
+    """Data sets of the mixture and the batches of one pass."""
 
     datasets: tuple[str, ...] = Field(("squad_v2", "mnli", "qqp", "sst2"), min_length=1)
+    """Data sets of the mixture, of the catalogue or of ``data.sets``, each once. The top level of
+    ``hf/`` gets the head of the first one. ROaD mixes nine (part 1, figure 2), preset
+    ``road_large``."""
     batch_size: int = Field(128, ge=1)
-    """Of one pass, global, in examples: 512 / 4 (ROaD part 1, section 3.5)."""
+    """Global batch size of one pass, in examples, over all workers. A step has ``mixing.passes``
+    times as many: ROaD's 512 = 4 * 128 (part 1, section 3.5)."""
     max_batch_tokens: int | None = Field(None, ge=8)
-    """Of a pass with its padding: rows of like length, as many as fit, at most batch_size. None:
-    every pass has batch_size rows.
-    """
+    """Maximum size of the batch of one pass, in tokens with padding. It then holds rows of similar
+    length, as many as fit, at most ``data.batch_size``. None: every pass has ``data.batch_size``
+    rows."""
 
 
 class MixingConfig(Config):
-    """How a step is put together. Source: ROaD part 1, Algorithm 1; part 2, section 5.1 (4 is best
-    of 1 to 8).
+    """Composition of a training step: passes, sampling of data sets, heads and loss weights.
+    Source: ROaD part 1, Algorithm 1; part 2, section 5.1 (4 passes are the best of 1, 2, 4 and 8).
     """
 
     passes: int = Field(4, ge=1)
-    """Data sets drawn a step, their gradients averaged."""
+    """Number of data sets that are drawn for each step; their gradients are averaged. 4 in ROaD, 1
+    in MT-DNN."""
     sampler: Sampler = "uniform_dataset"
-    """How likely a data set is drawn: all alike, all tasks alike, by rows, or by rows ** power."""
+    """Probability of a data set in each draw. ``uniform_dataset``: equal (ROaD). ``uniform_task``:
+    equal for all tasks, then equal within one. ``proportional``: by number of rows (MT-DNN).
+    ``size_power``: by number of rows to ``mixing.power`` (BAM)."""
     power: float = Field(0.75, gt=0)
-    """Of size_power (BAM)."""
+    """Exponent of the number of rows with ``mixing.sampler`` = ``size_power``. 0 would be uniform,
+    1 is proportional. Source: Clark et al. 2019 (BAM)."""
     replacement: bool = True
-    """A step may draw one data set twice."""
+    """Draw the data sets of a step with replacement, so that one may come twice. False: they
+    differ, and ``mixing.passes`` is at most their number."""
     heads: Literal["task", "dataset"] = "task"
-    """One head a task, shared by its data sets (ROaD), or one a data set (MT-DNN)."""
+    """Sharing of heads. ``task``: one head for each task, shared by its data sets (ROaD).
+    ``dataset``: one head for each data set (MT-DNN)."""
     weights: dict[str, float] = Field({})
-    """What the loss of a data set or of a task is multiplied by; those not named: 1."""
+    """Factor of the loss by data set or task. Empty: 1 for all, as in ROaD."""
 
 
 class MixTeachingConfig(TeachingConfig):
-    """The teachers of each data set. Source: ROaD part 1, section 3.5 (multi-task training with
-    distillation).
+    """Teachers of the data sets of a mixture and the distillation loss. Source: ROaD part 1,
+    section 3.5 (multi-task training with distillation).
     """
 
     teachers: dict[str, str | tuple[str, ...]] = Field({})
-    """By data set: a model or run directory, a hub name or a teachers.json, or a list of
-    directories. Those that are not named learn from gold alone.
-    """
+    """Teachers by data set: a model or run directory, a hub name, a ``teachers.json``, or a list of
+    directories. Data sets without an entry learn from labels only. Empty: no distillation."""
     num_teachers: int | None = Field(None, ge=1)
-    """As many as every data set of the mix must have, so that none is forgotten ([] for one that is
-    to have none); None: as many as are named.
+    """Number of teachers that every data set of the mixture must have; a data set without teachers
+    then needs the entry ``[]``. None: any number. Set it as a guard against a forgotten data set.
     """
     temperature: float = Field(4.0, ge=0.01, le=1000)
-    """Of both sides; ROaD: above 3."""
+    """Temperature T of teacher and student logits in the distillation loss. ROaD uses more than 3
+    in this stage without naming the value; 4 is our choice."""
 
     def of(self, dataset: str) -> tuple[str, ...]:
-        """What is named for a data set."""
+        """Return the entries of a data set."""
         named = self.teachers.get(dataset, ())
         return (named,) if isinstance(named, str) else named
 
     @property
     def num_asked(self) -> int:
-        """How many teachers answer for a run, over all data sets."""
+        """Number of teachers of the run, over all data sets."""
         return sum(len(resolve_teachers(self.of(name))[0]) for name in self.teachers)
 
 
 class MultitaskConfig(RunConfig):
-    """Source of the defaults: ROaD part 1, section 3.5 (steps for Large)."""
+    """Multi-task pre-training of one encoder on a mixture of data sets. Source of the defaults:
+    ROaD-Large, ROaD part 1, section 3.5.
+    """
 
     run_dir: Path = Path("runs/multitask")
+    """Directory of the run: configuration, metrics, checkpoints and final models. The same command
+    on the same directory resumes the run."""
     init: str = ""
-    """A run directory, an hf/ directory or a hub name."""
+    """Encoder to start from: a run directory, an ``hf/`` directory or a hub name. Required. ROaD
+    starts from the ELECTRA discriminator."""
     data: MultitaskDataConfig = MultitaskDataConfig()
+    """Data sets of the mixture, row length and batch size."""
     mixing: MixingConfig = MixingConfig()
+    """Composition of a step: passes, sampling of data sets, heads and loss weights."""
     distillation: MixTeachingConfig = MixTeachingConfig()
+    """Teachers of the data sets and the distillation loss. By default there are no teachers."""
     weighting: WeightingConfig = WeightingConfig()
+    """Weights of several teachers of one data set. Without effect where a data set has one teacher
+    or none, except that a rule may scale its logits."""
     optimizer: OptimizerConfig = OptimizerConfig(peak_lr=3e-4, layer_decay=0.75, warmup_steps=500)
+    """Optimizer and learning-rate schedule. The defaults are ROaD's: peak rate 3e-4, layer decay
+    0.75, 500 steps of warm-up (part 1, section 3.5)."""
     training: TrainingConfig = TrainingConfig(steps=20_000)
+    """Number of steps, evaluations and checkpoints. 20,000 steps as for ROaD-Large (part 1, section
+    3.5); ROaD-Base has 40,000 (part 2, section 5.1)."""
 
     def inputs(self) -> Inputs:
         names, taught = self.data.datasets, self.distillation.teachers

@@ -1,0 +1,86 @@
+"""Every field of every configuration explains itself: its docstring is its description."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import pytest
+
+from road_ray.config import Config
+from road_ray.distributed.estimate import Prices
+from road_ray.distributed.jobs.cluster_profile import Profile
+from road_ray.recipes.pretraining.config import ArmConfig
+from road_ray.recipes.sweep.config import SweepConfig
+from road_ray.verbs import VERBS
+
+LEAST_CHARACTERS = 15
+# A description opens with what the value is, not with a fragment or with what None does.
+BAD_OPENERS = ("Of ", "What ", "Who ", "Whose ", "Those ", "Whether ", "None", "As ")
+ROOTS = (*(verb.config for verb in VERBS.values()), SweepConfig, Profile, Prices, ArmConfig)
+
+
+def configs_in(annotation: Any) -> Iterator[type[Config]]:
+    """Yield the configuration classes inside a type: of sections, unions, tuples, dict values."""
+    if isinstance(annotation, type) and issubclass(annotation, Config):
+        yield annotation
+    for part in get_args(annotation):
+        yield from configs_in(part)
+
+
+def sections(*roots: type[Config]) -> list[type[Config]]:
+    """Return ``roots`` and every configuration class below them, each once."""
+    found = dict.fromkeys(roots)
+    waiting = list(roots)
+    while waiting:
+        for field in waiting.pop().model_fields.values():
+            below = [kind for kind in configs_in(field.annotation) if kind not in found]
+            found.update(dict.fromkeys(below))
+            waiting += below
+    return list(found)
+
+
+def poorly_described(*roots: type[Config]) -> list[str]:
+    """Return ``Class.field: description`` of each field without a good sentence about it."""
+    return [
+        f"{kind.__name__}.{name}: {field.description!r}"
+        for kind in sections(*roots)
+        for name, field in kind.model_fields.items()
+        if len(text := (field.description or "").strip()) < LEAST_CHARACTERS
+        or not text.endswith(".")
+        or text.startswith(BAD_OPENERS)
+    ]
+
+
+def test_every_field_of_every_configuration_has_a_description():
+    poor = poorly_described(*ROOTS)
+    assert not poor, "\n".join([f"{len(poor)} fields:", *poor])
+
+
+def test_every_configuration_class_has_a_docstring_of_its_own():
+    assert [kind.__name__ for kind in sections(*ROOTS) if "__doc__" not in vars(kind)] == []
+
+
+class Inner(Config):
+    missing: int = 0
+    short: int = 0
+    """Of rows."""
+    fragment: int = 0
+    """Of rows, in the cache."""
+    open_ended: int = 0
+    """Number of rows in the cache, all of them"""
+    good: int = 0
+    """Number of rows in the cache."""
+
+
+@pytest.mark.parametrize("held", [Inner, Inner | None, tuple[Inner, ...], dict[str, Inner]])
+def test_poor_descriptions_are_found_wherever_a_section_is_held(held):
+    namespace = {"__annotations__": {"part": held}, "__module__": __name__}
+    outer = type("Outer", (Config,), namespace)
+    assert [line.partition(":")[0] for line in poorly_described(outer)] == [
+        "Outer.part",
+        "Inner.missing",
+        "Inner.short",
+        "Inner.fragment",
+        "Inner.open_ended",
+    ]
