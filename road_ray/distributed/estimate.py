@@ -22,14 +22,16 @@ _MARGIN = 1.2  # of disk and memory, beyond what was counted
 
 
 class Prices(Config):
-    """A price table that the user gives: what an hour costs."""
+    """Prices of an hour, which ``road plan --prices`` multiplies with its estimate."""
 
     currency: str = "USD"
+    """Currency of the prices, for display only."""
     gpu_hour: float = Field(0.0, ge=0)
+    """Price of one GPU for an hour, in ``currency``. 0: free."""
     cpu_hour: float = Field(0.0, ge=0)
-    """Of one core."""
+    """Price of one core for an hour, in ``currency``. 0: free."""
     head_hour: float = Field(0.0, ge=0)
-    """Of the machine that only coordinates."""
+    """Price of the head node, which only coordinates, for an hour, in ``currency``. 0: free."""
 
 
 def communication_seconds(

@@ -15,26 +15,35 @@ _ENDING = ".profile.yaml"
 
 
 class Profile(Config):
-    """How jobs get to a cluster, and what they find there."""
+    """Access to a cluster and the resources of a job there: a ``*.profile.yaml`` or the section
+    ``x-road`` of a cluster file.
+    """
 
     address: str = "http://127.0.0.1:8265"
-    """Of the cluster's dashboard, as this machine sees it; mostly the near end of a tunnel."""
+    """Address of the cluster's dashboard as seen from this machine, usually the near end of a
+    tunnel (``ray dashboard``, ``kubectl port-forward``)."""
     environment: Literal["none", "uv", "pip"] = "none"
-    """none: the machines have road_ray and its pins; uv, pip: installed from constraints.txt for
-    every job (road_ray itself comes with the working directory).
-    """
+    """Python environment of a job. ``none``: the machines have road_ray's dependencies installed.
+    ``uv``, ``pip``: Ray installs the versions of this machine for every job, except Ray itself.
+    road_ray's own code always comes with the working directory."""
     entry_cpus: float = Field(1.0, ge=0)
-    """Cores that are held for the ``road`` process itself, beside those of its workers."""
+    """Number of cores that are reserved for the ``road`` process itself, beside those of its
+    workers."""
     entry_memory_gib: float = Field(0.0, ge=0)
+    """Memory that is reserved for the ``road`` process itself, in GiB. 0: no reservation."""
     workers: int | None = Field(None, ge=0)
-    """``--workers`` of a job that names none."""
+    """Value of ``--workers`` for jobs that do not give one. None: the verb's default."""
     gpus_per_worker: float | None = Field(None, ge=0)
+    """Value of ``--gpus-per-worker`` for jobs that do not give one. None: the verb's default."""
     run_root: str | None = None
-    """A directory that all machines share; relative run directories are put below it."""
+    """Directory on a disk that all machines share, below which relative run directories are placed.
+    None: run directories stay as they are given."""
     exclude: tuple[str, ...] = ()
-    """Patterns of tracked files that are not sent."""
+    """Patterns of tracked files that are not uploaded with a job, such as ``docs/*``. Empty: all
+    tracked files are. Ray's limit is 100 MiB."""
     open_cluster: bool = False
-    """True: a cluster that lets everybody in is accepted (``--i-know-this-is-open``)."""
+    """Accept a cluster that answers without a token (``--i-know-this-is-open``). False: such a
+    cluster is refused, because everybody who reaches it can run code there."""
 
 
 def load_profile(cluster: str) -> Profile:

@@ -1,4 +1,9 @@
-"""Configuration of a search: what is searched, how, and by which figures."""
+"""Configuration of a search: its space, sampler, scheduler, budgets and resources.
+
+``SearchConfig`` is the part of a sweep that knows nothing of verbs. ``distributed/tune/storage.py``
+and ``study.py`` make the Optuna study of it, ``schedulers.py`` the scheduler, ``driver.py`` runs
+the trials.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +30,19 @@ _Whole = int  # the name `int` is a key of Range
 
 
 class Range(Config):
-    """The values one key may take: exactly one of the kinds below."""
+    """Values that one key may take: exactly one of the kinds below."""
 
     uniform: tuple[float, float] | None = None
-    """[low, high]."""
+    """Real numbers [low, high], uniformly distributed."""
     loguniform: tuple[float, float] | None = None
-    """[low, high], low > 0."""
+    """Real numbers [low, high] whose logarithm is uniformly distributed; low is above 0. Use it for
+    learning rates."""
     int: tuple[_Whole, _Whole] | None = None
-    """[low, high], both included."""
+    """Whole numbers [low, high], both included."""
     logint: tuple[_Whole, _Whole] | None = None
+    """Whole numbers [low, high], both included, small ones more often; low is above 0."""
     choice: tuple[Any, ...] | None = Field(None, min_length=1)
+    """List of values to choose from: numbers, text, booleans, null or lists."""
 
     @model_validator(mode="before")
     @classmethod
@@ -75,58 +83,84 @@ class Range(Config):
 
     @property
     def kind(self) -> str:
-        """Which of the kinds it is."""
+        """Name of the kind that is given."""
         return next(k for k in type(self).model_fields if getattr(self, k) is not None)
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Both ends of a range of numbers."""
+        """Lowest and highest value of a range of numbers."""
         low, high = getattr(self, self.kind)
         return low, high
 
     @property
     def edges(self) -> tuple[Any, ...]:
-        """Both ends, or every choice: what must be allowed for all draws to be."""
+        """Lowest and highest value, or every choice: if these are valid, so are all draws."""
         return self.choice if self.choice is not None else self.bounds
 
 
 class SearchConfig(Config):
-    """How values are drawn, judged and stopped, and how much may be spent."""
+    """Search for good values: space, objective, sampler, scheduler, budgets and resources of
+    trials.
+    """
 
     metric: tuple[str, ...] = Field(min_length=1)
-    """Several: a Pareto front (sampler nsga2)."""
+    """Figure to optimize, such as ``eval/squad_v2/f1``, ``cost/seconds`` or ``cost/parameters``.
+    Several figures ask for a Pareto front, which needs ``scheduler`` = ``none`` and ``sampler`` =
+    ``nsga2``, ``tpe`` or ``random``."""
     mode: tuple[Mode, ...] = ("max",)
-    """Of each metric."""
+    """Direction of each figure of ``metric``: ``max`` or ``min``."""
     trials: int = Field(16, ge=1)
+    """Number of trials, those of earlier starts included. With ``scheduler`` = ``pbt``, the size of
+    the population, to which children are added. Our choice."""
     budget_hours: float | None = Field(None, gt=0)
-    """Then no new trial begins, those begun end."""
+    """Wall time after which no new trial starts, in hours; running trials finish. Trials of earlier
+    starts count with their own time. None: no limit."""
     budget_teacher_seconds: float | None = Field(None, gt=0)
-    """Seconds of trials times teachers."""
+    """Sum over trials of seconds times number of teachers, after which no new trial starts; running
+    trials finish. None: no limit."""
     sampler: Sampler = "tpe"
+    """Algorithm that draws values. ``tpe``: tree-structured Parzen estimator. ``gp``: Gaussian
+    process. ``nsga2``: genetic, for several metrics. ``random``: independent draws. ``grid``: every
+    combination, of choices and whole numbers only. All are Optuna's."""
     scheduler: Scheduler = "asha"
+    """Algorithm that stops poor trials early. ``asha``: asynchronous successive halving.
+    ``hyperband``: the same in several brackets. ``median``: below the median of others at the same
+    step. ``pbt``: replaced by a modified copy of a better one, needs ``sampler`` = ``random``.
+    ``none``: no trial is stopped."""
     grace_percent: float = Field(100 / 9, gt=0, lt=100)
-    """ASHA compares at this share of a trial's steps, and at `reduction` times as many again;
-    hyperband lets some trials pass the first of these, and some all; median waits so long before it
-    acts; pbt looks each time after so much, and `trials` is the size of its population.
-    """
+    """Percentage of a trial's steps before it can be stopped. ``asha`` and ``hyperband`` compare
+    there and at each multiple by ``reduction``; ``median`` compares from there on; ``pbt`` at every
+    multiple. The default, 100 / 9, compares at 1/9 and 1/3 of the steps. Our choice."""
     reduction: float = Field(3.0, gt=1)
+    """Reduction factor of ``asha`` and ``hyperband``: about one trial in this many goes on from
+    each comparison. Li et al. 2018 (Hyperband) suggest 3 or 4."""
     seed: int = Field(0, ge=0)
-    """Of the sampler."""
+    """Random seed of the sampler. Trials get their own seeds from the verb's configuration and
+    ``seeds``."""
     max_concurrent: int | None = Field(None, ge=1)
-    """None: as many as the cluster has room for."""
+    """Number of trials that run at the same time. None: as many as the cluster has room for. Fewer
+    let ``tpe`` learn more from each trial."""
     cpus_per_trial: float = Field(1.0, gt=0)
+    """Number of cores of each trial. Trials that start actors or workers of their own request 0.1
+    cores, because those request theirs."""
     gpus_per_trial: float = Field(0.0, ge=0)
-    """A fraction shares a device."""
+    """Number of GPUs of each trial. 0: CPU only. A fraction shares one device."""
     trial_timeout_seconds: float | None = Field(None, gt=0)
-    """Since its last (re)start."""
+    """Time limit of a trial since its last start, in seconds; a trial that exceeds it is ended and
+    counts as failed. None: no limit. Set it against trials that hang."""
     storage: Annotated[str, AfterValidator(check_database)] | None = None
-    """An RDB's URL, its password in $ROAD_SWEEP_PASSWORD; None: study.journal beside the trials."""
+    """SQLAlchemy URL of a database that holds the study, such as ``mysql+pymysql://me@host/db``;
+    its password is read from the environment variable ``ROAD_SWEEP_PASSWORD``. None:
+    ``study.journal`` in the directory of the sweep."""
     space: dict[str, Range] = Field(min_length=1)
-    """By dotted key of the verb's configuration."""
+    """Ranges by dotted key of the verb's configuration, such as ``{weighting.wrong: {uniform: [0,
+    1]}}``."""
     points: tuple[dict[str, Any], ...] = ()
-    """Tried first; a key left out is drawn."""
+    """Values to try first, by dotted key; keys that a point leaves out are drawn. Empty: all values
+    are drawn. Include the published values."""
     warm_from: tuple[Path, ...] = ()
-    """Earlier sweeps of the same space: their trials count here."""
+    """Directories of earlier sweeps of the same space. Their complete trials inform the sampler and
+    are not repeated. Empty: none."""
 
     @field_validator("metric", "mode", mode="before")
     @classmethod
@@ -182,7 +216,9 @@ _ENDLESS = ("uniform", "loguniform", "logint")
 
 
 def _ranges(tree: Mapping[str, Any], above: str = "") -> list[tuple[str, Any]]:
-    """Ranges by dotted key; what an override nested (``space.optimizer.peak_lr=...``) is joined."""
+    """Return ranges by dotted key; keys that an override nested (``space.optimizer.peak_lr=...``)
+    are joined.
+    """
     found: list[tuple[str, Any]] = []
     for name, below in tree.items():
         key = f"{above}{name}"
@@ -196,7 +232,7 @@ def _ranges(tree: Mapping[str, Any], above: str = "") -> list[tuple[str, Any]]:
 
 
 def flatten(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Values by dotted key: ``{"a": {"b": 1}, "c.d": 2}`` -> ``{"a.b": 1, "c.d": 2}``."""
+    """Return values by dotted key: ``{"a": {"b": 1}, "c.d": 2}`` -> ``{"a.b": 1, "c.d": 2}``."""
     values: dict[str, Any] = {}
     for name, below in tree.items():
         if isinstance(below, Mapping) and below:

@@ -49,8 +49,8 @@ class MixingConfig(Config):
     equal for all tasks, then equal within one. ``proportional``: by number of rows (MT-DNN).
     ``size_power``: by number of rows to ``mixing.power`` (BAM)."""
     power: float = Field(0.75, gt=0)
-    """Exponent of the number of rows with ``mixing.sampler`` = ``size_power``. 0 would be uniform,
-    1 is proportional. Source: Clark et al. 2019 (BAM)."""
+    """Exponent of the number of rows with ``mixing.sampler`` = ``size_power``. 1 is proportional;
+    the smaller it is, the more uniform are the draws. Source: Clark et al. 2019 (BAM)."""
     replacement: bool = True
     """Draw the data sets of a step with replacement, so that one may come twice. False: they
     differ, and ``mixing.passes`` is at most their number."""

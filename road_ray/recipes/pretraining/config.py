@@ -1,4 +1,10 @@
-"""Configuration of `road pretrain` and `road reproduce`."""
+"""Configuration of ``road pretrain`` and ``road reproduce``.
+
+``PretrainConfig`` holds the generator, the objective and the probe beside corpus, encoder,
+optimizer and loop; ``recipes/pretraining/build.py`` makes the objective of it, ``pretrain.py``
+trains it, ``probe.py`` evaluates it. ``ReproduceConfig`` holds a comparison of several;
+``reproduce.py`` consumes it.
+"""
 
 from __future__ import annotations
 
@@ -20,50 +26,75 @@ from road_ray.training.config import OptimizerConfig, TrainingConfig
 
 
 class GeneratorConfig(Config):
-    """The generator beside the main encoder. Source: Clark et al. 2020, section 3.2."""
+    """Generator that corrupts the input of the main encoder. Source of the defaults: ELECTRA-Small,
+    Clark et al. 2020, table 6 and section 3.2.
+    """
 
     kind: Literal["model", "uniform", "unigram"] = "model"
-    """What draws the replacements; "uniform" and "unigram" look at no context and learn nothing."""
+    """Source of the replacement tokens. ``model``: a masked language model that is trained jointly.
+    ``uniform``: random tokens. ``unigram``: tokens by their frequency in the corpus. The last two
+    ignore the context and learn nothing."""
     scale: float = Field(0.25, gt=0, le=1)
-    """Of width, inner width and heads; 1/4 to 1/2 works best (figure 3)."""
+    """Size of the generator as a fraction of the main encoder: of width, inner width and number of
+    heads. ELECTRA-Small and Large: 1/4, Base: 1/3. 1/4 to 1/2 works best (Clark et al. 2020, figure
+    3)."""
     depth: float = Field(1.0, gt=0, le=1)
-    """Of layers; ELECTRA keeps all, TEAMS half."""
+    """Number of layers of the generator as a fraction of those of the main encoder. 1 in ELECTRA,
+    0.5 in TEAMS."""
     tying: Tying = "embeddings"
-    """What it has in common with the main encoder: 83.6, 84.3, 84.4 GLUE points in this order."""
+    """Weights that the generator shares with the main encoder. ``none``: none. ``embeddings``:
+    token, position and type embeddings with their LayerNorm. ``all``: the whole encoder, which
+    needs equal sizes. GLUE scores are 83.6, 84.3 and 84.4 (Clark et al. 2020, section 3.2)."""
     init: str = ""
-    """Go on from this masked language model of the generator's size (hf/ of an `mlm` run): it and
-    all embeddings. A generator that already knows words gives the discriminator work at once.
-    """
+    """Masked language model of the generator's size to start from, such as the run directory of an
+    ``mlm`` run. Empty: new weights. A trained generator gives the discriminator plausible
+    replacements from the first step."""
     frozen: bool = False
-    """It only draws: the second of two stages; needs tying=none and init."""
+    """Do not train the generator: the second of two stages (Clark et al. 2020, section 3.3). It
+    needs ``generator.init`` and ``generator.tying`` = ``none``."""
 
 
 class ObjectiveConfig(Config):
-    """What is learnt; an option that is null has the objective's own default, from its paper."""
+    """Pre-training objective and its options. An option of null takes the objective's own default,
+    from its paper; an option that the objective does not have must be null.
+    """
 
     name: str = Field("electra", json_schema_extra={"enum": list(OBJECTIVES)})
+    """Pre-training objective. ``electra``: detection of replaced tokens. ``electra_masked``:
+    detection at chosen positions only. ``replace_mlm`` and ``all_tokens_mlm``: the intermediate
+    models of Clark et al. 2020, section 3.5. ``mlm``: BERT without next-sentence prediction.
+    ``mc_bert``, ``teams``: successors. ``adversarial``: ELECTRA with a generator trained by
+    reinforcement."""
     choose_fraction: float | None = Field(None, gt=0, lt=1)
-    """Of real tokens; 0.15, Large 0.25."""
+    """Fraction of real tokens that are chosen for prediction and replacement. None: 0.15. Use 0.25
+    for Large, whose generator is too accurate otherwise (Clark et al. 2020, table 6)."""
     mask_fraction: float | None = Field(None, ge=0, le=1)
-    """Of the chosen; the rest stay as they are: 0.85, in MC-BERT 1."""
+    """Fraction of the chosen tokens that are replaced by [MASK] for the generator; the rest stay
+    unchanged. None: 0.85 (google-research/electra), 1 for ``mc_bert``."""
     discriminator_weight: float | None = Field(None, ge=0)
-    """Lambda, of the main encoder's loss: 50 in ELECTRA, because a two-way loss is far smaller than
-    a V-way one; MC-BERT 50, TEAMS 5, 1 for the two MLM variants.
-    """
+    """Weight lambda of the main encoder's loss beside the generator's. None: 50 for ELECTRA,
+    because a binary loss is much smaller than one over the vocabulary; 50 for ``mc_bert``, 5 for
+    ``teams``, 1 for ``replace_mlm`` and ``all_tokens_mlm``."""
     temperature: float | None = Field(None, gt=0)
-    """Of the sampling; 1."""
+    """Temperature of the generator's logits in sampling. None: 1. Clark et al. 2020 report no gain
+    from higher values."""
     disallow_correct: bool | None = None
-    """Never draw the original; false."""
+    """Never sample the original token. None: false. Source: google-research/electra, an option that
+    is off there."""
     candidates: int | None = Field(None, ge=2, le=100)
-    """To choose among: MC-BERT 10, TEAMS 5."""
+    """Number of tokens to choose from, the original included. None: 10 for ``mc_bert``, 5 for
+    ``teams``. Other objectives have none."""
     faithful: bool | None = None
-    """MC-BERT's label noise as in the released code; false."""
+    """Keep the label noise of MC-BERT's released code, where candidates can repeat the original.
+    None: false, our choice."""
     selection_weight: float | None = Field(None, ge=0)
-    """TEAMS, of multi-word selection: 2."""
+    """Weight of the multi-word selection loss of ``teams``. None: 2 (official/projects/teams of
+    tensorflow/models)."""
     shared_layers: int | None = Field(None, ge=0)
-    """TEAMS, lowest layers of both networks: 3."""
+    """Number of lowest layers that generator and main encoder of ``teams`` share; both need one
+    width. None: 3 (official/projects/teams of tensorflow/models)."""
     generator_weight: float | None = Field(None, ge=0)
-    """Adversarial, of the policy gradient: 1."""
+    """Weight of the generator's policy-gradient loss in ``adversarial``. None: 1, our choice."""
 
     @field_validator("name")
     @classmethod
@@ -75,39 +106,61 @@ class ObjectiveConfig(Config):
 
 
 class ProbeConfig(Config):
-    """Source of the defaults: Clark et al. 2020, table 7 (ELECTRA-Small); sizes are our choice."""
+    """Evaluation of the encoder by short fine-tunings of copies. Source of the optimizer's
+    defaults: Clark et al. 2020, table 7 (ELECTRA-Small); sizes are our choice.
+    """
 
     datasets: tuple[str, ...] = ()
-    """None: no probe. Else at the end, and every `training.evaluate_every_steps` before it."""
+    """Data sets to fine-tune copies on, at the end and every ``training.evaluate_every_steps``
+    steps. Empty: no probe."""
     root: str | None = None
-    """None: that of the corpus."""
+    """Directory of the data sets. None: ``data.root``."""
     steps: int = Field(300, ge=1)
+    """Number of updates of each fine-tuning. Our choice; it bounds what a probe costs."""
     batch_size: int = Field(32, ge=1)
+    """Batch size of each fine-tuning, in examples. Source: Clark et al. 2020, table 7."""
     peak_lr: float = Field(3e-4, gt=0)
+    """Peak learning rate of each fine-tuning. Source: ELECTRA-Small, Clark et al. 2020, table 7."""
     max_length_tokens: int = Field(64, ge=8)
+    """Maximum length of a row, in tokens. Our choice."""
     max_rows: int = Field(20_000, ge=1)
-    """Learnt from."""
+    """Number of training examples to use at most. Our choice."""
     max_judged_rows: int = Field(2000, ge=1)
+    """Number of evaluation examples to use at most. Our choice; fewer make noisier figures."""
 
 
 class PretrainConfig(RunConfig):
-    """Source of the defaults: ELECTRA-Small, Clark et al. 2020, table 6."""
+    """Pre-training of an encoder on a text corpus. Source of the defaults: ELECTRA-Small, Clark et
+    al. 2020, table 6.
+    """
 
     run_dir: Path = Path("runs/pretrain")
+    """Directory of the run: configuration, metrics, checkpoints and final models. The same command
+    on the same directory resumes the run."""
     init: str = ""
-    """Go on from this encoder; empty: new weights."""
+    """Encoder to start from: a run directory, an ``hf/`` directory or a hub name, of the size of
+    ``encoder``. Its tokenizer is used unless ``data.tokenizer`` is given. Empty: new weights."""
     start: Literal["random", "corpus"] = "random"
-    """Of new weights. "corpus": words, positions and first heads start from what the corpus says
-    (models/corpus_init.py); for models and budgets so small that they would not leave the
-    frequencies.
-    """
+    """Initialization of new weights. ``random``: truncated normal, as in ELECTRA. ``corpus``:
+    embeddings, positions and first heads from co-occurrences in the corpus
+    (``models/corpus_init.py``), for models and budgets so small that random weights would learn
+    token frequencies only. Our choice."""
     data: CorpusConfig = CorpusConfig()
+    """Text, tokenizer, row length and batch size."""
     encoder: EncoderConfig = EncoderConfig()
+    """Architecture and size of the main encoder, which fine-tuning later uses."""
     generator: GeneratorConfig = GeneratorConfig()
+    """Generator that corrupts the input. Without effect for ``objective.name`` = ``mlm``."""
     objective: ObjectiveConfig = ObjectiveConfig()
+    """Pre-training objective and its options. ELECTRA by default."""
     optimizer: OptimizerConfig = OptimizerConfig(peak_lr=5e-4, warmup_steps=10_000)
+    """Optimizer and learning-rate schedule. The defaults are those of ELECTRA-Small: peak rate
+    5e-4, 10,000 steps of warm-up (Clark et al. 2020, table 6). Base and Large: 2e-4."""
     training: TrainingConfig = TrainingConfig(steps=1_000_000)
+    """Number of steps, evaluations and checkpoints. 1,000,000 steps as for ELECTRA-Small; Base has
+    766,000, Large 400,000 (Clark et al. 2020, table 6)."""
     probe: ProbeConfig = ProbeConfig()
+    """Evaluation of the encoder by short fine-tunings. Off by default."""
 
     @model_validator(mode="after")
     def _something_to_evaluate(self) -> Self:
@@ -125,8 +178,8 @@ class PretrainConfig(RunConfig):
 
 
 def laptop_scale() -> PretrainConfig:
-    """What the arms of a comparison share on a laptop: two layers of 128, short rows, a start from
-    the corpus. Our choice.
+    """Return what the arms of a comparison share on a laptop: two layers of width 128, short rows,
+    a start from the corpus. Our choice.
     """
     return PretrainConfig(
         start="corpus",
@@ -147,27 +200,43 @@ def laptop_scale() -> PretrainConfig:
 
 
 class ReproduceConfig(RunConfig):
-    """A comparison, its scale, and the probe that gives the score. All scales are our choice."""
+    """Published comparison of pre-training methods, repeated at the user's scale: arms, seeds,
+    budget and the data sets that give the score. All scales are our choice.
+    """
 
     run_dir: Path = Path("runs/reproduce")
+    """Directory of all arms, of ``comparison.md`` and of the figures."""
     comparison: str = Field("table5", json_schema_extra={"enum": list(COMPARISONS)})
+    """Comparison to repeat. ``table5``: five objectives. ``generator_size``: figure 3. ``tying``:
+    section 3.2. ``algorithms``: section 3.3. ``fractions``: table 1, all of Clark et al. 2020.
+    ``successors``: MC-BERT and TEAMS against ELECTRA."""
     flops: float = Field(6e13, gt=0)
-    """Of each arm's pre-training, by the paper's rules; ELECTRA-Small has 1.3e18."""
+    """Budget of the pre-training of each arm, in floating-point operations as the paper counts
+    them. Comparisons at equal steps take the steps that it buys the first arm. Our choice for a
+    laptop; ELECTRA-Small has 1.3e18."""
     num_seeds: int = Field(3, ge=1)
+    """Number of runs of each arm, with seeds ``seed``, ``seed`` + 1 and so on, compared in pairs.
+    Our choice; a small difference needs 5 to 10."""
     pretrain: PretrainConfig = laptop_scale()
-    """What all arms share."""
+    """Pre-training that all arms share; each arm changes a few keys. The number of steps and the
+    warm-up, a tenth of them, follow from ``flops``."""
     probe: FinetuneConfig = FinetuneConfig(
         data=FinetuneDataConfig(max_length_tokens=64, max_rows=20_000, max_judged_rows=4000),
         training=TrainingConfig(steps=600, log_every_steps=200),
     )
+    """Fine-tuning that scores an arm, repeated on each data set of ``probe_on``."""
     probe_on: tuple[str, ...] = ("sst2", "qqp", "mnli", "cola")
-    """The score is the mean of the first metric of these, in hundredths, as the GLUE score is."""
+    """Data sets that score an arm: the score is the mean of their first metrics times 100, like the
+    GLUE score. Our choice."""
     root: str | None = None
-    """Of the probes' data and of the corpus, unless they have their own."""
+    """Directory of corpus and data sets where ``pretrain.data.root`` and ``probe.data.root`` are
+    not given. None: the environment variable ``ROAD_DATA``."""
     max_concurrent: int = Field(0, ge=0)
-    """Arms side by side, a Ray task each; 0: one after the other."""
+    """Number of arms that run at the same time, each a Ray task of one core and ``gpus_per_worker``
+    GPUs. 0: one after another in this process."""
     timeout_seconds: float = Field(7 * 86400.0, gt=0)
-    """For all of them."""
+    """Time limit of all parallel arms together, in seconds; without effect where ``max_concurrent``
+    is 0. 7 days by default. Our choice."""
 
     @field_validator("comparison")
     @classmethod
@@ -179,7 +248,11 @@ class ReproduceConfig(RunConfig):
 
 
 class ArmConfig(RunConfig):
-    """One arm with one seed: its stages, then its probes."""
+    """One arm of a comparison with one seed. ``recipes/pretraining/reproduce.py`` makes it; no file
+    holds one.
+    """
 
     stages: tuple[PretrainConfig, ...]
+    """Pre-trainings of the arm, each from the model of the one before."""
     probes: tuple[FinetuneConfig, ...]
+    """Fine-tunings that score the arm, one for each data set."""

@@ -1,4 +1,9 @@
-"""A file of `search_spaces/` as a configuration: what a trial runs, over which keys, judged how."""
+"""Configuration of ``road sweep``: a file of ``search_spaces/``.
+
+``SweepConfig`` adds to a search (``distributed/tune/config.py``) the verb that a trial runs, its
+seeds and what is kept. ``recipes/sweep/check.py`` validates it against the verb's own
+configuration, ``sweep.py`` runs it.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +23,16 @@ Runnable = Literal["pretrain", "multitask", "finetune", "teachers", "distill"]
 
 
 class StageConfig(Config):
-    """One run of a verb."""
+    """One run of a verb in a trial: the verb, its preset and its overrides."""
 
     verb: Runnable
+    """Verb that the run performs: ``pretrain``, ``multitask``, ``finetune``, ``teachers`` or
+    ``distill``."""
     preset: str | None = None
+    """Preset of the verb that the overrides change. None: the defaults of the verb."""
     overrides: dict[str, Any] = Field(default_factory=dict)
-    """By dotted key."""
+    """Values of the verb's configuration by dotted key, such as ``{data.root: miniature}``. Drawn
+    values replace them."""
 
     @field_validator("overrides", mode="before")
     @classmethod
@@ -32,59 +41,70 @@ class StageConfig(Config):
 
 
 class SweepTrackingConfig(Config):
-    """Where the figures of all trials go besides their run directories."""
+    """Experiment trackers that receive the figures of all trials."""
 
     wandb_project: str | None = None
-    """One group of that project; needs road-ray[wandb]."""
+    """Weights & Biases project to log to, one group for the sweep; needs ``road-ray[wandb]``. None:
+    no logging to Weights & Biases."""
     wandb_mode: Literal["online", "offline"] = "offline"
+    """Mode of Weights & Biases. ``online``: send figures while trials go on. ``offline``: write
+    them to the run directories, for ``wandb sync``."""
     mlflow_uri: Annotated[str, AfterValidator(check_address)] | None = None
-    """One experiment there, named after the sweep."""
+    """MLflow server or database to log to, one experiment named after the sweep; needs
+    ``road-ray[mlflow]``. None: no logging to MLflow. Credentials belong into the environment."""
     tensorboard: bool = False
-    """In every run directory; to look at: road-ray[tensorboard]."""
+    """Write TensorBoard event files to the run directory of every trial; needs
+    ``road-ray[tensorboard]`` to view them."""
 
 
 class SweepConfig(SearchConfig, StageConfig):
-    """A sweep: the verb with `overrides` and drawn values, judged by `metric` of its figures."""
+    """Hyper-parameter search: the runs of a trial, their seeds, the search itself and what is kept."""
 
     then: StageConfig | None = None
-    """A second run from the first one's model, by which the trial is judged: pre-training is worth
-    what fine-tuning makes of it.
-    """
+    """Second run of a trial, which starts from the model of the first; ``metric`` is then a figure
+    of the second. None: one run. Use it to select a pre-training by the fine-tuning that follows;
+    keys of ``space`` that begin with ``then.`` belong to it."""
     seeds: int = Field(1, ge=1)
-    """Runs of a trial that differ in their seed, one after the other. The mean is judged, the
-    deviation kept; schedulers look at the first seed only, and only what survives has others.
-    """
+    """Number of runs of a trial with different seeds, one after another. Their mean is the trial's
+    value, their deviation is recorded. Schedulers see the first seed, so that a stopped trial runs
+    no others."""
     keep: Literal["all", "best"] = "all"
-    """Whose models and checkpoints stay: of all trials, or of the best only. Figures stay of all.
-    """
+    """Models and checkpoints to keep. ``all``: those of all trials. ``best``: those of the best
+    trial, or of the Pareto front. Figures of all trials are always kept."""
     name: str = ""
-    """Of study and W&B group; empty: the file's."""
+    """Name of the study and of the group in trackers. Empty: the name of the file."""
     run_dir: Path | None = None
-    """None: runs/sweeps/NAME."""
+    """Directory of the sweep: study, trials and results. The same command on the same directory
+    resumes the sweep. None: ``runs/sweeps/`` and the name."""
     address: str | None = None
-    """Of a running Ray cluster; None: one of our own on this machine."""
+    """Address of a running Ray cluster, such as ``10.0.0.1:6379``. None: the cluster of the
+    environment variable ``RAY_ADDRESS`` or of the surrounding Ray job, else a local one that ends
+    with the sweep."""
     console: Literal["rich", "plain", "quiet"] | None = None
+    """Output on the terminal. ``rich``: a live table. ``plain``: one line for each change.
+    ``quiet``: nothing. None: ``rich`` on a terminal and ``plain`` elsewhere."""
     tracking: SweepTrackingConfig = SweepTrackingConfig()
+    """Experiment trackers of all trials. By default there are none."""
 
     @property
     def directory(self) -> Path:
-        """Where the sweep lies: study, trials, results."""
+        """Directory of the sweep: study, trials, results."""
         return self.run_dir or Path("runs/sweeps") / self.name
 
     @property
     def stages(self) -> tuple[StageConfig, ...]:
-        """The runs of one seed of a trial, in order."""
+        """Runs of one seed of a trial, in order."""
         return (self,) if self.then is None else (self, self.then)
 
 
 def shipped() -> dict[str, Path]:
-    """The search spaces that come with road_ray, by name."""
+    """Return the search spaces that come with road_ray, by name."""
     return {path.stem: path for path in sorted(SHIPPED.glob("*.yaml"))}
 
 
 def locate(named: str | Path) -> Path:
-    """The file of a search space: a path, or the name of a shipped one (`weighted_kd`,
-    `search_spaces/weighted_kd.yaml`). Raises ``ConfigError`` naming the nearest.
+    """Return the file of a search space: a path, or the name of a shipped one (``weighted_kd``,
+    ``search_spaces/weighted_kd.yaml``). Raises ``ConfigError`` naming the nearest.
     """
     path, known = Path(named).expanduser(), shipped()
     if path.is_file():
