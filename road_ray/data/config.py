@@ -1,5 +1,4 @@
-"""Configuration of data sources: where examples and pre-training text lie, and how they become
-rows.
+"""Configuration of data: the location of data sets and corpora, and the rows made of them.
 
 ``SourceConfig`` is the base of the section ``data`` of verbs that read data sets;
 ``data/loading.py`` consumes it. ``CorpusConfig`` is ``data`` of ``road pretrain``;
@@ -9,18 +8,12 @@ rows.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from road_ray.config import Config
 from road_ray.data.readers.custom import CustomDataset, SetName
-
-if TYPE_CHECKING:
-    pass
-from typing import Annotated, Self
-
-from pydantic import BeforeValidator, model_validator
 
 MINIATURE = "miniature"
 """Value of ``data.root`` that names the embedded data set."""

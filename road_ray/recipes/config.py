@@ -22,9 +22,6 @@ from road_ray.recipes.inputs import (
 )
 from road_ray.training.checkpoint.remote_copy import check_address
 
-if TYPE_CHECKING:
-    pass
-
 
 class TrackingConfig(Config):
     """Experiment trackers that receive the figures of a run besides ``metrics.jsonl``."""
@@ -57,7 +54,7 @@ class RunConfig(Config):
     """Random seed of new weights, order of batches, masking, dropout and drawn data sets. Change it
     to repeat a run."""
     workers: int = Field(0, ge=0)
-    """Number of Ray Train workers that share each batch. 0: train in this process, without Ray."""
+    """Number of Ray Train workers that share each batch. 0: train in this process."""
     min_workers: int | None = Field(None, ge=1)
     """Smallest number of workers to train with while machines are missing; the group grows back to
     ``workers``. None: wait until all workers have a place. Set it for preemptible machines."""
@@ -145,8 +142,8 @@ class DemoConfig(RunConfig):
     """Number of students of each kind (no, plain and weighted distillation), each with its own
     seed."""
     max_concurrent: int = Field(2, ge=1)
-    """Number of runs that train at the same time, one core each; a local cluster gets twice as many
-    cores, the rest for teachers."""
+    """Number of students that train at the same time beside their teachers, one core each. A local
+    cluster gets twice as many cores."""
     pretraining_steps: int = Field(600, ge=1)
     """Number of updates of the pre-training, on batches of 32 rows of 32 tokens."""
     multitask_steps: int = Field(300, ge=1)

@@ -26,8 +26,9 @@ class OptimizerConfig(Config):
     for each weight matrix, for batches of thousands of rows (You et al. 2020, algorithm 2)."""
     peak_lr: float = Field(5e-4, gt=0, le=1)
     """Peak learning rate of the heads; other layers get a share by ``optimizer.layer_decay``.
-    Pre-training: 5e-4 for ELECTRA-Small, 2e-4 for Base and Large. Fine-tuning: 3e-4, 1e-4 and 5e-5
-    (Clark et al. 2020, tables 6 and 7). Lower it first when a run diverges."""
+    Pre-training: 5e-4 for ELECTRA-Small, 2e-4 for Base and Large. Fine-tuning: 3e-4 for Small, 1e-4
+    for Base, 5e-5 for Large (Clark et al. 2020, tables 6 and 7). Lower it first when a run
+    diverges."""
     schedule: Literal["warmup_times_decay", "warmup_then_decay", "constant"] = "warmup_times_decay"
     """Learning rate over the steps. ``warmup_times_decay``: linear warm-up times linear decay over
     all steps, so that the rate stays below its peak (google-research/electra).
@@ -89,7 +90,7 @@ class EarlyStoppingConfig(Config):
 
 
 class TrainingConfig(Config):
-    """Length of a training, its evaluations, its checkpoints, and how it uses memory and devices."""
+    """Length of a training, its evaluations and checkpoints, and its use of memory and devices."""
 
     steps: int | None = Field(None, ge=1)
     """Number of optimizer updates. None: ``data.epochs`` decides; ``road pretrain`` and ``road
@@ -116,7 +117,8 @@ class TrainingConfig(Config):
     """Number of steps between two rows of ``metrics.jsonl``. Our choice."""
     evaluate_every_steps: int | None = Field(None, ge=1)
     """Number of steps between two evaluations. None: at the end only. ``training.early_stopping``
-    and schedulers of sweeps need evaluations on the way."""
+    and the schedulers of sweeps need intermediate evaluations. ``road pretrain`` needs
+    ``probe.datasets`` for them."""
     early_stopping: EarlyStoppingConfig = EarlyStoppingConfig()
     """Condition that ends the training before its last step. By default there is none."""
     save_every_steps: int = Field(1000, ge=1)

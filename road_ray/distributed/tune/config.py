@@ -124,9 +124,9 @@ class SearchConfig(Config):
     combination, of choices and whole numbers only. All are Optuna's."""
     scheduler: Scheduler = "asha"
     """Algorithm that stops poor trials early. ``asha``: asynchronous successive halving.
-    ``hyperband``: the same in several brackets. ``median``: below the median of others at the same
-    step. ``pbt``: replaced by a modified copy of a better one, needs ``sampler`` = ``random``.
-    ``none``: no trial is stopped."""
+    ``hyperband``: the same in several brackets. ``median``: stop trials below the median of the
+    others. ``pbt``: population-based training, which replaces poor trials by modified copies of
+    good ones; it needs ``sampler`` = ``random``. ``none``: no trial is stopped."""
     grace_percent: float = Field(100 / 9, gt=0, lt=100)
     """Percentage of a trial's steps before it can be stopped. ``asha`` and ``hyperband`` compare
     there and at each multiple by ``reduction``; ``median`` compares from there on; ``pbt`` at every
@@ -160,7 +160,7 @@ class SearchConfig(Config):
     are drawn. Include the published values."""
     warm_from: tuple[Path, ...] = ()
     """Directories of earlier sweeps of the same space. Their complete trials inform the sampler and
-    are not repeated. Empty: none."""
+    do not count as ``trials``. Empty: none."""
 
     @field_validator("metric", "mode", mode="before")
     @classmethod

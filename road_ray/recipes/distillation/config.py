@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import Field, field_validator
 
@@ -20,9 +20,6 @@ from road_ray.models.config import Precision
 from road_ray.recipes.distillation.teacher_list import num_folds, teacher_files
 from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.inputs import TEACHERS, Inputs
-
-if TYPE_CHECKING:
-    pass
 
 
 class MatchingConfig(Config):

@@ -44,7 +44,8 @@ class GeneratorConfig(Config):
     tying: Tying = "embeddings"
     """Weights that the generator shares with the main encoder. ``none``: none. ``embeddings``:
     token, position and type embeddings with their LayerNorm. ``all``: the whole encoder, which
-    needs equal sizes. GLUE scores are 83.6, 84.3 and 84.4 (Clark et al. 2020, section 3.2)."""
+    needs equal sizes. With equal sizes the GLUE scores are 83.6, 84.3 and 84.4 (Clark et al. 2020,
+    section 3.2)."""
     init: str = ""
     """Masked language model of the generator's size to start from, such as the run directory of an
     ``mlm`` run. Empty: new weights. A trained generator gives the discriminator plausible
@@ -72,9 +73,9 @@ class ObjectiveConfig(Config):
     """Fraction of the chosen tokens that are replaced by [MASK] for the generator; the rest stay
     unchanged. None: 0.85 (google-research/electra), 1 for ``mc_bert``."""
     discriminator_weight: float | None = Field(None, ge=0)
-    """Weight lambda of the main encoder's loss beside the generator's. None: 50 for ELECTRA,
-    because a binary loss is much smaller than one over the vocabulary; 50 for ``mc_bert``, 5 for
-    ``teams``, 1 for ``replace_mlm`` and ``all_tokens_mlm``."""
+    """Weight lambda of the main encoder's loss beside the generator's. None: 50 for ELECTRA and its
+    variants, because a binary loss is much smaller than one over the vocabulary; 50 for
+    ``mc_bert``, 5 for ``teams``, 1 for ``replace_mlm`` and ``all_tokens_mlm``."""
     temperature: float | None = Field(None, gt=0)
     """Temperature of the generator's logits in sampling. None: 1. Clark et al. 2020 report no gain
     from higher values."""
@@ -82,8 +83,8 @@ class ObjectiveConfig(Config):
     """Never sample the original token. None: false. Source: google-research/electra, an option that
     is off there."""
     candidates: int | None = Field(None, ge=2, le=100)
-    """Number of tokens to choose from, the original included. None: 10 for ``mc_bert``, 5 for
-    ``teams``. Other objectives have none."""
+    """Number of candidates for each position, with the original (``teams``) or "none of the above"
+    (``mc_bert``). None: 5 for ``teams``, 10 for ``mc_bert``. Other objectives have none."""
     faithful: bool | None = None
     """Keep the label noise of MC-BERT's released code, where candidates can repeat the original.
     None: false, our choice."""

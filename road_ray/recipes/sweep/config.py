@@ -58,7 +58,7 @@ class SweepTrackingConfig(Config):
 
 
 class SweepConfig(SearchConfig, StageConfig):
-    """Hyper-parameter search: the runs of a trial, their seeds, the search itself and what is kept."""
+    """Hyper-parameter search: the runs of a trial, their seeds, the search and what is kept."""
 
     then: StageConfig | None = None
     """Second run of a trial, which starts from the model of the first; ``metric`` is then a figure
