@@ -73,7 +73,7 @@ class SourceConfig(Config):
     all. Set it for quick experiments and learning curves."""
     max_judged_rows: int | None = Field(None, ge=1)
     """Number of evaluation examples to use, drawn by a shuffle that is the same for all seeds.
-    None: all, as published figures require."""
+    None: all, as published results require."""
 
 
 def _length(written: object) -> int:

@@ -31,8 +31,8 @@ class EncoderConfig(Config):
     family: Literal["electra", "bert", "albert"] = "electra"
     """Architecture of the encoder. ``electra``: BERT with a linear map from
     ``encoder.embedding_size`` to ``encoder.hidden_size`` where they differ. ``bert``: without that
-    map, so both sizes must be equal. ``albert``: all layers share the weights of one, which saves
-    memory on disk but no time."""
+    map, so both sizes must be equal. ``albert``: all layers share the weights of one, which reduces
+    the number of parameters but not the time of a step."""
     layers: int = Field(12, ge=1)
     """Number of transformer layers. 12 in ELECTRA-Small and ELECTRA-Base, 24 in ELECTRA-Large."""
     hidden_size: int = Field(256, ge=8)

@@ -24,19 +24,19 @@ from road_ray.training.checkpoint.remote_copy import check_address
 
 
 class TrackingConfig(Config):
-    """Experiment trackers that receive the figures of a run besides ``metrics.jsonl``."""
+    """Experiment trackers that receive the metrics of a run besides ``metrics.jsonl``."""
 
     wandb_project: str | None = None
     """Weights & Biases project to log to; needs ``road-ray[wandb]``. None: no logging to Weights &
     Biases."""
     wandb_mode: Literal["online", "offline"] = "offline"
-    """Mode of Weights & Biases. ``online``: send figures while the run goes on. ``offline``: write
+    """Mode of Weights & Biases. ``online``: send metrics while the run goes on. ``offline``: write
     them to ``wandb/`` in the run directory, for ``wandb sync``."""
     wandb_group: str | None = None
     """Weights & Biases group of the run. None: no group. A sweep sets its own name."""
     mlflow_uri: Annotated[str, AfterValidator(check_address)] | None = None
     """MLflow server or database to log to, such as ``http://host:5000`` or ``sqlite:///mlflow.db``;
-    needs ``road-ray[mlflow]``. None: no logging to MLflow. Credentials belong into the environment.
+    needs ``road-ray[mlflow]``. None: no logging to MLflow. Credentials belong in the environment.
     """
     mlflow_experiment: str = "road_ray"
     """MLflow experiment of the run; it is created where it does not exist."""
@@ -89,7 +89,7 @@ class EvaluateDataConfig(SourceConfig):
     no-answer threshold of the first one serves the others."""
     split: str = "dev"
     """Split to evaluate on: ``dev``, ``test`` or ``train``. Without labels, predictions are written
-    and figures are not."""
+    and metrics are not."""
     same_as: dict[str, str] = Field({})
     """Map from a modified data set to the one that it was made from, both in ``data.datasets``.
     ``consistency/<data set>`` then counts how often the predictions agree. Empty: no comparison."""

@@ -51,7 +51,7 @@ class OptimizerConfig(Config):
     multi-task stage: 0.75."""
     layer_decay_mode: Literal["paper", "electra_code"] = "paper"
     """Exponent of ``optimizer.layer_decay``. ``paper``: the top layer gets the factor once.
-    ``electra_code``: twice, as in the released code, which the published figures come from
+    ``electra_code``: twice, as in the released code, which probably produced the published results
     (google-research/electra, issue 51)."""
     beta1: float = Field(0.9, ge=0, lt=1)
     """Decay rate of Adam's first moment. Source: Clark et al. 2020, table 6."""
@@ -81,11 +81,11 @@ class EarlyStoppingConfig(Config):
     """Condition that ends a training before its last step."""
 
     patience: int | None = Field(None, ge=1)
-    """Number of evaluations in a row without a better figure after which training ends and the best
+    """Number of evaluations in a row without improvement after which training ends and the best
     weights are restored. None: training runs to its last step and keeps the last weights. It needs
     ``training.evaluate_every_steps``."""
     metric: str | None = None
-    """Figure to compare, such as ``eval/mrpc/f1``; larger is better. None: the mean of the
+    """Metric to compare, such as ``eval/mrpc/f1``; larger is better. None: the mean of the
     principal metrics of all evaluated data sets."""
 
 
@@ -129,9 +129,9 @@ class TrainingConfig(Config):
     to the newest one. Our choice."""
     on_spike: OnSpike = "warn"
     """Action on a loss more than twice the largest of the last 50 steps. ``warn``: log it and make
-    the update. ``skip``: leave the update out. ``stop``: end the run. After five spikes in a row
-    the new level counts as normal. Our choice."""
+    the update. ``skip``: leave the update out. ``stop``: end the run with exit code 5. After five
+    spikes in a row the new level counts as normal. Our choice."""
     mirror: Annotated[str, AfterValidator(check_address)] | None = None
     """Address of a second copy of the checkpoints: ``s3://bucket/run``, ``gs://bucket/run`` or a
     path. A run directory without checkpoints is restored from it. Nested runs use sub-directories.
-    None: no copy. Credentials belong into the environment."""
+    None: no copy. Credentials belong in the environment."""

@@ -57,7 +57,7 @@ class CustomDataset(Config):
     word. ``choose``: the best of several answers."""
     task: str | None = None
     """Task of the catalogue whose head and labels the data set shares, such as ``sentiment``. None:
-    a task of its own, with a new head."""
+    a separate task with a new head."""
     layout: (
         Literal["table", "glue_tsv", "squad_json", "mrqa", "quac", "conll", "choices"] | None
     ) = None
@@ -66,8 +66,8 @@ class CustomDataset(Config):
     word a line. ``choices``: a table with one column for each choice. None: ``squad_json`` for
     spans, ``conll`` for tags, ``choices`` for choices, else ``table``."""
     train: str | None = None
-    """Path of the training file, absolute or below ``data.root``; a ``.gz`` beside it is found too.
-    None: the data set has no training split."""
+    """Path of the training file, absolute or below ``data.root`` (below the working directory
+    without one); a ``.gz`` of that name is found too. None: the data set has no training split."""
     dev: str | None = None
     """Path of the evaluation file, absolute or below ``data.root``. None: the data set has no dev
     split."""

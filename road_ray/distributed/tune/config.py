@@ -104,11 +104,11 @@ class SearchConfig(Config):
     """
 
     metric: tuple[str, ...] = Field(min_length=1)
-    """Figure to optimize, such as ``eval/squad_v2/f1``, ``cost/seconds`` or ``cost/parameters``.
-    Several figures ask for a Pareto front, which needs ``scheduler`` = ``none`` and ``sampler`` =
+    """Metric to optimize, such as ``eval/squad_v2/f1``, ``cost/seconds`` or ``cost/parameters``.
+    Several metrics ask for a Pareto front, which needs ``scheduler`` = ``none`` and ``sampler`` =
     ``nsga2``, ``tpe`` or ``random``."""
     mode: tuple[Mode, ...] = ("max",)
-    """Direction of each figure of ``metric``: ``max`` or ``min``."""
+    """Direction of the optimization of each ``metric``: ``max`` or ``min``."""
     trials: int = Field(16, ge=1)
     """Number of trials, those of earlier starts included. With ``scheduler`` = ``pbt``, the size of
     the population, to which children are added. Our choice."""
@@ -141,8 +141,8 @@ class SearchConfig(Config):
     """Number of trials that run at the same time. None: as many as the cluster has room for. Fewer
     let ``tpe`` learn more from each trial."""
     cpus_per_trial: float = Field(1.0, gt=0)
-    """Number of cores of each trial. Trials that start actors or workers of their own request 0.1
-    cores, because those request theirs."""
+    """Number of cores of each trial. Trials that start actors or workers request 0.1 cores; their
+    actors and workers request the rest."""
     gpus_per_trial: float = Field(0.0, ge=0)
     """Number of GPUs of each trial. 0: CPU only. A fraction shares one device."""
     trial_timeout_seconds: float | None = Field(None, gt=0)

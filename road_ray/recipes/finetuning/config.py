@@ -99,7 +99,7 @@ class FinetuningsConfig(FinetuneConfig):
     """
 
     num_seeds: int = Field(1, ge=1)
-    """Number of runs of each data set, with seeds ``seed``, ``seed`` + 1 and so on; figures are
+    """Number of runs of each data set, with seeds ``seed``, ``seed`` + 1 and so on; metrics are
     their means. 1: a single run. ELECTRA reports medians of 10."""
     pool: dict[str, dict[str, int | float | str | tuple[str, ...]]] = Field({})
     """Data sets to fine-tune on, each with the keys in which it differs from this configuration,
@@ -146,4 +146,4 @@ class TeachersConfig(FinetuneConfig):
     ``max_concurrent`` is 0. 7 days by default. Our choice."""
     judge_ensemble: bool = True
     """Evaluate the mean of the teachers' logits too, as ``eval/<data set>/ensemble_<metric>``: the
-    figure that a student aims at."""
+    result that a student aims at."""

@@ -71,7 +71,7 @@ class MixTeachingConfig(TeachingConfig):
     directories. Data sets without an entry learn from labels only. Empty: no distillation."""
     num_teachers: int | None = Field(None, ge=1)
     """Number of teachers that every data set of the mixture must have; a data set without teachers
-    then needs the entry ``[]``. None: any number. Set it as a guard against a forgotten data set.
+    then needs the entry ``[]``. None: any number. Set it so that a forgotten data set is an error.
     """
     temperature: float = Field(4.0, ge=0.01, le=1000)
     """Temperature T of teacher and student logits in the distillation loss. ROaD uses more than 3

@@ -127,7 +127,7 @@ class ProbeConfig(Config):
     max_rows: int = Field(20_000, ge=1)
     """Number of training examples to use at most. Our choice."""
     max_judged_rows: int = Field(2000, ge=1)
-    """Number of evaluation examples to use at most. Our choice; fewer make noisier figures."""
+    """Number of evaluation examples to use at most. Our choice; fewer make noisier metrics."""
 
 
 class PretrainConfig(RunConfig):
@@ -206,7 +206,7 @@ class ReproduceConfig(RunConfig):
     """
 
     run_dir: Path = Path("runs/reproduce")
-    """Directory of all arms, of ``comparison.md`` and of the figures."""
+    """Directory of all arms, of ``comparison.md`` and of the metrics."""
     comparison: str = Field("table5", json_schema_extra={"enum": list(COMPARISONS)})
     """Comparison to repeat. ``table5``: five objectives. ``generator_size``: figure 3. ``tying``:
     section 3.2. ``algorithms``: section 3.3. ``fractions``: table 1, all of Clark et al. 2020.

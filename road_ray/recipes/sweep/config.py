@@ -41,17 +41,17 @@ class StageConfig(Config):
 
 
 class SweepTrackingConfig(Config):
-    """Experiment trackers that receive the figures of all trials."""
+    """Experiment trackers that receive the metrics of all trials."""
 
     wandb_project: str | None = None
     """Weights & Biases project to log to, one group for the sweep; needs ``road-ray[wandb]``. None:
     no logging to Weights & Biases."""
     wandb_mode: Literal["online", "offline"] = "offline"
-    """Mode of Weights & Biases. ``online``: send figures while trials go on. ``offline``: write
+    """Mode of Weights & Biases. ``online``: send metrics while trials go on. ``offline``: write
     them to the run directories, for ``wandb sync``."""
     mlflow_uri: Annotated[str, AfterValidator(check_address)] | None = None
     """MLflow server or database to log to, one experiment named after the sweep; needs
-    ``road-ray[mlflow]``. None: no logging to MLflow. Credentials belong into the environment."""
+    ``road-ray[mlflow]``. None: no logging to MLflow. Credentials belong in the environment."""
     tensorboard: bool = False
     """Write TensorBoard event files to the run directory of every trial; needs
     ``road-ray[tensorboard]`` to view them."""
@@ -61,16 +61,16 @@ class SweepConfig(SearchConfig, StageConfig):
     """Hyper-parameter search: the runs of a trial, their seeds, the search and what is kept."""
 
     then: StageConfig | None = None
-    """Second run of a trial, which starts from the model of the first; ``metric`` is then a figure
-    of the second. None: one run. Use it to select a pre-training by the fine-tuning that follows;
-    keys of ``space`` that begin with ``then.`` belong to it."""
+    """Second run of a trial, which starts from the model of the first; ``metric`` is then one that
+    the second reports. None: one run. Use it to select a pre-training by the fine-tuning that
+    follows; keys of ``space`` that begin with ``then.`` belong to it."""
     seeds: int = Field(1, ge=1)
     """Number of runs of a trial with different seeds, one after another. Their mean is the trial's
     value, their deviation is recorded. Schedulers see the first seed, so that a stopped trial runs
     no others."""
     keep: Literal["all", "best"] = "all"
     """Models and checkpoints to keep. ``all``: those of all trials. ``best``: those of the best
-    trial, or of the Pareto front. Figures of all trials are always kept."""
+    trial, or of the Pareto front. Metrics of all trials are always kept."""
     name: str = ""
     """Name of the study and of the group in trackers. Empty: the name of the file."""
     run_dir: Path | None = None
