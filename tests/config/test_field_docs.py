@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, get_args
 
 import pytest
 
 from road_ray.config import Config
+from road_ray.config.fields import field_at
 from road_ray.distributed.estimate import Prices
 from road_ray.distributed.jobs.cluster_profile import Profile
 from road_ray.recipes.pretraining.config import ArmConfig
@@ -59,6 +61,24 @@ def test_every_field_of_every_configuration_has_a_description():
 
 def test_every_configuration_class_has_a_docstring_of_its_own():
     assert [kind.__name__ for kind in sections(*ROOTS) if "__doc__" not in vars(kind)] == []
+
+
+def test_keys_that_descriptions_name_exist():
+    heads = {
+        name
+        for root in ROOTS
+        for name, field in root.model_fields.items()
+        if any(configs_in(field.annotation))
+    }
+    unknown = [
+        f"{kind.__name__}.{name}: {key}"
+        for kind in sections(*ROOTS)
+        for name, field in kind.model_fields.items()
+        for key in re.findall(r"``([a-z_]+(?:\.[a-z_0-9]+)+)``", field.description or "")
+        if key.partition(".")[0] in heads
+        and not any(field_at(root, tuple(key.split("."))) for root in ROOTS)
+    ]
+    assert unknown == []
 
 
 class Inner(Config):

@@ -1,4 +1,8 @@
-"""Clusters by name: the files that are shipped, and what ``road submit`` must know beyond them."""
+"""Profiles of clusters: the address, environment and resources of jobs beyond Ray's cluster files.
+
+``Profile`` is a ``*.profile.yaml`` beside a cluster file, or the section ``x-road`` in it;
+``load_profile`` finds it by name. ``distributed/jobs/submit.py`` consumes it.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +51,8 @@ class Profile(Config):
 
 
 def load_profile(cluster: str) -> Profile:
-    """The profile of ``aws`` (shipped), of a cluster file with a ``*.profile.yaml`` beside it or an
-    ``x-road`` section in it, or of a bare address.
+    """Return the profile of a shipped cluster (``aws``), of a cluster file with a
+    ``*.profile.yaml`` beside it or a section ``x-road`` in it, or of a bare address.
 
     Raises ``ConfigError`` naming the nearest when there is none.
     """
@@ -72,13 +76,13 @@ def load_profile(cluster: str) -> Profile:
 
 
 def shipped_clusters() -> list[str]:
-    """Names of the clusters that come with road_ray."""
+    """Return the names of the clusters that come with road_ray."""
     found = SHIPPED.rglob(f"*{_ENDING}")
     return sorted(str(p.relative_to(SHIPPED)).removesuffix(_ENDING) for p in found)
 
 
 def _within(path: Path) -> Profile:
-    """A profile by itself, or the ``x-road`` section of somebody else's format."""
+    """Return the profile in a file of its own, or in the section ``x-road`` of another format."""
     from road_ray.config import yaml as yaml_lines
 
     if path.name.endswith(_ENDING):
