@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import pytest
 
-from road_ray.config import Config
+from road_ray.config import Config, json_schema
 from road_ray.config.fields import field_at
 from road_ray.distributed.estimate import Prices
 from road_ray.distributed.jobs.cluster_profile import Profile
@@ -19,7 +19,13 @@ from road_ray.verbs import VERBS
 LEAST_CHARACTERS = 15
 # A description opens with what the value is, not with a fragment or with what None does.
 BAD_OPENERS = ("Of ", "What ", "Who ", "Whose ", "Those ", "Whether ", "None", "As ")
-ROOTS = (*(verb.config for verb in VERBS.values()), SweepConfig, Profile, Prices, ArmConfig)
+ROOTS: tuple[type[Config], ...] = (
+    *(verb.config for verb in VERBS.values()),
+    SweepConfig,
+    Profile,
+    Prices,
+    ArmConfig,
+)
 
 
 def configs_in(annotation: Any) -> Iterator[type[Config]]:
@@ -61,6 +67,19 @@ def test_every_field_of_every_configuration_has_a_description():
 
 def test_every_configuration_class_has_a_docstring_of_its_own():
     assert [kind.__name__ for kind in sections(*ROOTS) if "__doc__" not in vars(kind)] == []
+
+
+@pytest.mark.parametrize("root", ROOTS)
+def test_every_property_of_the_json_schema_has_a_description(root):
+    """Pydantic drops a description that repeats the docstring of the section's class."""
+    schema = json_schema(root)
+    parts = {"": schema, **schema.get("$defs", {})}
+    assert [
+        f"{part}.{name}"
+        for part, content in parts.items()
+        for name, value in content.get("properties", {}).items()
+        if not value.get("description")
+    ] == []
 
 
 def test_keys_that_descriptions_name_exist():

@@ -68,7 +68,7 @@ class FinetuneConfig(RunConfig):
     """Start from the head of ``init`` where it was trained on the same task, for example by ``road
     multitask``. False: always a new head."""
     data: FinetuneDataConfig = FinetuneDataConfig()
-    """Data set to train on, data sets to evaluate on, and the batches."""
+    """Data set to train on, data sets to evaluate on, row length and batch size."""
     optimizer: OptimizerConfig = OptimizerConfig(peak_lr=3e-4, layer_decay=0.8, weight_decay=0.0)
     """Optimizer and learning-rate schedule. The defaults are those of ELECTRA-Small: peak rate
     3e-4, layer decay 0.8, no weight decay (Clark et al. 2020, table 7). Base: 1e-4 and 0.8; Large:
