@@ -8,7 +8,7 @@ console and trackers. ``recipes/run.py`` and ``distributed/train/launch.py`` con
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
