@@ -13,9 +13,6 @@ from typing import Any
 
 from road_ray.config.json_file import read_json
 from road_ray.data.config import CorpusConfig, SourceConfig
-from road_ray.data.corpus.source import corpus_path
-from road_ray.data.loading import find_dataset, resolve_root
-from road_ray.data.readers.registry import file_names
 from road_ray.errors import CheckpointError, ResourceError
 from road_ray.training.checkpoint.file_hashes import sha256_of
 
@@ -43,6 +40,10 @@ def model_files(init: str) -> list[Path]:
 
 def split_files(source: SourceConfig, names: Iterable[str], split: str) -> list[Path]:
     """Return the local files of a split of the named data sets; of the hub none."""
+    # The readers are loaded when files are listed: configuration classes import this module.
+    from road_ray.data.loading import find_dataset, resolve_root
+    from road_ray.data.readers.registry import file_names
+
     root = resolve_root(source.root)
     found = []
     for name in names:
@@ -61,6 +62,9 @@ def corpus_files(data: CorpusConfig) -> list[Path]:
     """Return the local files of a corpus, and of the tokenizer that is named for it."""
     if data.corpus.startswith("hub:"):
         return []
+    from road_ray.data.corpus.source import corpus_path
+    from road_ray.data.loading import resolve_root
+
     place, root = corpus_path(data), resolve_root(data.root)
     found = [place] if place.is_file() else sorted(p for p in place.rglob("*") if p.is_file())
     named = Path(data.tokenizer or "").expanduser()

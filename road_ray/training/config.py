@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from road_ray.config import Config
+from road_ray.config.addresses import check_address
 from road_ray.models.config import Precision
-from road_ray.training.checkpoint.remote_copy import check_address
 
 
 class OptimizerConfig(Config):

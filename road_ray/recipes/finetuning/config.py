@@ -8,15 +8,17 @@ consume them.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from road_ray.data.config import SourceConfig
-from road_ray.data.features.types import Example
-from road_ray.data.folds import fold_of
 from road_ray.recipes.config import RunConfig
 from road_ray.recipes.inputs import Inputs, model_files, split_files
 from road_ray.training.config import OptimizerConfig, TrainingConfig
+
+if TYPE_CHECKING:
+    from road_ray.data.features.types import Example
 
 
 class FinetuneDataConfig(SourceConfig):
@@ -47,8 +49,11 @@ class FinetuneDataConfig(SourceConfig):
 
     def learns_from(self, example: Example) -> bool:
         """Return True if ``example`` is trained on, that is, unless its fold is held out."""
-        held_out = self.held_out_fold
-        return held_out is None or fold_of(example, self.num_folds) != held_out
+        if self.held_out_fold is None:
+            return True
+        from road_ray.data.folds import fold_of
+
+        return fold_of(example, self.num_folds) != self.held_out_fold
 
 
 class FinetuneConfig(RunConfig):

@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, field_validator
 
 from road_ray.config import Config
+from road_ray.config.addresses import check_address
 from road_ray.distributed.tune.config import SearchConfig, flatten
 from road_ray.errors import ConfigError, nearest
-from road_ray.training.checkpoint.remote_copy import check_address
 
 SHIPPED = Path(__file__).parents[2] / "search_spaces"
 Runnable = Literal["pretrain", "multitask", "finetune", "teachers", "distill"]

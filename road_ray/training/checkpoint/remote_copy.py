@@ -15,28 +15,16 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from pyarrow import ArrowException
 from pyarrow import fs as arrow
 
-from road_ray.config.addresses import secret_in
 from road_ray.errors import CheckpointError, ConfigError, ResourceError
 from road_ray.training.checkpoint.checkpoint import MANIFEST, verify
 
 _log = logging.getLogger(__name__)
 _STEP = re.compile(r"step-\d{8,}")
 _FAILURES = (OSError, ArrowException)
-
-
-def check_address(url: str) -> str:
-    """``url`` itself. Raises ``ValueError`` when it holds a key: configurations are recorded."""
-    if "@" in urlsplit(url).netloc or secret_in(url):
-        raise ValueError(
-            "holds a key, and configurations are recorded; use the environment (AWS_*, "
-            "MLFLOW_TRACKING_*)"
-        )
-    return url
 
 
 class RemoteCopy:

@@ -1,4 +1,4 @@
-"""The URL of a database: recorded without its password, opened with it."""
+"""The URL of a database with the password that its configuration leaves out."""
 
 from __future__ import annotations
 
