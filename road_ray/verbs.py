@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from road_ray.config import Config, load, override, preset_named_in, to_dict
-from road_ray.errors import ConfigError
+from road_ray.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from road_ray.recipes.run import Run
@@ -29,17 +29,17 @@ class Verb:
     @property
     def config(self) -> type[Config]:
         """The configuration class."""
-        return cast("type[Config]", _named(self.config_at))
+        return cast("type[Config]", _named(f"recipes.{self.config_at}"))
 
     @property
     def run(self) -> Callable[..., Run]:
         """The recipe: configuration in, run out."""
-        return cast("Callable[..., Run]", _named(self.recipe_at))
+        return cast("Callable[..., Run]", _named(f"recipes.{self.recipe_at}"))
 
 
 def _named(place: str) -> Any:
     module, name = place.split(":")
-    return getattr(import_module(f"road_ray.recipes.{module}"), name)
+    return getattr(import_module(f"road_ray.{module}"), name)
 
 
 VERBS: dict[str, Verb] = {
@@ -95,6 +95,29 @@ VERBS: dict[str, Verb] = {
         ),
     )
 }
+
+
+# Files with a configuration of their own: a search space, and a cluster profile.
+_FILES = {
+    "sweep": "recipes.sweep.config:SweepConfig",
+    "submit": "distributed.jobs.cluster_profile:Profile",
+}
+CONFIGURABLE = (*VERBS, *_FILES)
+
+
+def configuration_class(name: str) -> type[Config]:
+    """Return the configuration class of a verb, of a sweep file or of a cluster profile.
+
+    Raises ``ConfigError`` naming the nearest verb that has one.
+    """
+    if name in VERBS:
+        return VERBS[name].config
+    if name not in _FILES:
+        raise ConfigError(
+            f"{name!r} has no configuration{did_you_mean(name, CONFIGURABLE)}\n"
+            f"  allowed: {', '.join(CONFIGURABLE)}"
+        )
+    return cast("type[Config]", _named(_FILES[name]))
 
 
 def configure(

@@ -1,30 +1,65 @@
-"""``road presets | check | schema``: what there is, and whether it works here."""
+"""``road presets | schema | check``: what there is, and whether it works here."""
 
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from road_ray.cli.options import JsonOption, show_list
-from road_ray.verbs import VERBS
+from road_ray.errors import ConfigError
+
+if TYPE_CHECKING:
+    from road_ray.presets.registry import Preset
 
 
 def presets(
     name: Annotated[str | None, typer.Argument(help="show this one as YAML")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="a new YAML file; the schema for editors goes beside it")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the presets, or show one as YAML."""
-    from road_ray.config import to_yaml
+    """List the presets, or show one as YAML with the meaning of what it changes."""
+    from road_ray.config import to_dict
     from road_ray.presets import PRESETS, named
 
-    if name is not None:
-        chosen = named(name)
-        typer.echo(f"# road {chosen.verb}: {chosen.about}\n{to_yaml(chosen.make())}", nl=False)
+    if name is None:
+        rows = [{"name": p.name, "verb": p.verb, "about": p.about} for p in PRESETS.values()]
+        show_list(rows, as_json)
         return
-    rows = [{"name": p.name, "verb": p.verb, "about": p.about} for p in PRESETS.values()]
-    show_list(rows, as_json)
+    chosen = named(name)
+    if output is not None:
+        if output.exists():
+            raise ConfigError(f"{output}: exists\n  fix: name a new file\n  kept: {output}")
+        schema(chosen.verb, output.with_name(_schema_name(chosen.verb)))
+        output.write_text(_annotated(chosen), encoding="utf-8")
+        typer.echo(output)
+    elif as_json:
+        typer.echo(json.dumps({"name": name, "verb": chosen.verb, **to_dict(chosen.make())}))
+    else:
+        typer.echo(_annotated(chosen), nl=False)
+
+
+def schema(
+    verb: Annotated[str, typer.Argument(help="pretrain, finetune, ..., sweep or submit")],
+    output: Annotated[Path | None, typer.Option(help="write it to this file")] = None,
+) -> None:
+    """The JSON schema of a verb's configuration, for editors."""
+    from road_ray.config import json_schema
+    from road_ray.presets import PRESETS
+    from road_ray.verbs import configuration_class
+
+    names = [p.name for p in PRESETS.values() if p.verb == verb]
+    text = json.dumps(json_schema(configuration_class(verb), names), indent=1)
+    if output is None:
+        typer.echo(text)
+        return
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(f"{text}\n", encoding="utf-8")
+    typer.echo(output)
 
 
 def check(
@@ -40,10 +75,21 @@ def check(
     raise typer.Exit(0 if good else 4)
 
 
-def schema(verb: Annotated[str, typer.Argument(help="pretrain, finetune, ...")]) -> None:
-    """The JSON schema of a verb's configuration, for editors."""
-    from road_ray.config import json_schema
+def _schema_name(verb: str) -> str:
+    return f"{verb}.schema.json"
 
-    if verb not in VERBS:
-        raise typer.BadParameter(f"{verb!r} has no configuration; known: {', '.join(VERBS)}")
-    typer.echo(json.dumps(json_schema(VERBS[verb].config), indent=1))
+
+def _annotated(preset: Preset) -> str:
+    """The YAML file of a preset, whose first line names the schema that lies beside it."""
+    from road_ray.config.annotated_yaml import annotated_yaml, comment
+
+    verb, schema_name = preset.verb, _schema_name(preset.verb)
+    about = [
+        *comment(f"Preset {preset.name} of `road {verb}`: {preset.about}"),
+        *comment(
+            f"Editors complete and check this file by the schema of the first line, which `road "
+            f"schema {verb} --output {schema_name}` writes beside it."
+        ),
+    ]
+    first = f"# yaml-language-server: $schema={schema_name}"
+    return "\n".join([first, *about, "", annotated_yaml(preset.make())])

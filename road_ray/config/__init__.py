@@ -4,21 +4,23 @@
 functions that load, override and write one. ``layers.py`` lays sources over each other and
 remembers where each value came from, ``fields.py`` describes fields by their dotted keys,
 ``messages.py`` words the errors, ``types.py`` says what counts as a number, and ``yaml.py`` reads
-YAML with line numbers. The sections themselves stand in the ``config.py`` of the room that uses
-them. No torch, no Ray here.
+YAML with line numbers. ``schema.py``, ``key_info.py`` and ``annotated_yaml.py`` make schemas,
+explanations and commented files of the docstrings below the fields. ``addresses.py`` refuses
+addresses that hold a password. The sections themselves stand in the ``config.py`` of the room that
+uses them. No torch, no Ray here.
 """
 
 from road_ray.config.base import (
     Config,
     InvalidConfig,
     digest,
-    json_schema,
     load,
     override,
     preset_named_in,
     to_dict,
     to_yaml,
 )
+from road_ray.config.schema import json_schema
 
 __all__ = [
     "Config",

@@ -30,7 +30,6 @@ __all__ = [
     "Config",
     "InvalidConfig",
     "digest",
-    "json_schema",
     "load",
     "override",
     "preset_named_in",
@@ -127,22 +126,17 @@ def to_dict(config: Config) -> dict[str, Any]:
 
 def to_yaml(config: Config) -> str:
     """The whole configuration as YAML that ``load`` reads back to an equal one."""
+    return plain_yaml(to_dict(config))
+
+
+def plain_yaml(values: Mapping[str, Any]) -> str:
+    """Return plain values as YAML, lists of plain items on one line each."""
     writer = YAML()
     writer.allow_unicode = False  # escapes survive every terminal and editor
     writer.width = 4096
     stream = io.StringIO()
-    writer.dump(_laid_out(to_dict(config)), stream)
+    writer.dump(_laid_out(dict(values)), stream)
     return stream.getvalue()
-
-
-def json_schema(kind: type[Config]) -> dict[str, Any]:
-    """The JSON schema of a configuration file, for editors; ``preset`` is allowed at its top."""
-    schema = kind.model_json_schema()
-    preset = {"type": "string", "description": "The named configuration that this file changes."}
-    schema["properties"] = {"preset": preset} | schema.get("properties", {})
-    for part in (schema, *schema.get("$defs", {}).values()):
-        part.pop("required", None)  # whatever is missing in the file may come from the preset
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema
 
 
 def digest(config: Config) -> str:

@@ -26,6 +26,8 @@ _LISTS = (list, tuple, set, frozenset, Sequence)
 _MAPPINGS = (dict, Mapping)
 _PLAIN = {bool: "true or false", str: "text", Path: "a path", Any: "any value"}
 
+_TYPES = _PLAIN | {int: "whole number", float: "number", Path: "path"}
+
 
 @dataclass(frozen=True)
 class Field:
@@ -59,7 +61,15 @@ class Field:
 
     @property
     def choices(self) -> list[Any]:
-        return [c for m in self.members if get_origin(m) is Literal for c in get_args(m)]
+        extra = self.info.json_schema_extra if self.info else None
+        registered = extra.get("enum") if isinstance(extra, Mapping) else None
+        literal = [c for m in self.members if get_origin(m) is Literal for c in get_args(m)]
+        return [*literal, *(registered if isinstance(registered, list) else [])]
+
+    @property
+    def meaning(self) -> str:
+        """The description on one line, or nothing."""
+        return " ".join((self.info.description or "").split()) if self.info else ""
 
     @property
     def keys(self) -> list[str]:
@@ -101,11 +111,19 @@ def field_at(kind: type[BaseModel], key: Key) -> Field | None:
 
 def allowed_values(field: Field) -> str:
     """The values a field takes, in words: ``0 <= value <= 1``, ``true or false``."""
+    if field.members == (str,) and field.choices:  # names of a registry
+        return " or ".join(map(format_value, field.choices))
     pairs = _members(field.annotation, field.metadata)
     texts = [
         _allowed_member(member, bounds) for member, bounds in pairs if member is not type(None)
     ]
     return " or ".join(dict.fromkeys([*texts, "null"] if field.optional else texts))
+
+
+def type_name(field: Field) -> str:
+    """The type of a field in words: ``whole number``, ``list of text``, ``path or null``."""
+    names = [_member_type(member) for member in field.members]
+    return " or ".join(dict.fromkeys([*names, "null"] if field.optional else names))
 
 
 def known_keys(kind: type[BaseModel], above: Key = ()) -> Iterator[str]:
@@ -166,6 +184,21 @@ def _allowed_member(annotation: Any, metadata: tuple[Any, ...]) -> str:
     return _PLAIN.get(annotation, getattr(annotation, "__name__", str(annotation))) + _length(
         metadata
     )
+
+
+def _member_type(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation) or annotation, get_args(annotation)
+    if origin is Literal:
+        return " or ".join(dict.fromkeys(_member_type(type(choice)) for choice in arguments))
+    if _is_section(annotation):
+        return "section"
+    if origin in _MAPPINGS:
+        below = type_name(Field(arguments[1])) if arguments else ""
+        return f"mapping of names to {below}" if below else "mapping"
+    if origin in _LISTS:
+        below = type_name(Field(arguments[0])) if arguments else ""
+        return f"list of {below}" if below else "list"
+    return _TYPES.get(annotation, getattr(annotation, "__name__", str(annotation)))
 
 
 def _allowed_collection(origin: Any, arguments: tuple[Any, ...]) -> str:

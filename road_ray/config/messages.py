@@ -22,6 +22,7 @@ from road_ray.config.fields import (
     format_value,
     known_keys,
 )
+from road_ray.config.key_info import UNSET, KeyInfo, key_info
 from road_ray.errors import ConfigError, Problem, nearest
 
 _MOST_SHOWN = 20  # mistakes; whoever has more has named the wrong file
@@ -54,6 +55,9 @@ def unknown_key(kind: type[BaseModel], key: Key, value: Any, where: str) -> Prob
     place = f"section {format_key(parent)!r}" if parent else "the top level"
     known = f"no such {noun}\n    allowed: in {place}: {', '.join(names) or 'no keys'}"
     near = _nearest(kind, key, parent, names)
+    meant = field_at(kind, tuple(near.split("."))) if near else None
+    if near and meant and meant.meaning:
+        known += f"\n    meaning: {near}: {meant.meaning}"
     remedy = (
         f"did you mean {near!r}?"
         if near
@@ -85,8 +89,10 @@ def invalid_value(kind: type[BaseModel], key: Key, error: Mapping[str, Any], whe
     if field is None:
         return Problem(where, head + reason)
     # A field that refuses a value in its own words knows more than its type does.
-    detail = "" if own_words and ("allowed:" in reason or "known:" in reason) else _detail(field)
-    return Problem(where, head + reason + detail, _remedy(field, value))
+    told = own_words and ("allowed:" in reason or "known:" in reason)
+    detail = _meaning(field) if told else _detail(field)
+    remedy = _remedy(field, value, _default(key_info(kind, key)))
+    return Problem(where, head + reason + detail, remedy)
 
 
 def _wrong_tag(key: Key, context: Mapping[str, Any], where: str) -> Problem:
@@ -102,13 +108,14 @@ def _reason(error: Mapping[str, Any]) -> str:
 
 
 def _detail(field: Field) -> str:
-    lines = f"\n    allowed: {allowed_values(field)}"
-    if field.info and field.info.description:
-        lines += f"\n    meaning: {' '.join(field.info.description.split())}"
-    return lines
+    return f"\n    allowed: {allowed_values(field)}{_meaning(field)}"
 
 
-def _remedy(field: Field, value: Any) -> str:
+def _meaning(field: Field) -> str:
+    return f"\n    meaning: {field.meaning}" if field.meaning else ""
+
+
+def _remedy(field: Field, value: Any, default: str) -> str:
     members = field.members
     if field.sections:
         return f"write its keys below it, e.g. {next(iter(field.keys), '...')}"
@@ -117,20 +124,19 @@ def _remedy(field: Field, value: Any) -> str:
     if bool in members:
         return "write true or false (yes, no, on and off are plain text in YAML 1.2)"
     if isinstance(value, bool) and (float in members or int in members):
-        return "write a number; true and false are not numbers" + _default(field)
+        return "write a number; true and false are not numbers" + default
     if isinstance(value, int | float) and (str in members or Path in members):
         return f'put it in quotes: "{value}"'
     near = nearest(str(value), [str(c) for c in field.choices])
     if near:
         return f"did you mean {near!r}?"
     if isinstance(value, str) and int in members and value.strip().lstrip("+-").isdecimal():
-        return "write a number without quotes" + _default(field)
-    return "use a value that is allowed" + _default(field)
+        return "write a number without quotes" + default
+    return "use a value that is allowed" + default
 
 
-def _default(field: Field) -> str:
-    info = field.info
-    if info is None or info.is_required() or info.default_factory or info.default is None:
+def _default(info: KeyInfo | None) -> str:
+    if info is None or info.default is None or info.default is UNSET:
         return ""
     return f" (default: {format_value(info.default)})"
 

@@ -1,0 +1,105 @@
+"""Explanations of single keys: type, allowed values, default, meaning and source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from road_ray.config.fields import Field, Key, allowed_values, field_at, type_name
+
+UNSET = object()  # the default of a key that must be set
+# A sentence "Source: ..." or "Source of the defaults: ...", to a full stop that ends it.
+_SOURCE = re.compile(r"\bSource\b[^:.]{0,40}: (?P<source>.*?(?<!\bal))(?:\.(?= [A-Z`]|$)|$) ?")
+
+
+@dataclass(frozen=True)
+class KeyInfo:
+    """One key of a configuration; ``default`` is a plain value, or ``UNSET``."""
+
+    key: Key
+    type: str
+    allowed: str
+    default: Any
+    meaning: str
+    source: str
+    field: Field
+
+    @property
+    def keys_below(self) -> list[str]:
+        """The names of the keys of a section."""
+        return self.field.keys
+
+
+def key_info(kind: type[BaseModel], key: Key) -> KeyInfo | None:
+    """Return the explanation of a key, or None where the configuration has no such key."""
+    field = field_at(kind, key)
+    if field is None or not key:
+        return None
+    meaning, source = _parted(field.meaning or _about(field))
+    if not source:
+        above = field_at(kind, key[:-1])
+        source = _parted(_about(above))[1] if above else ""
+    section = field.only_sections
+    return KeyInfo(
+        key=key,
+        type=type_name(field),
+        allowed=f"the keys {', '.join(field.keys)}" if section else allowed_values(field),
+        default=_default(kind, key),
+        meaning=meaning,
+        source=source,
+        field=field,
+    )
+
+
+def section_infos(kind: type[BaseModel], above: Key = ()) -> Iterator[KeyInfo]:
+    """The explanations of the keys of one section, in their order."""
+    for name in (field_at(kind, above) or Field(kind)).keys:
+        info = key_info(kind, (*above, name))
+        if info is not None:
+            yield info
+
+
+@cache
+def defaults(kind: type[BaseModel]) -> Mapping[str, Any]:
+    """Return the defaults of a configuration class as plain values, required keys left out."""
+    try:
+        made = kind()
+    except ValidationError:  # a key without a default
+        made = kind.model_construct()
+    return made.model_dump(mode="json", round_trip=True, warnings=False)
+
+
+def value_at(values: Any, key: Key) -> Any:
+    """Return the value at a key of nested mappings, or ``UNSET``."""
+    for part in key:
+        if not isinstance(values, Mapping) or part not in values:
+            return UNSET
+        values = values[part]
+    return values
+
+
+def _default(kind: type[BaseModel], key: Key) -> Any:
+    for depth in range(len(key)):  # from a section that is not there by default: its class's
+        field = field_at(kind, key[:depth])
+        for section in field.sections if field else ():
+            value = value_at(defaults(kind) if depth == 0 else defaults(section), key[depth:])
+            if value is not UNSET:
+                return value
+    return UNSET
+
+
+def _about(field: Field) -> str:
+    return " ".join(" ".join((s.__doc__ or "").split()) for s in field.sections)
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """The text without its source, and the source."""
+    found = _SOURCE.search(text)
+    if found is None:
+        return text, ""
+    return f"{text[: found.start()]}{text[found.end() :]}".strip(), found["source"]
