@@ -7,7 +7,7 @@ export HF_HUB_OFFLINE ?= 1
 export RAY_USAGE_STATS_ENABLED ?= 0
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
-.PHONY: demo test fast chaos lint bench install clean
+.PHONY: demo test fast chaos lint bench reference install clean
 
 demo: .venv/.installed
 	$(BIN)/road demo
@@ -32,6 +32,10 @@ lint: .venv/.installed-dev
 
 bench: .venv/.installed-bench
 	$(BIN)/python -m tests.benchmarks $(ONLY)
+
+# From the docstrings of the configuration classes; a test checks that the page is up to date.
+reference: .venv/.installed
+	$(BIN)/python -m road_ray.cli.reference > docs/reference/configuration.md
 
 install: .venv/.installed
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -87,17 +88,24 @@ def explanations_of(key: Key, verbs: Iterable[str]) -> list[Explanation]:
 
 
 def default_text(defaults: Mapping[str, Any]) -> str:
-    """One default, or each with the verbs that have it: ``0.0005 (pretrain); 0.0003 (distill)``."""
+    """The default that all verbs share, or each one with its verbs."""
+    texts = _names_by_value(defaults)
+    return next(iter(texts)) if len(texts) == 1 else _values_with_names(defaults)
+
+
+def _values_with_names(values: Mapping[str, Any]) -> str:
+    """Each value with the names that have it: ``0.0005 (pretrain); 0.0003 (distill, teachers)``."""
+    return "; ".join(f"{v} ({', '.join(names)})" for v, names in _names_by_value(values).items())
+
+
+def _names_by_value(values: Mapping[str, Any]) -> dict[str, list[str]]:
     from road_ray.config.fields import format_value
     from road_ray.config.key_info import UNSET
 
-    verbs_of: dict[str, list[str]] = {}
-    for verb, value in defaults.items():
-        text = "must be set" if value is UNSET else format_value(value)
-        verbs_of.setdefault(text, []).append(verb)
-    if len(verbs_of) == 1:
-        return next(iter(verbs_of))
-    return "; ".join(f"{text} ({', '.join(verbs)})" for text, verbs in verbs_of.items())
+    found: dict[str, list[str]] = {}
+    for name, value in values.items():
+        found.setdefault("must be set" if value is UNSET else format_value(value), []).append(name)
+    return found
 
 
 def _values_in_presets(key: Key, defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,11 +127,10 @@ def _values_in_presets(key: Key, defaults: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _text(one: Explanation) -> str:
-    from road_ray.config.fields import format_key, format_value
+    from road_ray.config.fields import format_key
 
     info = one.info
     lines = [format_key(info.key)]
-    presets = "; ".join(f"{name} {format_value(value)}" for name, value in one.presets.items())
     section = bool(one.below) and info.field.only_sections
     for label, text in (
         ("verbs", ", ".join(one.defaults)),
@@ -132,7 +139,7 @@ def _text(one: Explanation) -> str:
         ("default", "" if section else default_text(one.defaults)),
         ("meaning", info.meaning),
         ("source", info.source),
-        ("presets", presets),
+        ("presets", _values_with_names(one.presets)),
     ):
         lines += _labelled(label, text)
     width = max((len(str(below.key[-1])) for below in one.below), default=0)
@@ -168,11 +175,14 @@ def _unknown(key: str, verb: str | None) -> ConfigError:
     from road_ray.verbs import CONFIGURABLE, configuration_class
 
     names = (verb,) if verb else CONFIGURABLE
-    known = dict.fromkeys(k for name in names for k in known_keys(configuration_class(name)))
+    known = Counter(k for name in names for k in known_keys(configuration_class(name)))
     last = key.rpartition(".")[2]
     lasts = difflib.get_close_matches(last, {k.rpartition(".")[2] for k in known}, 1, 0.7)
     same_last = [k for k in known if k.rpartition(".")[2] in lasts]
-    same_last.sort(key=lambda k: -difflib.SequenceMatcher(None, k, key).ratio())
+    if last == key:  # without its section: the key that most verbs have
+        same_last.sort(key=lambda k: -known[k])
+    else:
+        same_last.sort(key=lambda k: -difflib.SequenceMatcher(None, k, key).ratio())
     near = list(dict.fromkeys([*same_last, *difflib.get_close_matches(key, known)]))[:_MOST_NEAR]
     place = f" of `road {verb}`" if verb else ""
     allowed = f"  nearest: {', '.join(near)}\n  fix: road explain {near[0]}" if near else ""

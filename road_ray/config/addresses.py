@@ -63,7 +63,7 @@ def refuse_secret(address: str) -> None:
 
 
 def check_address(url: str) -> str:
-    """Return ``url`` of a storage or a tracking server. Raises ``ValueError`` when it holds a key."""
+    """Return ``url`` of a storage or tracking server. Raises ``ValueError`` when it has a key."""
     if "@" in urlsplit(url).netloc or secret_in(url):
         raise ValueError(
             "holds a key, and configurations are recorded; use the environment (AWS_*, "

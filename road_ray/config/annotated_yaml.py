@@ -50,7 +50,9 @@ def _section(
         yield from _written({name: values[name]}, indent)
     rest = {name: value for name, value in values.items() if name not in changed}
     if rest:
-        yield from ([f"{indent}# Defaults:"] if above else ["", "# Everything below has its default."])
+        yield from (
+            [f"{indent}# Defaults:"] if above else ["", "# Everything below has its default."]
+        )
         yield from _written(rest, indent)
 
 

@@ -93,7 +93,9 @@ def format_value(value: Any) -> str:
         return ".nan" if math.isnan(value) else "-.inf" if value < 0 else ".inf"
     value = value.value if isinstance(value, Enum) else value
     value = str(value) if isinstance(value, Path) else value
-    text = masked(json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value))
+    written = isinstance(value, str | list | dict)
+    text = json.dumps(value, ensure_ascii=False, default=str) if written else repr(value)
+    text = masked(text)
     return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."
 
 

@@ -15,6 +15,8 @@ from pydantic import AfterValidator, Field
 from road_ray.config import Config
 from road_ray.config.addresses import check_address
 from road_ray.data.config import MINIATURE, SourceConfig
+from road_ray.recipes.distillation.teacher_list import teacher_files
+from road_ray.recipes.inputs import Inputs, model_files, split_files
 
 
 class TrackingConfig(Config):

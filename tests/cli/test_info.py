@@ -1,10 +1,19 @@
-"""``road presets | check | schema``."""
+"""``road presets | check | schema``: what is printed, and what editors make of it."""
 
 from __future__ import annotations
 
 import json
 
+import pytest
+from jsonschema import Draft7Validator
+from ruamel.yaml import YAML
+
+from road_ray.config import json_schema, to_dict
+from road_ray.distributed.jobs.cluster_profile import SHIPPED
+from road_ray.presets import PRESETS
 from road_ray.recipes.run import Run
+from road_ray.recipes.sweep.config import shipped
+from road_ray.verbs import configuration_class
 
 
 def test_presets_are_listed_and_shown_as_yaml_that_runs(road, recipe, tmp_path):
@@ -13,18 +22,73 @@ def test_presets_are_listed_and_shown_as_yaml_that_runs(road, recipe, tmp_path):
     assert "electra_small" in {row["name"] for row in rows}
     assert "electra_small" in road("presets").out
     shown = road("presets", "squad_v2_small").out
-    assert shown.startswith("# road finetune: ")
+    assert shown.startswith("# yaml-language-server: $schema=finetune.schema.json\n")
     (tmp_path / "a.yaml").write_text(shown)
     seen = []
     recipe(lambda config: seen.append(config) or Run(tmp_path, {}))
     road("finetune", tmp_path / "a.yaml")
     road("finetune", "--preset", "squad_v2_small")
     assert seen[0] == seen[1]
+    as_json = json.loads(road("presets", "squad_v2_small", "--json").out)
+    assert as_json["data"]["dataset"] == "squad_v2"
 
 
-def test_schemas_know_every_key(road):
-    schema = json.loads(road("schema", "finetune").out)
-    assert {"preset", "data", "optimizer", "training", "init"} <= set(schema["properties"])
+def test_a_preset_file_lies_beside_the_schema_that_its_first_line_names(road, tmp_path):
+    target = tmp_path / "my.yaml"
+    assert road("presets", "tiny_mlm", "--output", target).code == 0
+    first = target.read_text().splitlines()[0]
+    schema = json.loads((tmp_path / first.rpartition("=")[2]).read_text())
+    Draft7Validator(schema).validate(YAML(typ="safe").load(target))
+    said = road("presets", "tiny_mlm", "--output", target)
+    assert (said.code, str(target) in said.err) == (2, True)
+
+
+def test_a_schema_names_the_presets_of_its_verb(road):
+    properties = json.loads(road("schema", "finetune").out)["properties"]
+    assert {"preset", "data", "optimizer", "training", "init"} <= set(properties)
+    assert "squad_v2_small" in properties["preset"]["enum"]
+    assert "tiny_mlm" not in properties["preset"]["enum"]
+
+
+def test_the_schema_of_an_unknown_verb_is_a_mistake_with_the_nearest_name(road):
+    said = road("schema", "finetun")
+    assert said.code == 2
+    assert "did you mean 'finetune'?" in said.err
+
+
+@pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.name)
+def test_the_schema_of_a_verb_accepts_its_presets(preset):
+    schema = json_schema(preset.make().__class__)
+    Draft7Validator.check_schema(schema)
+    Draft7Validator(schema).validate(to_dict(preset.make()))
+
+
+@pytest.mark.parametrize("path", shipped().values(), ids=lambda path: path.stem)
+def test_the_schema_of_sweep_accepts_the_shipped_search_spaces(path):
+    schema = json_schema(configuration_class("sweep"))
+    Draft7Validator(schema).validate(YAML(typ="safe").load(path))
+
+
+@pytest.mark.parametrize(
+    "path", sorted(SHIPPED.rglob("*.profile.yaml")), ids=lambda path: path.stem
+)
+def test_the_schema_of_submit_accepts_the_shipped_profiles(path):
+    schema = json_schema(configuration_class("submit"))
+    Draft7Validator(schema).validate(YAML(typ="safe").load(path))
+
+
+@pytest.mark.parametrize(
+    ("verb", "content"),
+    [
+        ("finetune", {"optimzer": {}}),
+        ("finetune", {"optimizer": {"peak_lr": 3}}),
+        ("finetune", {"console": "loud"}),
+        ("sweep", {"trials": 0}),
+        ("submit", {"environment": "conda"}),
+    ],
+)
+def test_a_schema_refuses_what_the_verb_refuses(verb, content):
+    assert not Draft7Validator(json_schema(configuration_class(verb))).is_valid(content)
 
 
 class TestCheck:

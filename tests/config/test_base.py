@@ -20,7 +20,6 @@ from road_ray.config import (
     Config,
     InvalidConfig,
     digest,
-    json_schema,
     load,
     override,
     preset_named_in,
@@ -367,22 +366,6 @@ def test_the_digest_changes_with_any_value_only() -> None:
     )
     assert digest(Example()) != digest(Example(seed=1))
     assert re.fullmatch("[0-9a-f]{12}", digest(Example()))
-
-
-def test_the_schema_serves_an_editor() -> None:
-    schema = json_schema(Needy)
-    assert schema["properties"]["preset"]["type"] == "string"
-    assert schema["additionalProperties"] is False
-    assert "required" not in schema
-    wrong = json_schema(Example)["$defs"]["Weighting"]["properties"]["wrong"]
-    assert wrong == {
-        "default": 0.75,
-        "description": "The weight of a teacher that is wrong.",
-        "maximum": 1,
-        "minimum": 0,
-        "title": "Wrong",
-        "type": "number",
-    }
 
 
 def test_mistakes_survive_the_way_between_processes() -> None:

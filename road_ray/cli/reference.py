@@ -1,0 +1,168 @@
+"""The configuration reference, ``docs/reference/configuration.md``, made of the configuration.
+
+``python -m road_ray.cli.reference`` prints the page; ``make reference`` writes it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel
+
+from road_ray.cli.explain import default_text
+from road_ray.config.fields import Field, Key, field_at, format_key, format_value
+from road_ray.config.key_info import KeyInfo, defaults, key_info, section_infos
+from road_ray.distributed.tune.config import flatten
+from road_ray.recipes.config import RunConfig
+from road_ray.verbs import CONFIGURABLE, VERBS, configuration_class
+
+_INTRODUCTION = """\
+# Configuration reference
+
+Every key of every verb, made by `make reference` from the docstrings of the configuration classes.
+A configuration is a preset (`--preset NAME`, or `preset: NAME` at the top of the file), over it a
+YAML file, over that `section.key=value` on the command line. A key left empty is `null`.
+
+| to see | type |
+|---|---|
+| a key: type, default, allowed values, meaning, presets | `road explain optimizer.peak_lr` |
+| a section | `road explain optimizer finetune` |
+| a preset, with the meaning of what it changes | `road presets electra_small` |
+| the schema of a verb, for editors | `road schema finetune` |
+
+**Completion in editors.** `road presets electra_small --output my.yaml` writes `my.yaml` and,
+beside it, the schema `pretrain.schema.json` that the first line of `my.yaml` names. Editors with
+yaml-language-server (VS Code with the YAML extension, Neovim, Emacs) then complete keys and values,
+show meanings, and mark mistakes; no network is needed. For another file, write the schema with
+`road schema finetune --output finetune.schema.json` and begin the file with
+`# yaml-language-server: $schema=finetune.schema.json`; the path is relative to the file. `sweep` is
+the schema of search spaces, `submit` that of cluster profiles (`*.profile.yaml`).
+"""
+_NAME = "NAME"  # stands for any name of a mapping
+_FILES = {
+    "sweep": "a search space: which verb, which keys are drawn, how trials are judged",
+    "submit": "a cluster profile: how jobs get to a cluster, and what they find there",
+}
+
+
+@dataclass
+class _Section:
+    """A section of one class at one place, and the verbs that have it there."""
+
+    key: Key
+    kind: type[BaseModel]
+    verbs: list[str] = field(default_factory=list)
+    shares_key: bool = False
+    """Another class stands at the same key in other verbs."""
+
+    @property
+    def heading(self) -> str:
+        """The key, with the verbs where it means another class in others."""
+        verbs = f" of {', '.join(self.verbs)}" if self.shares_key else ""
+        return f"`{format_key(self.key)}`{verbs}"
+
+
+def reference() -> str:
+    """Return the page: the verbs with their own keys, then the sections that they share."""
+    sections = _sections()
+    parts = [_INTRODUCTION, _every_run()]
+    parts += [_verb(name, sections) for name in CONFIGURABLE]
+    parts += ["## Sections\n", *map(_section, sections)]
+    return "\n".join(parts)
+
+
+def _sections() -> list[_Section]:
+    """The sections of all verbs, those of one class at one place together."""
+    found: dict[tuple[Key, type[BaseModel]], _Section] = {}
+    for verb in CONFIGURABLE:
+        for key, kind in _sections_below(configuration_class(verb), ()):
+            found.setdefault((key, kind), _Section(key, kind)).verbs.append(verb)
+    for section in found.values():
+        section.shares_key = [key for key, _ in found].count(section.key) > 1
+    return list(found.values())
+
+
+def _sections_below(kind: type[BaseModel], above: Key) -> Iterator[tuple[Key, type[BaseModel]]]:
+    for name in (field_at(kind, above) or Field(kind)).keys:
+        for key in ((*above, name), (*above, name, _NAME)):  # itself, or an entry of a mapping
+            declared = field_at(kind, key)
+            for section in declared.sections if declared else ():
+                if not issubclass(section, RunConfig):
+                    yield key, section
+                    yield from _sections_below(kind, key)
+
+
+def _every_run() -> str:
+    verbs = [name for name in CONFIGURABLE if issubclass(configuration_class(name), RunConfig)]
+    rows = [_row(one.key, verbs) for one in section_infos(RunConfig) if not one.keys_below]
+    return "\n".join(
+        ["## Every run\n", "Keys of every verb except `sweep` and `submit`.\n", *rows, ""]
+    )
+
+
+def _verb(name: str, sections: list[_Section]) -> str:
+    kind = configuration_class(name)
+    about = VERBS[name].about if name in VERBS else _FILES[name]
+    shared = RunConfig.model_fields if issubclass(kind, RunConfig) else {}
+    infos = [
+        one for one in section_infos(kind) if one.field.only_sections or one.key[0] not in shared
+    ]
+    rows = [_row(one.key, [name]) for one in infos if not one.field.only_sections]
+    lines = [f"## road {name}\n", f"{about[0].upper()}{about[1:]}.\n", *rows]
+    lines += [_run_within(name, one) for one in infos if _runs(one)]
+    links = [
+        f"[`{format_key(one.key)}`](#{_anchor(one.heading)})"
+        for one in sections
+        if name in one.verbs and len(one.key) == 1
+    ]
+    return "\n".join([*lines, "", *([f"Sections: {', '.join(links)}.\n"] if links else [])])
+
+
+def _runs(info: KeyInfo) -> list[type[RunConfig]]:
+    return [one for one in info.field.sections if issubclass(one, RunConfig)]
+
+
+def _run_within(verb: str, info: KeyInfo) -> str:
+    """A section that is the configuration of another verb: only its defaults that differ."""
+    section = _runs(info)[0]
+    other = next(name for name, of in VERBS.items() if issubclass(of.config, section))
+    usual, own = flatten(defaults(section)), flatten(info.default)
+    differing = "; ".join(
+        f"`{key}` {format_value(value)}" for key, value in own.items() if value != usual.get(key)
+    )
+    link = f"[`road {other}`](#road-{other})"
+    start = f"- **`{format_key(info.key)}`**: section. {info.field.meaning}".rstrip()
+    return f"{start} It has the keys of {link}, with these defaults: {differing}."
+
+
+def _section(section: _Section) -> str:
+    about = " ".join((section.kind.__doc__ or "").split())
+    infos = section_infos(configuration_class(section.verbs[0]), section.key)
+    rows = [_row(one.key, section.verbs) for one in infos if not one.field.only_sections]
+    verbs = f"Verbs: {', '.join(section.verbs)}."
+    return "\n".join([f"### {section.heading}\n", f"{about} {verbs}\n", *rows, ""])
+
+
+def _row(key: Key, verbs: list[str]) -> str:
+    infos = {verb: key_info(configuration_class(verb), key) for verb in verbs}
+    known = {verb: info for verb, info in infos.items() if info}
+    info = next(iter(known.values()))
+    default = default_text({verb: one.default for verb, one in known.items()})
+    told = info.allowed.removeprefix("a ") == info.type
+    allowed = "" if told else f"; allowed: {info.allowed}"
+    meaning = info.field.meaning
+    return (
+        f"- **`{format_key(key)}`**: {info.type}; default: {default}{allowed}. {meaning}".rstrip()
+    )
+
+
+def _anchor(heading: str) -> str:
+    """The anchor that a heading has on a page."""
+    return re.sub(r"[^a-z0-9_ -]", "", heading.lower()).replace(" ", "-")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

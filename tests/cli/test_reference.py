@@ -1,0 +1,32 @@
+"""The configuration reference of the docs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from road_ray.cli.reference import reference
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"
+
+
+def test_the_page_is_up_to_date():
+    assert PAGE.read_text(encoding="utf-8") == reference(), "make reference"
+
+
+def test_every_link_of_the_page_leads_to_a_heading():
+    page = reference()
+    headings = {
+        re.sub(r"[^a-z0-9_ -]", "", line.lstrip("# ").lower()).replace(" ", "-")
+        for line in page.splitlines()
+        if line.startswith("#")
+    }
+    assert set(re.findall(r"\]\(#([^)]*)\)", page)) <= headings
+
+
+def test_the_page_has_the_keys_of_verbs_sections_and_named_entries():
+    page = reference()
+    for key in ("seed", "optimizer.peak_lr", "data.sets.NAME.label", "space.NAME.uniform", "then"):
+        assert f"- **`{key}`**: " in page
+    assert "0.0005 (pretrain); 0.0003 (multitask, finetune, teachers, distill)" in page
+    assert re.search(r"\*\*`pretrain`\*\*: section.*`encoder.layers` 2;", page)
