@@ -84,6 +84,7 @@ def test_the_schema_of_submit_accepts_the_shipped_profiles(path):
         ("finetune", {"optimizer": {"peak_lr": 3}}),
         ("finetune", {"console": "loud"}),
         ("sweep", {"trials": 0}),
+        ("sweep", {"mode": "most"}),
         ("submit", {"environment": "conda"}),
     ],
 )

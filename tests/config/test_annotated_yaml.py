@@ -20,7 +20,7 @@ class Outer(Config):
     inner: Inner = Inner()
     name: str = ""
     """What it is called."""
-    rest: list[int] = [1, 2]
+    rest: tuple[int, ...] = (1, 2)
 
 
 def test_changed_keys_come_first_with_their_meaning() -> None:

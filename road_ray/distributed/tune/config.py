@@ -162,9 +162,14 @@ class SearchConfig(Config):
     """Directories of earlier sweeps of the same space. Their complete trials inform the sampler and
     do not count as ``trials``. Empty: none."""
 
-    @field_validator("metric", "mode", mode="before")
+    @field_validator("metric", mode="before", json_schema_input_type=str | tuple[str, ...])
     @classmethod
-    def _one_or_several(cls, value: Any) -> Any:
+    def _one_or_several_metrics(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("mode", mode="before", json_schema_input_type=Mode | tuple[Mode, ...])
+    @classmethod
+    def _one_or_several_modes(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
 
     @field_validator("space", mode="before")
