@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from road_ray.cli.options import JsonOption, show_list
-from road_ray.errors import ConfigError
+from road_ray.errors import ConfigError, ResourceError
 
 if TYPE_CHECKING:
     from road_ray.presets.registry import Preset
@@ -35,8 +35,7 @@ def presets(
         if output.exists():
             raise ConfigError(f"{output}: exists\n  fix: name a new file\n  kept: {output}")
         schema(chosen.verb, output.with_name(_schema_name(chosen.verb)))
-        output.write_text(_annotated(chosen), encoding="utf-8")
-        typer.echo(output)
+        _write(output, _annotated(chosen))
     elif as_json:
         typer.echo(json.dumps({"name": name, "verb": chosen.verb, **to_dict(chosen.make())}))
     else:
@@ -57,9 +56,7 @@ def schema(
     if output is None:
         typer.echo(text)
         return
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(f"{text}\n", encoding="utf-8")
-    typer.echo(output)
+    _write(output, f"{text}\n")
 
 
 def check(
@@ -73,6 +70,15 @@ def check(
     rows, good = findings(address, root)
     show_list(rows, as_json)
     raise typer.Exit(0 if good else 4)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ResourceError(f"{path}: cannot be written: {error.strerror}") from None
+    typer.echo(path)
 
 
 def _schema_name(verb: str) -> str:

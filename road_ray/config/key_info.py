@@ -41,7 +41,7 @@ def key_info(kind: type[BaseModel], key: Key) -> KeyInfo | None:
     if field is None or not key:
         return None
     meaning, source = _parted(field.meaning or _about(field))
-    if not source:
+    if not source and len(key) > 1:  # that of the section's defaults
         above = field_at(kind, key[:-1])
         source = _parted(_about(above))[1] if above else ""
     section = field.only_sections

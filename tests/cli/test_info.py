@@ -41,6 +41,8 @@ def test_a_preset_file_lies_beside_the_schema_that_its_first_line_names(road, tm
     Draft7Validator(schema).validate(YAML(typ="safe").load(target))
     said = road("presets", "tiny_mlm", "--output", target)
     assert (said.code, str(target) in said.err) == (2, True)
+    said = road("schema", "finetune", "--output", target / "below.json")
+    assert (said.code, str(target) in said.err) == (4, True)
 
 
 def test_a_schema_names_the_presets_of_its_verb(road):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from road_ray.config import Config, load
 from road_ray.config.messages import InvalidConfig, unknown_key
@@ -92,3 +92,35 @@ def test_mistakes_are_listed_and_counted_and_the_last_line_says_what_was_kept() 
         "error[CONFIG] a.yaml:2  y = 1\n"
         "  2 mistakes; nothing was started; no file was changed"
     )
+
+
+class Described(Config):
+    inner: Inner = Inner(peak_lr=0.25)
+    wrong: float = Field(0.75, ge=0, le=1)
+    """The weight of a teacher that is wrong."""
+    rule: str = "mean"
+    """The name of a weighting rule."""
+
+    @field_validator("rule")
+    @classmethod
+    def _known(cls, rule: str) -> str:
+        if rule != "mean":
+            raise ValueError("no such rule; allowed: mean")
+        return rule
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"wrnog": 1}, "meaning: wrong: The weight of a teacher that is wrong."),
+        ({"wrong": 2}, "meaning: The weight of a teacher that is wrong."),
+        ({"rule": "max"}, "meaning: The name of a weighting rule."),
+        ({"inner.peak_lr": []}, "(default: 0.25)"),
+    ],
+)
+def test_a_mistake_shows_the_meaning_and_the_default_of_its_key(
+    changes: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(Described, overrides=changes)
+    assert words in str(caught.value)
