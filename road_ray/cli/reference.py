@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel
 
 from road_ray.cli.explain import default_text
-from road_ray.config.fields import Field, Key, field_at, format_key, format_value
+from road_ray.config.fields import Field, Key, field_at, format_key, format_value, one_line
 from road_ray.config.key_info import KeyInfo, defaults, key_info, section_infos
 from road_ray.distributed.tune.config import flatten
 from road_ray.recipes.config import RunConfig
@@ -97,7 +97,8 @@ def _sections_below(kind: type[BaseModel], above: Key) -> Iterator[tuple[Key, ty
 
 def _every_run() -> str:
     verbs = [name for name in CONFIGURABLE if issubclass(configuration_class(name), RunConfig)]
-    rows = [_row(one.key, verbs) for one in section_infos(RunConfig) if not one.keys_below]
+    infos = [one for one in section_infos(RunConfig) if not one.keys_below]
+    rows = [_row(one.key, verbs, one.field.meaning) for one in infos]
     return "\n".join(
         ["## Every run\n", "Keys of every verb except `sweep` and `submit`.\n", *rows, ""]
     )
@@ -106,9 +107,13 @@ def _every_run() -> str:
 def _verb(name: str, sections: list[_Section]) -> str:
     kind = configuration_class(name)
     about = VERBS[name].about if name in VERBS else _FILES[name]
-    shared = RunConfig.model_fields if issubclass(kind, RunConfig) else {}
+    shared = {}
+    if issubclass(kind, RunConfig):
+        shared = {one.key: one.field.meaning for one in section_infos(RunConfig)}
     infos = [
-        one for one in section_infos(kind) if one.field.only_sections or one.key[0] not in shared
+        one
+        for one in section_infos(kind)
+        if one.field.only_sections or shared.get(one.key) != one.field.meaning
     ]
     rows = [_row(one.key, [name]) for one in infos if not one.field.only_sections]
     lines = [f"## road {name}\n", f"{about[0].upper()}{about[1:]}.\n", *rows]
@@ -139,14 +144,14 @@ def _run_within(verb: str, info: KeyInfo) -> str:
 
 
 def _section(section: _Section) -> str:
-    about = " ".join((section.kind.__doc__ or "").split())
+    about = one_line(section.kind.__doc__ or "")
     infos = section_infos(configuration_class(section.verbs[0]), section.key)
     rows = [_row(one.key, section.verbs) for one in infos if not one.field.only_sections]
     verbs = f"Verbs: {', '.join(section.verbs)}."
     return "\n".join([f"### {section.heading}\n", f"{about} {verbs}\n", *rows, ""])
 
 
-def _row(key: Key, verbs: list[str]) -> str:
+def _row(key: Key, verbs: list[str], meaning: str | None = None) -> str:
     infos = {verb: key_info(configuration_class(verb), key) for verb in verbs}
     known = {verb: info for verb, info in infos.items() if info}
     info = next(iter(known.values()))

@@ -69,12 +69,17 @@ class Field:
     @property
     def meaning(self) -> str:
         """The description on one line, or nothing."""
-        return " ".join((self.info.description or "").split()) if self.info else ""
+        return one_line(self.info.description or "") if self.info else ""
 
     @property
     def keys(self) -> list[str]:
         """The names of the keys that may stand in the section here."""
         return list(dict.fromkeys(name for s in self.sections for name in s.model_fields))
+
+
+def one_line(docstring: str) -> str:
+    """A docstring as running text: one line, single backticks."""
+    return " ".join(docstring.split()).replace("``", "`")
 
 
 def format_key(key: Key) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from road_ray.config.fields import Field, Key, allowed_values, field_at, type_name
+from road_ray.config.fields import Field, Key, allowed_values, field_at, one_line, type_name
 
 UNSET = object()  # the default of a key that must be set
 # A sentence "Source: ..." or "Source of the defaults: ...", to a full stop that ends it.
@@ -94,7 +94,7 @@ def _default(kind: type[BaseModel], key: Key) -> Any:
 
 
 def _about(field: Field) -> str:
-    return " ".join(" ".join((s.__doc__ or "").split()) for s in field.sections)
+    return " ".join(one_line(section.__doc__ or "") for section in field.sections)
 
 
 def _parted(text: str) -> tuple[str, str]:

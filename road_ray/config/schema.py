@@ -7,6 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from road_ray.config.fields import one_line
+
 # The newest draft that yaml-language-server checks values by.
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 _MISSING = object()
@@ -52,5 +54,5 @@ def _written_out(part: Any, sections: Mapping[str, Any], default: Any = _MISSING
     elif default is not _MISSING:
         made["default"] = default
     if "description" in made:
-        made["description"] = " ".join(made["description"].split())
+        made["description"] = one_line(made["description"])
     return made
