@@ -37,7 +37,8 @@ def presets(
         schema(chosen.verb, output.with_name(_schema_name(chosen.verb)))
         _write(output, _annotated(chosen))
     elif as_json:
-        typer.echo(json.dumps({"name": name, "verb": chosen.verb, **to_dict(chosen.make())}))
+        row = {"name": name, "verb": chosen.verb, "about": chosen.about}
+        typer.echo(json.dumps(row | {"config": to_dict(chosen.make())}))
     else:
         typer.echo(_annotated(chosen), nl=False)
 

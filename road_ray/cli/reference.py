@@ -75,7 +75,7 @@ def reference() -> str:
 
 
 def _sections() -> list[_Section]:
-    """The sections of all verbs, those of one class at one place together."""
+    """Return the sections of all verbs; verbs that share a class at one key share an entry."""
     found: dict[tuple[Key, type[BaseModel]], _Section] = {}
     for verb in CONFIGURABLE:
         for key, kind in _sections_below(configuration_class(verb), ()):

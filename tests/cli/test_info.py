@@ -30,7 +30,7 @@ def test_presets_are_listed_and_shown_as_yaml_that_runs(road, recipe, tmp_path):
     road("finetune", "--preset", "squad_v2_small")
     assert seen[0] == seen[1]
     as_json = json.loads(road("presets", "squad_v2_small", "--json").out)
-    assert as_json["data"]["dataset"] == "squad_v2"
+    assert as_json["config"]["data"]["dataset"] == "squad_v2"
 
 
 def test_a_preset_file_lies_beside_the_schema_that_its_first_line_names(road, tmp_path):
