@@ -1,4 +1,4 @@
-"""The tables of distillation.md, and those of first-light.md, from the runs of distillation.sh.
+"""Print the tables of distillation.md and first-light.md from the runs of distillation.sh.
 
 Usage: python docs/results/distillation.py RUNS   (prints Markdown)
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from road_ray.evaluation.metrics import paired_test, summary
 from road_ray.training.monitoring.journal import read_rows
 
-WAYS = {
+VARIANTS = {
     "scratch": "no pre-training",
     "none": "no KD",
     "single": "one teacher",
@@ -35,8 +35,8 @@ FIGURES = {
         "NewsQA F1, answering all": "eval/newsqa/f1",
     },
 }
-# What the paired tests judge: the one figure that is known to mean something.
-JUDGED = {"sst2": "eval/sst2/accuracy", "squad_v2": "eval/squad_v2/best_f1"}
+# The metric of the paired tests.
+TESTED = {"sst2": "eval/sst2/accuracy", "squad_v2": "eval/squad_v2/best_f1"}
 
 
 def metrics(run: Path) -> dict[str, float]:
@@ -44,12 +44,12 @@ def metrics(run: Path) -> dict[str, float]:
     return found
 
 
-def seeds_of(place: Path, way: str) -> dict[str, dict[str, float]]:
-    """The figures of a way's finished runs by seed."""
+def seeds_of(place: Path, variant: str) -> dict[str, dict[str, float]]:
+    """Return the metrics of a variant's finished runs by seed."""
     return {
-        run.parent.name.removeprefix(f"{way}-"): metrics(run.parent)
-        for run in sorted(place.glob(f"{way}-*/metrics.json"))
-        if run.parent.name.removeprefix(f"{way}-").isdigit()
+        run.parent.name.removeprefix(f"{variant}-"): metrics(run.parent)
+        for run in sorted(place.glob(f"{variant}-*/metrics.json"))
+        if run.parent.name.removeprefix(f"{variant}-").isdigit()
     }
 
 
@@ -60,7 +60,7 @@ def cell(values: list[float]) -> str:
 
 
 def table(place: Path, dataset: str) -> str:
-    """Mean and deviation over seeds of every way; teachers and their ensemble first."""
+    """Return mean and deviation over seeds of every variant; teachers and their ensemble first."""
     figures = FIGURES[dataset]
     lines = ["| model | seeds | " + " | ".join(figures) + " |", "|---" * (len(figures) + 2) + "|"]
 
@@ -80,8 +80,8 @@ def table(place: Path, dataset: str) -> str:
         )
     if (place / "teachers" / "metrics.json").is_file():
         line("the ensemble of three", [metrics(place / "teachers")], "ensemble_")
-    for way, title in WAYS.items():
-        line(title, list(seeds_of(place, way).values()))
+    for variant, title in VARIANTS.items():
+        line(title, list(seeds_of(place, variant).values()))
     return "\n".join(lines)
 
 
@@ -91,29 +91,32 @@ def _prefixed(key: str, prefix: str) -> str:
 
 
 def differences(place: Path, dataset: str) -> str:
-    """Paired t-tests over the seeds that both have, and how many teachers were right."""
-    key = JUDGED[dataset]
-    values = {way: {s: f[key] for s, f in seeds_of(place, way).items()} for way in WAYS}
+    """Return paired t-tests over the common seeds, and how often teachers were right."""
+    key = TESTED[dataset]
+    values = {
+        variant: {seed: found[key] for seed, found in seeds_of(place, variant).items()}
+        for variant in VARIANTS
+    }
     pairs = [
         ("none", "scratch"),
-        *((way, "none") for way in WAYS if way not in ("none", "scratch")),
+        *((variant, "none") for variant in VARIANTS if variant not in ("none", "scratch")),
     ]
     pairs += [("correctness", "mean"), ("folds", "correctness")]
     lines = []
     for one, other in pairs:
         seeds = sorted(values[one].keys() & values[other].keys())
         if len(seeds) > 1:
-            test = paired_test(*([values[way][seed] for seed in seeds] for way in (one, other)))
+            test = paired_test(*([values[name][seed] for seed in seeds] for name in (one, other)))
             lines.append(
-                f"- {WAYS[one]} against {WAYS[other]}: {test.difference:+.2f} over {test.pairs} "
-                f"seeds, p = {test.p_value:.2f}"
+                f"- {VARIANTS[one]} against {VARIANTS[other]}: {test.difference:+.2f} "
+                f"over {test.pairs} seeds, p = {test.p_value:.2f}"
             )
-    for way in ("correctness", "folds"):
-        rows = [r for p in place.glob(f"{way}-*/metrics.jsonl") for r in read_rows(p)]
+    for variant in ("correctness", "folds"):
+        rows = [r for p in place.glob(f"{variant}-*/metrics.jsonl") for r in read_rows(p)]
         counts = [sum(row.get(f"teachers/right_{n}", 0) for row in rows) for n in range(4)]
         if sum(counts):
             share = ", ".join(f"{n}: {count / sum(counts):.1%}" for n, count in enumerate(counts))
-            lines.append(f"- teachers right on training rows, {WAYS[way]}: {share}")
+            lines.append(f"- teachers right on training rows, {VARIANTS[variant]}: {share}")
     return "\n".join(lines)
 
 

@@ -1,46 +1,46 @@
 #!/usr/bin/env bash
-# Ways to distil, side by side, at laptop size. Finished runs are skipped, so it may be stopped and
-# started again. Usage: docs/results/distillation.sh DATA RUNS STAGE...   Stages: sst2 squad
+# Compares variants of distillation at laptop size. Finished runs are skipped, so the script can be
+# stopped and started again. Usage: docs/results/distillation.sh DATA RUNS STAGE...   Stages: sst2 squad
 # INIT is the encoder that teachers and students start from (first-light.sh makes it).
-# SST2_ROWS, SQUAD_ROWS, JUDGED_ROWS, SEEDS, WAYS: larger or smaller runs.
+# SST2_ROWS, SQUAD_ROWS, JUDGED_ROWS, SEEDS, VARIANTS set the size of the runs.
 set -euo pipefail
 DATA=$1 RUNS=$2
 shift 2
 SST2_ROWS=${SST2_ROWS:-8000} SQUAD_ROWS=${SQUAD_ROWS:-2000} JUDGED_ROWS=${JUDGED_ROWS:-400}
 SEEDS=${SEEDS:-10 11 12} INIT=${INIT:-$RUNS/electra-256}
-WAYS=${WAYS:-none scratch mean correctness correctness-0.5 correctness-0.9 single annealing folds born}
+VARIANTS=${VARIANTS:-none scratch mean correctness correctness-0.5 correctness-0.9 single annealing folds born}
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
 road=${ROAD:-road}
 
-# students NAME KEY=VALUE...: three teachers, three for each of two folds, and a student of each way.
+# students NAME KEY=VALUE...: three teachers, three for each of two folds, one student per variant.
 students() {
-    local name=$1 way seed
+    local name=$1 variant seed
     shift
     local place=$RUNS/$name common=(init="$INIT" data.root="$DATA" "$@")
     $road teachers --run-dir "$place/teachers" "${common[@]}"
-    case " $WAYS " in *" folds "*)
+    case " $VARIANTS " in *" folds "*)
         $road teachers --run-dir "$place/teachers-of-folds" "${common[@]}" num_folds=2 ;;
     esac
-    local taught=("${common[@]}" distillation.host=process distillation.store="$RUNS/store")
+    local distilled=("${common[@]}" distillation.host=process distillation.store="$RUNS/store")
     local all="distillation.teachers=[$place/teachers/teachers.json]"
     local folds="distillation.teachers=[$place/teachers-of-folds/teachers.json]"
     local one=("distillation.teachers=[$place/teachers/teacher-0]" distillation.num_teachers=1)
     for seed in $SEEDS; do
-        for way in $WAYS; do
-            local run=(--seed "$seed" --run-dir "$place/$way-$seed")
-            case $way in
+        for variant in $VARIANTS; do
+            local run=(--seed "$seed" --run-dir "$place/$variant-$seed")
+            case $variant in
             none) $road finetune "${run[@]}" "${common[@]}" ;;
             scratch) $road finetune "${run[@]}" "${common[@]}" from_scratch=true ;;
-            mean) $road distill "${run[@]}" "${taught[@]}" "$all" weighting.rule=mean ;;
-            correctness) $road distill "${run[@]}" "${taught[@]}" "$all" ;;
-            correctness-*) $road distill "${run[@]}" "${taught[@]}" "$all" \
-                weighting.wrong="${way#*-}" ;;
-            single) $road distill "${run[@]}" "${taught[@]}" "${one[@]}" ;;
-            annealing) $road distill "${run[@]}" "${taught[@]}" "$all" weighting.rule=mean \
+            mean) $road distill "${run[@]}" "${distilled[@]}" "$all" weighting.rule=mean ;;
+            correctness) $road distill "${run[@]}" "${distilled[@]}" "$all" ;;
+            correctness-*) $road distill "${run[@]}" "${distilled[@]}" "$all" \
+                weighting.wrong="${variant#*-}" ;;
+            single) $road distill "${run[@]}" "${distilled[@]}" "${one[@]}" ;;
+            annealing) $road distill "${run[@]}" "${distilled[@]}" "$all" weighting.rule=mean \
                 distillation.schedule=linear ;;
-            folds) $road distill "${run[@]}" "${taught[@]}" "$folds" ;;
-            born) $road distill "${run[@]}" "${taught[@]}" "${one[@]}" distillation.generations=2 ;;
-            *) echo "no way $way" >&2; exit 2 ;;
+            folds) $road distill "${run[@]}" "${distilled[@]}" "$folds" ;;
+            born) $road distill "${run[@]}" "${distilled[@]}" "${one[@]}" distillation.generations=2 ;;
+            *) echo "unknown variant $variant" >&2; exit 2 ;;
             esac
         done
     done

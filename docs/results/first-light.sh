@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# First light: the whole story on real data, at laptop size. Finished runs are skipped, so it may be
-# stopped and started again. Usage: docs/results/first-light.sh DATA RUNS STAGE...
+# First light: all stages on real data, at laptop size. Finished runs are skipped, so the script can
+# be stopped and started again. Usage: docs/results/first-light.sh DATA RUNS STAGE...
 # Stages: pretrain starts sst2 squad.
 set -euo pipefail
 DATA=$1 RUNS=$2
@@ -14,7 +14,7 @@ pretrain() {
         data.shards="$RUNS/corpus" init="$RUNS/mlm-256" generator.init="$RUNS/mlm-256"
 }
 
-# What the start from the corpus is worth: 600 updates (0.6 million tokens) of the masked model.
+# Initialization from corpus statistics against random: 600 updates (0.6 million tokens) of the MLM.
 starts() {
     for start in random corpus; do
         $road pretrain --preset tiny_mlm --run-dir "$RUNS/start-$start" data.root="$DATA" \
@@ -22,9 +22,10 @@ starts() {
     done
 }
 
-# Three teachers and students without and with them, and from scratch; all ways: distillation.sh.
+# Three teachers; students without teachers, with them, and from scratch. distillation.sh has all
+# variants.
 students() {
-    WAYS="none scratch mean correctness" "$(dirname "$0")/distillation.sh" "$DATA" "$RUNS" "$1"
+    VARIANTS="none scratch mean correctness" "$(dirname "$0")/distillation.sh" "$DATA" "$RUNS" "$1"
 }
 sst2() { students sst2; }
 squad() { students squad; }

@@ -1,5 +1,6 @@
-"""The picture of first-light.md from the run directories that first-light.sh left; its tables are
-those of distillation.py.
+"""Draw the picture of first-light.md from the runs of first-light.sh.
+
+distillation.py prints the tables of that page.
 
 Usage: python docs/results/first_light.py RUNS   (writes first-light.png beside itself)
 """
@@ -18,7 +19,7 @@ from road_ray.training.monitoring.journal import read_rows
 
 
 def curves(runs: Path) -> None:
-    """Generator, detector and speed over tokens seen."""
+    """Draw MLM loss, MLM accuracy and detection AUC over tokens."""
     figure, axes = plt.subplots(1, 3, figsize=(13, 3.6))
     panels = (("loss of the masked language model", "mlm", "generator"),
               ("its accuracy", "mlm_accuracy", "generator_accuracy"),

@@ -1,7 +1,8 @@
-"""Distil on SST-2 with two Ray Train workers and three teacher actors, twice; in the second run one
-teacher is killed in the middle. The final weights must be equal.
+"""Distil on SST-2 with two Ray Train workers and three teacher actors, twice.
 
-Usage: python docs/results/killed_teacher.py DATA RUNS   (RUNS: what first-light.sh left)
+In the second run one teacher is killed in the middle. The final weights must be equal.
+
+Usage: python docs/results/killed_teacher.py DATA RUNS   (RUNS: of first-light.sh)
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ SETTINGS = {
 
 
 def kill_when_halfway(pid: int, run: Path) -> None:
-    """SIGKILL the teacher once 20 steps are in the journal."""
+    """Kill the teacher (SIGKILL) once 20 steps are in the journal."""
     while not (run / "metrics.jsonl").is_file() or len(read_rows(run / "metrics.jsonl")) < 4:
         time.sleep(0.05)
     os.kill(pid, signal.SIGKILL)
@@ -42,7 +43,7 @@ def kill_when_halfway(pid: int, run: Path) -> None:
 
 
 def main() -> None:
-    """Both runs, and what differs between them."""
+    """Run both trainings and compare their weights."""
     teachers = [RUNS / "sst2-8k" / "teachers" / f"teacher-{n}" for n in range(3)]
     weights, seconds = {}, {}
     with rr.Ensemble(teachers, task="sst2", num_cpus=0.0) as ensemble:

@@ -1,4 +1,4 @@
-"""The table of multitask.md from the run directories that multitask.sh left.
+"""Print the table of multitask.md from the runs of multitask.sh.
 
 Usage: python docs/results/multitask.py RUNS   (prints Markdown)
 """
@@ -22,7 +22,7 @@ FIGURES = (
 
 
 def scores(runs: Path, arm: str, name: str, figure: str) -> dict[int, float]:
-    """The figure of an arm by seed."""
+    """Return the metric of an arm by seed."""
     found = {}
     for path in sorted(runs.glob(f"{arm}-[0-9]*-{name}/metrics.json")):
         seed = int(path.parent.name.removeprefix(f"{arm}-").removesuffix(f"-{name}"))
@@ -31,12 +31,12 @@ def scores(runs: Path, arm: str, name: str, figure: str) -> dict[int, float]:
 
 
 def cell(ours: dict[int, float], base: dict[int, float]) -> str:
-    """Mean, deviation, and the paired test against the arm without a multi-task stage."""
+    """Return mean, deviation, and the paired test against the arm without a multi-task stage."""
     if not ours:
         return "-"
-    told = summary(list(ours.values()))
-    text = f"{told.mean:.2f}"
-    text += "" if told.deviation is None else f" ± {told.deviation:.2f} (n={told.count})"
+    spread = summary(list(ours.values()))
+    text = f"{spread.mean:.2f}"
+    text += "" if spread.deviation is None else f" ± {spread.deviation:.2f} (n={spread.count})"
     both = sorted(ours.keys() & base.keys())
     if ours is not base and len(both) > 1:
         test = paired_test([ours[seed] for seed in both], [base[seed] for seed in both])
@@ -45,7 +45,7 @@ def cell(ours: dict[int, float], base: dict[int, float]) -> str:
 
 
 def main(runs: Path) -> None:
-    """Print one row an arm."""
+    """Print one row per arm."""
     print("| arm | " + " | ".join(title for *_, title in FIGURES) + " |")
     print("|---" * (1 + len(FIGURES)) + "|")
     bases = [scores(runs, "none", name, figure) for name, figure, _ in FIGURES]

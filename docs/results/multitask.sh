@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# ROaD's mixing against the MT-DNN baseline against no multi-task stage, equal examples seen: each
-# mixture, then fine-tuning on each of TUNED: SST-2, MNLI (judged out of domain on SNLI too), and
-# SQuAD 2.0 (on NewsQA too). Finished runs are skipped, so it may be stopped and started again; two
-# runs go side by side (JOBS).
+# Compares ROaD's mixing, the MT-DNN baseline and no multi-task stage on equal numbers of examples:
+# each mixture, then fine-tuning on each of TUNED: SST-2, MNLI (also evaluated out of domain on SNLI),
+# and SQuAD 2.0 (also on NewsQA). Finished runs are skipped, so the script can be stopped and started
+# again. Two runs are trained in parallel (JOBS).
 # Usage: docs/results/multitask.sh DATA RUNS INIT [ARM...]
-# INIT: a pre-training run (first-light.sh leaves RUNS/electra-256). Arms: none mtdnn passes-1
-# passes-2 passes-4 passes-8. Larger runs: STEPS, RATE, EXAMPLES, ROWS, JUDGED, SEEDS, TUNED from
-# the environment.
+# INIT: a pre-training run (first-light.sh creates RUNS/electra-256). Arms: none mtdnn passes-1
+# passes-2 passes-4 passes-8. The environment variables STEPS, RATE, EXAMPLES, ROWS, JUDGED, SEEDS
+# and TUNED set the size of the runs.
 set -euo pipefail
 DATA=$1 RUNS=$2 INIT=$3
 shift 3
@@ -17,7 +17,7 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} TOKENIZERS_PARALLELISM=false HF_HUB
 road=${ROAD:-road}
 shared="data.root=$DATA data.max_judged_rows=$JUDGED console=plain"
 
-# Not in the mix: SST-2 and SQuAD, which are learnt next, SNLI and NewsQA, which are out of domain.
+# Not in the mix: SST-2 and SQuAD, which follow, and SNLI and NewsQA, which are out of domain.
 SETS="[qasrl,qazre,duorc,mnli,qqp,amazon,boolq,commonsenseqa,conll2003]"
 
 mixture() {
@@ -40,7 +40,7 @@ tuned() {
     squad_v2) more="data.max_length_tokens=256 data.evaluate_on=[squad_v2,newsqa]" ;;
     mnli) more+=" data.evaluate_on=[mnli,snli]" ;;
     esac
-    # A head of its own in every arm: what is compared is the encoder.
+    # Every arm trains a new head, so that only the encoders differ.
     $road finetune --run-dir "$RUNS/$arm-$seed-$name" $shared init="$start" seed="$seed" \
         keep_head=false data.dataset="$name" data.max_rows="$ROWS" data.epochs=2 $more \
         data.batch_size=16 optimizer.peak_lr=5e-4 optimizer.layer_decay=1.0 \

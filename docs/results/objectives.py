@@ -1,8 +1,8 @@
-"""Every pre-training objective, and two ways to chain two, on the Wikipedia text: losses fall,
-that a run which was stopped ends with the very weights of one that was not, that two workers learn
-what one process does, and that plain transformers loads what is left.
+"""Train every pre-training objective, and two chains of two, on Wikipedia text.
 
-Usage: python docs/results/objectives.py DATA RUNS [NAME...]   (about a minute each; a table)
+Checks that losses fall, that a stopped and resumed run ends with the weights of an uninterrupted
+one, that two workers train what one process trains, and that plain transformers loads the result.
+Usage: python docs/results/objectives.py DATA RUNS [NAME...]   (prints a table; a minute per row)
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from road_ray.training.monitoring.journal import read_rows
 
 ROAD = shlex.split(os.environ.get("ROAD", f"{sys.executable} -m road_ray"))
 STEPS = 300
-EARLY_STEPS = 5  # later a sample that falls the other way by rounding makes another training of it
+EARLY_STEPS = 5  # later, rounding changes a sample of the generator, and the runs diverge
 SHARED = {
     "data.max_length_tokens": 64,
     "data.batch_size": 16,
@@ -33,7 +33,7 @@ SHARED = {
     "encoder.hidden_size": 128,
     "encoder.heads": 2,
     "encoder.intermediate_size": 512,
-    "encoder.dropout": 0.0,  # its draws differ by worker
+    "encoder.dropout": 0.0,  # dropout masks differ between workers
     "encoder.attention_dropout": 0.0,
     "training.steps": STEPS,
     "training.log_every_steps": 10,
@@ -44,8 +44,8 @@ SHARED = {
 }
 LOADED = """
 import sys, transformers
-model, told = transformers.AutoModel.from_pretrained(sys.argv[1], output_loading_info=True)
-assert not told["missing_keys"] and "road_ray" not in sys.modules, told
+model, report = transformers.AutoModel.from_pretrained(sys.argv[1], output_loading_info=True)
+assert not report["missing_keys"] and "road_ray" not in sys.modules, report
 """
 
 
@@ -54,16 +54,16 @@ LOSSES = ("mlm", "generator", "discriminator", "selection", "choice")
 
 @dataclass(frozen=True)
 class Chain:
-    """The last stage, and the run that it goes on from."""
+    """Settings of the last stage, and the run from which it starts."""
 
     settings: Mapping[str, object]
     first: str = ""
-    also: tuple[str, ...] = field(default=())  # keys that name the first run too
+    also: tuple[str, ...] = field(default=())  # further keys that name the first run
 
 
 CHAINS = {
     **{name: Chain({"objective.name": name}) for name in OBJECTIVES},
-    "teams": Chain({"objective.name": "teams", "objective.shared_layers": 1}),  # of two
+    "teams": Chain({"objective.name": "teams", "objective.shared_layers": 1}),  # of two layers
     "two stages": Chain(
         {"objective.name": "electra", "generator.frozen": True, "generator.scale": 1.0}
         | {"generator.tying": "none"},
@@ -79,9 +79,9 @@ CHAINS = {
 
 
 def command(run: Path, settings: Mapping[str, object], workers: int = 0) -> list[str]:
-    told = [f"{key}={value}" for key, value in settings.items()]
+    overrides = [f"{key}={value}" for key, value in settings.items()]
     place = ["--preset", "tiny_electra", "--run-dir", str(run), "--workers", str(workers)]
-    return [*ROAD, "pretrain", *place, *told]
+    return [*ROAD, "pretrain", *place, *overrides]
 
 
 def trained(run: Path, settings: Mapping[str, object], workers: int = 0) -> None:
@@ -90,13 +90,13 @@ def trained(run: Path, settings: Mapping[str, object], workers: int = 0) -> None
 
 
 def stopped_and_resumed(run: Path, settings: Mapping[str, object]) -> None:
-    """The same run, stopped by SIGTERM on its way."""
+    """Run the same training, stop it with SIGTERM and resume it."""
     if not (run / "metrics.json").is_file():
         process = subprocess.Popen(command(run, settings), stdout=-3, stderr=-3)
         while process.poll() is None and len(rows_of(run)) < 5:
             time.sleep(0.05)
         process.send_signal(signal.SIGTERM)
-        assert process.wait() == 6, f"{run}: not stopped but ended: {process.returncode}"
+        assert process.wait() == 6, f"{run}: expected exit code 6, got {process.returncode}"
     trained(run, settings)
 
 
@@ -113,8 +113,8 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
     return load_file(run / "hf" / "model.safetensors")
 
 
-def shown(name: str, data: str, place: Path) -> str:
-    """One row of the table."""
+def table_row(name: str, data: str, place: Path) -> str:
+    """Return one row of the table."""
     chain = CHAINS[name]
     settings = SHARED | {"data.root": data, "data.shards": str(place / "shards")} | chain.settings
     settings |= {key: str(place / chain.first / "straight") for key in chain.also}
@@ -137,19 +137,19 @@ def shown(name: str, data: str, place: Path) -> str:
         for name, key in ((name, f"train/{name}") for name in LOSSES)
         if key in rows[0]
     ]
-    said = {True: "yes", False: "**no**"}
-    return f"| {name} | {', '.join(falls)} | {said[equal]} | {apart:.1e} | {said[loaded]} |"
+    words = {True: "yes", False: "**no**"}
+    return f"| {name} | {', '.join(falls)} | {words[equal]} | {apart:.1e} | {words[loaded]} |"
 
 
 def main() -> None:
-    """The table, a row as soon as it is there."""
+    """Print the table row by row."""
     data, place, *names = sys.argv[1:]
     apart = f"two workers, {EARLY_STEPS} steps: largest difference of a weight"
     columns = ("objective", f"loss over {STEPS} steps", "stopped and resumed: bit-equal", apart)
     print(f"| {' | '.join(columns)} | loads with plain transformers |")
     print("|---|---|---|---|---|")
     for name in names or CHAINS:
-        print(shown(name, data, Path(place)), flush=True)
+        print(table_row(name, data, Path(place)), flush=True)
 
 
 if __name__ == "__main__":

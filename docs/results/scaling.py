@@ -1,8 +1,8 @@
-"""One and two workers, measured; communication and teacher traffic of many, on paper: the tables
-of docs/results/scaling.md.
+"""Print the tables of docs/results/scaling.md.
 
-``python docs/results/scaling.py`` for the paper, whose every assumption is a constant below;
-``python docs/results/scaling.py DATA RUNS`` trains (eight minutes, on a machine that is quiet).
+``python docs/results/scaling.py DATA RUNS`` measures one and two workers (eight minutes on an idle
+machine). Without arguments it estimates communication and teacher traffic of many; every assumption
+is a constant below.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from road_ray.models.flops import encoder_flops, layer_parameters
 from road_ray.presets import named
 from road_ray.training.monitoring.journal import read_rows
 
-GPU_FLOPS = 990e12 * 0.35  # bf16 peak of an H100 and the share of it that small models reach
+GPU_FLOPS = 990e12 * 0.35  # bf16 peak of an H100, and the fraction of it that small models reach
 GRADIENT_BYTES = 4  # fp32
 GIGABYTES_PER_SECOND = 40.0  # a GPU's share of eight 400 Gbit/s links at 80 %
 GPUS = (8, 64, 512)
@@ -46,16 +46,16 @@ SETTINGS = {
 
 
 def measured(data: str, place: Path) -> list[str]:
-    """A line for each number of workers: the same global batch, medians of runs in turn."""
+    """Return a row per number of workers: the same global batch, medians over interleaved runs."""
     seconds: dict[int, list[dict[str, float]]] = {workers: [] for workers in WORKERS}
     given = SETTINGS | {"data.root": data, "data.shards": place / "shards"}
     for turn in range(REPEATS):
         for workers in WORKERS:
             run = place / f"workers-{workers}-{turn}"
-            told = [f"{key}={value}" for key, value in given.items()]
+            overrides = [f"{key}={value}" for key, value in given.items()]
             where = ["--preset", "tiny_electra", "--workers", str(workers), "--run-dir", str(run)]
-            subprocess.run([*ROAD, "pretrain", *where, *told], check=True, capture_output=True)
-            row = read_rows(run / "metrics.jsonl")[2]  # of steps 21 to 30: nothing is new any more
+            subprocess.run([*ROAD, "pretrain", *where, *overrides], check=True, capture_output=True)
+            row = read_rows(run / "metrics.jsonl")[2]  # of steps 21 to 30, after warm-up
             seconds[workers].append({part: row.get(f"time/{part}_seconds", 0.0) for part in PARTS})
     found = {
         workers: {part: statistics.median(row[part] for row in rows) for part in PARTS}
@@ -70,12 +70,12 @@ def measured(data: str, place: Path) -> list[str]:
 
 
 def parameters(size: EncoderConfig) -> float:
-    """Weights of layers and embeddings."""
+    """Return the number of parameters of layers and embeddings."""
     return size.layers * layer_parameters(size) + VOCABULARY * size.embedding_size
 
 
 def rows() -> list[str]:
-    """A line of the table each."""
+    """Return a row of the communication table per preset."""
     lines = []
     for name in PRESETS:
         config = named(name).make()
@@ -90,8 +90,10 @@ def rows() -> list[str]:
             if gpus > batch:
                 cells.append("no row each")
                 continue
-            talk = communication_seconds(gradient, gpus, gigabytes_per_second=GIGABYTES_PER_SECOND)
-            cells.append(f"{talk / (talk + alone / gpus):.0%}")
+            seconds = communication_seconds(
+                gradient, gpus, gigabytes_per_second=GIGABYTES_PER_SECOND
+            )
+            cells.append(f"{seconds / (seconds + alone / gpus):.0%}")
         lines.append(
             f"| {name} | {batch} x {length} | {gradient / 1e6:.0f} | {' | '.join(cells)} |"
         )
@@ -99,7 +101,7 @@ def rows() -> list[str]:
 
 
 def traffic() -> list[str]:
-    """Bytes a step and student that teachers cost, by kind of task."""
+    """Return the bytes per step and student that teachers cost, by kind of task."""
     ids = BATCH * LENGTH * (4 + 1 + 1)  # int32 ids, int8 mask and segments
     logits = {"classify, 3 labels": 3, "span": 2 * LENGTH, "tags, 9 labels": 9 * LENGTH}
     return [
@@ -109,6 +111,6 @@ def traffic() -> list[str]:
 
 
 if __name__ == "__main__":
-    asked = sys.argv[1:]
-    lines = measured(asked[0], Path(asked[1])) if asked else [*rows(), "", *traffic()]
+    given = sys.argv[1:]
+    lines = measured(given[0], Path(given[1])) if given else [*rows(), "", *traffic()]
     print("\n".join(lines))

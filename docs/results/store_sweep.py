@@ -1,10 +1,11 @@
-"""What a store of logits is worth to a sweep: eight students over temperature, W and kd_weight.
+"""Measure what a store of logits saves in a sweep of eight students.
 
-Three lanes, a trial of each in turn, in one process with one thread: without teachers, with three
-teachers asked live, and with three teachers behind one store that is empty at the start.
+The sweep varies temperature, W and kd_weight. Three lanes alternate in one process with one thread:
+without teachers, with three live teachers, and with three teachers behind one store that is empty
+at the start.
 Usage: python docs/results/store_sweep.py DATA RUNS OUT [KEY=VALUE ...]   (OUT must not exist)
-RUNS is where distillation.sh worked: the encoder and the teachers are taken from there. KEY=VALUE
-is a setting of all lanes, of distillation only where it begins so.
+RUNS has the encoder and the teachers of distillation.sh. KEY=VALUE applies to all lanes, keys of
+``distillation`` only to those with teachers.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ def main(data: str, runs: Path, out: Path, settings: dict[str, Any]) -> None:
         "console": "quiet",
         "seed": 10,
     }
-    taught = {
+    distilled = {
         "distillation.teachers": [str(runs / "sst2-8k" / "teachers" / "teachers.json")],
         "distillation.host": "process",
     }
     for key, value in settings.items():
-        (taught if key.startswith("distillation.") else shared)[key] = value
+        (distilled if key.startswith("distillation.") else shared)[key] = value
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     seconds: dict[str, list[float]] = {"no KD": [], "live": [], "store": []}
     for number in range(TRIALS):
@@ -54,15 +55,15 @@ def main(data: str, runs: Path, out: Path, settings: dict[str, Any]) -> None:
         }
         lanes = {
             "no KD": (rr.finetune, {}),
-            "live": (rr.distill, taught | drawn),
-            "store": (rr.distill, taught | drawn | {"distillation.store": str(out / "store")}),
+            "live": (rr.distill, distilled | drawn),
+            "store": (rr.distill, distilled | drawn | {"distillation.store": str(out / "store")}),
         }
         for name, (verb, more) in lanes.items():
             began = time.perf_counter()
             verb(overrides=shared | more, run_dir=out / f"{name.replace(' ', '-')}-{number}")
             seconds[name].append(time.perf_counter() - began)
-        told = ", ".join(f"{name} {spent[-1]:.1f} s" for name, spent in seconds.items())
-        print(f"trial {number}: {told}", flush=True)
+        times = ", ".join(f"{name} {spent[-1]:.1f} s" for name, spent in seconds.items())
+        print(f"trial {number}: {times}", flush=True)
     plain, live, stored = (sum(spent) for spent in seconds.values())
     print(f"eight trials: no KD {plain:.0f} s, live {live:.0f} s, store {stored:.0f} s")
     print(f"store against no KD {stored / plain:.2f}x; live against store {live / stored:.2f}x")

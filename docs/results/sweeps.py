@@ -1,4 +1,4 @@
-"""What sweeps.md shows beside `road report --format png`, from the sweeps that sweeps.sh left.
+"""Tables and pictures of sweeps.md, from the sweeps of sweeps.sh.
 
 Usage: python docs/results/sweeps.py figures SWEEPS     (writes sweeps-*.png beside itself)
        python docs/results/sweeps.py table SWEEPS       (prints Markdown)
@@ -22,18 +22,18 @@ WIDTH, SCALE = "encoder.hidden_size", "generator.scale"
 
 
 def ranked(sweep: Sweep) -> list[Trial]:
-    """Judged trials, the best first."""
+    """Return the ranked trials, the best first."""
     return sorted(sweep.judged, key=lambda trial: trial.values[0], reverse=sweep.larger[0])
 
 
-def said(trial: Trial) -> str:
-    """Its figure with the deviation over seeds."""
+def score(trial: Trial) -> str:
+    """Return the metric of a trial with its deviation over seeds."""
     spread = trial.deviations[0] if trial.deviations else None
     return f"{trial.values[0]:.1f}" + ("" if spread is None else f" ± {spread:.1f}")
 
 
 def table(place: Path) -> str:
-    """Every sweep in a row: its trials, the best one's figure, and that with seeds of its own."""
+    """Return a row per sweep: its trials, the best score, and the score with new seeds."""
     lines = ["| sweep | trials | stopped | failed | minutes | drawn | in the sweep | new seeds |"]
     lines.append("|---" * 8 + "|")
     for name in NAMES:
@@ -45,9 +45,9 @@ def table(place: Path) -> str:
         minutes = sum(trial.seconds or 0.0 for trial in sweep.trials) / 60
         head = [name, len(sweep.trials), states["pruned"], states["failed"], f"{minutes:.0f}"]
         for trial in ranked(sweep)[: max(1, len(again))]:
-            told = [said(other) for other in again if other.params == trial.params]
+            repeated = [score(other) for other in again if other.params == trial.params]
             drawn = ", ".join(f"{_last(key)} {_short(trial.params[key])}" for key in sweep.varied)
-            cells = [*head, drawn, said(trial), *(told or [""])]
+            cells = [*head, drawn, score(trial), *(repeated or [""])]
             lines.append("| " + " | ".join(map(str, cells)) + " |")
             head = [""] * len(head)
     return "\n".join(lines)
@@ -66,8 +66,10 @@ def _short(value: Any) -> str:
 
 
 def generator_size(sweep: Sweep, path: Path) -> None:
-    """Score over the generator's width, a line for each discriminator: figure 3 of Clark et al.
-    2020. Bars: deviation over seeds. A star: the best of a line.
+    """Draw the score over the generator's width, a line per discriminator.
+
+    Bars are deviations over seeds, a star marks the best of a line. Source: Clark et al. 2020,
+    figure 3.
     """
     figure, axis = _drawn((6, 4))
     for width in sorted({trial.params[WIDTH] for trial in sweep.judged}):
@@ -86,16 +88,16 @@ def generator_size(sweep: Sweep, path: Path) -> None:
 
 
 def heat(sweep: Sweep, path: Path) -> None:
-    """W by temperature: every trial at the step that all reached, and those that came to their end.
+    """Draw W by temperature: all trials at the last common step, and the completed ones at the end.
 
-    A pruned trial's last figure and a complete one's are of different steps and not comparable, so
-    that each panel has one step only.
+    Metrics of pruned and completed trials belong to different steps and are not comparable, so each
+    panel shows one step only.
     """
     early = _first_common_step(sweep.trials)
     panels: list[tuple[str, list[tuple[Trial, float]]]] = []
     if early is not None:
-        told = [(t, dict(t.curve)[early]) for t in sweep.trials if early in dict(t.curve)]
-        panels.append((f"all trials, step {early:.0f}", told))
+        points = [(t, dict(t.curve)[early]) for t in sweep.trials if early in dict(t.curve)]
+        panels.append((f"all trials, step {early:.0f}", points))
     panels.append(("at the end", [(trial, trial.values[0]) for trial in sweep.judged]))
     figure, axes = _drawn((5.4 * len(panels), 4.2), len(panels))
     for axis, (title, found) in zip(axes if len(panels) > 1 else [axes], panels, strict=True):
@@ -108,7 +110,7 @@ def heat(sweep: Sweep, path: Path) -> None:
 
 
 def _field(axis: Any, found: Sequence[tuple[Trial, float]]) -> None:
-    """Each cell has the colour of the mean of trials near it; dots are the trials."""
+    """Draw trials as dots over a surface smoothed by a Gaussian kernel."""
     import numpy as np
 
     places = np.array([(t.params[W], np.log10(t.params[T])) for t, _ in found])
@@ -127,7 +129,7 @@ def _field(axis: Any, found: Sequence[tuple[Trial, float]]) -> None:
 
 
 def _first_common_step(trials: Sequence[Trial]) -> float | None:
-    """The latest step that every trial with a curve told of."""
+    """Return the latest step that every trial with a curve has reported."""
     steps = [{step for step, _ in trial.curve} for trial in trials if trial.curve]
     return max(set.intersection(*steps), default=None) if steps else None
 
@@ -148,7 +150,7 @@ def _saved(figure: Any, path: Path) -> None:
 
 
 def figures(place: Path) -> None:
-    """Both pictures, as far as their sweeps are there."""
+    """Draw both pictures, if their sweeps exist."""
     for name, draw in (("generator_size", generator_size), ("weighted_kd", heat)):
         if (place / name).is_dir():
             draw(read_sweep(place / name), Path(__file__).with_name(f"sweeps-{name}.png"))
