@@ -1,0 +1,65 @@
+"""The commands of pages and scripts name keys that exist, and the scripts of the results load."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from road_ray.config.fields import field_at
+from road_ray.recipes.sweep.config import SweepConfig
+from road_ray.verbs import VERBS
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+RESULTS = DOCS / "results"
+TEXTS = [ROOT / "README.md", *sorted(p for p in DOCS.rglob("*") if p.suffix in {".md", ".sh"})]
+CLASSES: tuple[type[BaseModel], ...] = (*(verb.config for verb in VERBS.values()), SweepConfig)
+SECTIONS = sorted({name for kind in CLASSES for name in kind.model_fields})
+# Sections of a sweep, or of a reproduction, that hold keys of another configuration.
+_OTHERS = re.compile(r"^(then\.overrides|overrides|space|pretrain)\.")
+_KEY = re.compile(rf"(?<![\w./$-])((?:{'|'.join(SECTIONS)})(?:\.[a-z0-9_]+)+)=")
+
+
+def is_known(key: str) -> bool:
+    """Return whether some configuration has a dotted key."""
+    inner = _OTHERS.sub("", key)
+    if key.startswith("space."):
+        inner = inner.rpartition(".")[0]  # without the kind of the range
+    return any(field_at(kind, tuple(inner.split("."))) is not None for kind in CLASSES)
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_key_of_a_command_is_a_configuration_key(text):
+    found = _KEY.findall(text.read_text("utf-8"))
+    assert sorted({key for key in found if not is_known(key)}) == []
+
+
+def test_a_renamed_key_is_found():
+    assert is_known("training.early_stopping.patience")
+    assert is_known("overrides.distillation.store")
+    assert is_known("space.encoder.hidden_size.choice")
+    assert is_known("distillation.teachers.sst2")
+    assert not is_known("training.patience")
+    assert not is_known("space.training.sharded.choice")
+
+
+@pytest.mark.parametrize("script", sorted(RESULTS.glob("*.py")), ids=lambda path: path.stem)
+def test_a_script_imports_what_exists(script):
+    for node in ast.walk(ast.parse(script.read_text("utf-8"))):
+        if not isinstance(node, ast.ImportFrom) or not str(node.module).startswith("road_ray"):
+            continue
+        module = import_module(str(node.module))
+        for alias in node.names:
+            assert hasattr(module, alias.name) or find_spec(f"{node.module}.{alias.name}"), alias
+
+
+@pytest.mark.parametrize("script", sorted(RESULTS.glob("*.sh")), ids=lambda path: path.stem)
+def test_a_shell_script_parses(script):
+    subprocess.run(["bash", "-n", str(script)], check=True, capture_output=True)
