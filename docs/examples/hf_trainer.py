@@ -1,8 +1,8 @@
-"""Weighted distillation with Hugging Face's Trainer: one class in place of another.
+"""Weighted distillation with Hugging Face's Trainer: ``DistillationTrainer`` replaces ``Trainer``.
 
     python docs/examples/hf_trainer.py
 
-Needs ``pip install road-ray[trainer]`` (accelerate, which the Trainer itself needs).
+Needs ``pip install road-ray[trainer]`` (accelerate, which the Trainer requires).
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from transformers import DataCollatorWithPadding, TrainingArguments
 import road_ray as rr
 
 
-def main(place: Path, host: str = "process", epochs: int = 3) -> dict[str, float]:
-    """The figures of the last evaluation."""
-    words = tiny_teachers.tokenizer()
-    directories = tiny_teachers.teachers(place / "teachers", words)
-    rows = tiny_teachers.encoded(words)
-    with rr.Ensemble(directories, task="sst2", store=place / "store", host=host) as ensemble:
+def main(folder: Path, host: str = "process", epochs: int = 3) -> dict[str, float]:
+    """Return the metrics of the last evaluation."""
+    tokenizer = tiny_teachers.make_tokenizer()
+    directories = tiny_teachers.train_teachers(folder / "teachers", tokenizer)
+    rows = tiny_teachers.encoded_rows(tokenizer)
+    with rr.Ensemble(directories, task="sst2", store=folder / "store", host=host) as ensemble:
         trainer = rr.DistillationTrainer(
-            model=tiny_teachers.student(words),
+            model=tiny_teachers.make_student(tokenizer),
             args=TrainingArguments(
-                output_dir=str(place / "student"),
+                output_dir=str(folder / "student"),
                 num_train_epochs=epochs,
                 per_device_train_batch_size=8,
                 learning_rate=3e-3,
@@ -36,8 +36,8 @@ def main(place: Path, host: str = "process", epochs: int = 3) -> dict[str, float
             ),
             train_dataset=rows,
             eval_dataset=rows,
-            data_collator=DataCollatorWithPadding(words),
-            processing_class=words,
+            data_collator=DataCollatorWithPadding(tokenizer),
+            processing_class=tokenizer,
             compute_metrics=lambda p: {"accuracy": float((p[0].argmax(-1) == p[1]).mean())},
             ensemble=ensemble,
             weighting="correctness",

@@ -1,9 +1,9 @@
-"""Weighted distillation in a PyTorch loop of one's own.
+"""Weighted distillation in a custom PyTorch loop.
 
     python docs/examples/own_loop.py
 
-The teachers are a BERT, a RoBERTa and an ELECTRA, the student is a smaller BERT. They are asked
-once for each sentence: the second epoch reads the store.
+The teachers are a BERT, a RoBERTa and an ELECTRA; the student is a smaller BERT. Each teacher
+computes its logits once per sentence: the second epoch reads them from the store.
 """
 
 from __future__ import annotations
@@ -19,17 +19,20 @@ from transformers import DataCollatorWithPadding
 import road_ray as rr
 
 
-def main(place: Path, host: str = "process", epochs: int = 3) -> list[float]:
-    """The mean loss of each epoch. ``host="actors"`` puts each teacher in a Ray actor."""
-    words = tiny_teachers.tokenizer()
-    directories = tiny_teachers.teachers(place / "teachers", words)
-    student = tiny_teachers.student(words)
+def main(folder: Path, host: str = "process", epochs: int = 3) -> list[float]:
+    """Return the mean loss of each epoch. ``host="actors"`` puts each teacher in a Ray actor."""
+    tokenizer = tiny_teachers.make_tokenizer()
+    directories = tiny_teachers.train_teachers(folder / "teachers", tokenizer)
+    student = tiny_teachers.make_student(tokenizer)
     batches = torch.utils.data.DataLoader(
-        tiny_teachers.encoded(words), 8, shuffle=True, collate_fn=DataCollatorWithPadding(words)
+        tiny_teachers.encoded_rows(tokenizer),
+        8,
+        shuffle=True,
+        collate_fn=DataCollatorWithPadding(tokenizer),
     )
     optimizer = torch.optim.AdamW(student.parameters(), lr=3e-3)
     losses = []
-    with rr.Ensemble(directories, task="sst2", store=place / "store", host=host) as ensemble:
+    with rr.Ensemble(directories, task="sst2", store=folder / "store", host=host) as ensemble:
         for _ in range(epochs):
             total = 0.0
             for batch in ensemble.annotate(batches, weighting="correctness", wrong=0.75):

@@ -1,6 +1,6 @@
-"""Data and teachers made on the spot, so that the examples run anywhere in seconds.
+"""Data and teachers created on the fly, so that the examples run anywhere in seconds.
 
-In your own work the teachers are directories or hub names of models fine-tuned on your task, of any
+In practice the teachers are directories or hub names of models fine-tuned on your task, of any
 architecture and size, with the tokenizer of the student.
 """
 
@@ -29,26 +29,27 @@ _THINGS = ("film", "plot", "cast", "ending", "script", "scene")
 
 
 def sentences() -> list[dict[str, Any]]:
-    """Sentences with a label, as rows of a data set."""
-    made = []
+    """Return labelled sentences as rows of a data set."""
+    rows = []
     for thing, other in itertools.permutations(_THINGS, 2):
         for label, words in enumerate((_BAD, _GOOD)):
             for word in words:
-                made.append({"text": f"the {thing} of this {other} is {word}", "labels": label})
-    return made
+                rows.append({"text": f"the {thing} of this {other} is {word}", "labels": label})
+    return rows
 
 
-def tokenizer() -> Any:
-    """A word-piece tokenizer of these sentences."""
+def make_tokenizer() -> Any:
+    """Return a WordPiece tokenizer trained on the sentences."""
     return train_wordpiece([row["text"] for row in sentences()], vocab_size=120)
 
 
-def encoded(words: Any) -> list[dict[str, Any]]:
-    """The sentences as token ids, as a Hugging Face collator takes them."""
-    return [dict(words(row["text"])) | {"labels": row["labels"]} for row in sentences()]
+def encoded_rows(tokenizer: Any) -> list[dict[str, Any]]:
+    """Return the sentences as token ids, as a Hugging Face collator expects them."""
+    return [dict(tokenizer(row["text"])) | {"labels": row["labels"]} for row in sentences()]
 
 
-def shape(width: int, vocabulary: int) -> dict[str, Any]:
+def model_sizes(width: int, vocabulary: int) -> dict[str, Any]:
+    """Return the configuration keys of a one-layer model."""
     return {
         "vocab_size": vocabulary,
         "hidden_size": width,
@@ -57,19 +58,19 @@ def shape(width: int, vocabulary: int) -> dict[str, Any]:
         "intermediate_size": 2 * width,
         "max_position_embeddings": 40,
         "pad_token_id": 0,
-        "initializer_range": 0.2,  # for so narrow a model; large ones keep the default
+        "initializer_range": 0.2,  # for a narrow model; larger ones keep the default
         **NAMES,
     }
 
 
-def student(words: Any) -> Any:
-    """A small BERT with new weights."""
+def make_student(tokenizer: Any) -> Any:
+    """Return a small BERT with random weights."""
     torch.manual_seed(0)
-    return BertForSequenceClassification(BertConfig(**shape(24, len(words))))
+    return BertForSequenceClassification(BertConfig(**model_sizes(24, len(tokenizer))))
 
 
-def teachers(place: Path, words: Any) -> list[Path]:
-    """Three directories: a BERT, a RoBERTa and an ELECTRA, wider than the student."""
+def train_teachers(folder: Path, tokenizer: Any) -> list[Path]:
+    """Train a BERT, a RoBERTa and an ELECTRA, wider than the student; return their directories."""
     from transformers import DataCollatorWithPadding
 
     kinds = (
@@ -77,19 +78,19 @@ def teachers(place: Path, words: Any) -> list[Path]:
         (RobertaConfig, RobertaForSequenceClassification, 48),
         (ElectraConfig, ElectraForSequenceClassification, 32),
     )
-    rows, collate = encoded(words), DataCollatorWithPadding(words)
+    rows, collate = encoded_rows(tokenizer), DataCollatorWithPadding(tokenizer)
     directories = []
     for number, (config, kind, width) in enumerate(kinds):
         torch.manual_seed(number)
-        model = kind(config(**shape(width, len(words))))
+        model = kind(config(**model_sizes(width, len(tokenizer))))
         optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
         batches = torch.utils.data.DataLoader(rows, 8, shuffle=True, collate_fn=collate)
         for batch in itertools.chain(batches, batches):
             model(**batch).loss.backward()
             optimizer.step()
             optimizer.zero_grad()
-        directory = place / kind.__name__
+        directory = folder / kind.__name__
         model.save_pretrained(directory)
-        words.save_pretrained(directory)
+        tokenizer.save_pretrained(directory)
         directories.append(directory)
     return directories

@@ -1,4 +1,4 @@
-"""The examples of the documentation run as they stand."""
+"""The examples of the documentation run unchanged."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 @pytest.fixture
 def example(monkeypatch):
-    """``example(name)``: its function ``main``."""
+    """Return a function that loads an example by name and returns its ``main``."""
     monkeypatch.syspath_prepend(str(EXAMPLES))
     return lambda name: runpy.run_path(str(EXAMPLES / f"{name}.py"))["main"]
 
 
-def test_a_loop_of_ones_own(example, tmp_path):
+def test_custom_loop_example_trains_and_fills_the_store(example, tmp_path):
     losses = example("own_loop")(tmp_path)
     assert losses[-1] < 0.8 * losses[0]
     assert len(list((tmp_path / "store").iterdir())) == 3
 
 
-def test_the_trainer_of_hugging_face(example, tmp_path):
+def test_hf_trainer_example_trains_and_fills_the_store(example, tmp_path):
     pytest.importorskip("accelerate")
-    figures = example("hf_trainer")(tmp_path)
-    assert figures["eval_accuracy"] > 0.9
+    metrics = example("hf_trainer")(tmp_path)
+    assert metrics["eval_accuracy"] > 0.9
     assert len(list((tmp_path / "store").glob("*/shard-*"))) == 3
