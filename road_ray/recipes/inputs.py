@@ -13,6 +13,7 @@ from typing import Any
 
 from road_ray.config.json_file import read_json
 from road_ray.data.config import CorpusConfig, SourceConfig
+from road_ray.data.paths import named
 from road_ray.errors import CheckpointError, ResourceError
 from road_ray.training.checkpoint.file_hashes import sha256_of
 
@@ -30,7 +31,7 @@ def model_files(init: str) -> list[Path]:
     """Return the files that decide what a local run or model directory computes; of a hub name
     none, for its revisions do not change.
     """
-    place = Path(init).expanduser()
+    place = named(init, "init")
     if not init or not place.is_dir():
         return []
     place = place / "hf" if (place / "hf" / "config.json").is_file() else place

@@ -172,7 +172,7 @@ def test_the_address_of_the_environment_is_joined(monkeypatch, given, environmen
         return SimpleNamespace(dashboard_url=None)
 
     monkeypatch.setattr(ray, "init", init)
-    monkeypatch.setattr(connection, "asked_for", lambda create: None)
+    monkeypatch.setattr(connection, "require_token", lambda create: None)
     monkeypatch.setattr(connection, "_require_answer", lambda address: None)
     monkeypatch.setattr(ray, "shutdown", lambda: None)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
@@ -189,7 +189,7 @@ def test_an_address_where_nobody_listens_is_told_at_once(monkeypatch):
     import ray
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(connection, "asked_for", lambda create: None)
+    monkeypatch.setattr(connection, "require_token", lambda create: None)
     with socket.socket() as taken:  # bound, not listening: no other program can answer
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"

@@ -15,8 +15,8 @@ from road_ray.errors import ResourceError
 TRIAL = """
 import sys, time
 from pathlib import Path
-from road_ray.distributed.tune.lock import hold
-hold(Path(sys.argv[1])); hold(Path(sys.argv[1]))
+from road_ray.distributed.tune.lock import hold_trial_lock
+hold_trial_lock(Path(sys.argv[1])); hold_trial_lock(Path(sys.argv[1]))
 print("held", flush=True)
 time.sleep(float(sys.argv[2]))
 """

@@ -11,8 +11,8 @@ from road_ray.distributed.tune.time_limit import HUNG, with_time_limit
 CODE = """
 import time
 from pathlib import Path
-from road_ray.distributed.tune.time_limit import limited
-with limited(0.2, Path({path!r})):
+from road_ray.distributed.tune.time_limit import with_time_limit
+with with_time_limit(0.2, Path({path!r})):
     time.sleep(100)
 """
 
