@@ -219,5 +219,5 @@ def test_a_row_that_is_no_report_is_named(row, tmp_path):
     trial_record.add_report(tmp_path, Report(1, 10.0, 0.5))
     path = tmp_path / "reports.jsonl"
     path.write_text(f"{row}\n{path.read_text()}")
-    with pytest.raises(ResourceError, match=r"reports\.jsonl: not a"):
+    with pytest.raises(ResourceError, match=r"reports\.jsonl:1: not a"):
         trial_record.read_reports(tmp_path)
