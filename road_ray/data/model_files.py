@@ -17,6 +17,7 @@ kernel of the hub, another weights file, an adapter's base model). Its loaders t
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,8 @@ from road_ray.errors import CheckpointError
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
+MODEL_RECORD = "road_ray.json"
+_EDITABLE = {MODEL_RECORD, "config.json", "generation_config.json"}  # by hand: not recorded
 _TEXTS = ("*.json", "*.txt", "*.model")
 _ATTENTION = {None, "eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"}
 _DTYPES = {None, "float32", "float16", "bfloat16", "float64"}
@@ -66,6 +69,53 @@ def locate_model(name: str | Path, *, weights: bool = True) -> Path:
             f"{name}: neither a directory nor a model of the hub that can be reached ({error})\n"
             "  fix: name a directory with config.json and model.safetensors"
         ) from error
+
+
+def model_hashes(directory: Path) -> dict[str, str]:
+    """Return the sha256 of each weights and tokenizer file of a model and of its ``generator/``."""
+    found = [path for pattern in ("*", "generator/*") for path in directory.glob(pattern)]
+    return {
+        path.relative_to(directory).as_posix(): _sha256(path)
+        for path in sorted(found)
+        if path.suffix in (".json", ".safetensors", ".txt", ".model") and path.name not in _EDITABLE
+    }
+
+
+def check_hashes(directory: Path, *, weights: bool) -> None:
+    """Raises ``CheckpointError`` when a weights file, or else a tokenizer file, differs from the
+    sha256 that ``road_ray.json`` has for it below ``files``.
+
+    Models of other programs, and those of older versions, have no such entries and are not checked.
+    ``config.json`` is never recorded: to edit its ``id2label`` is a remedy.
+    """
+    places = (directory, directory.parent)  # a generator is recorded with the model above it
+    record = next((p / MODEL_RECORD for p in places if (p / MODEL_RECORD).is_file()), None)
+    if record is None:
+        return
+    files = read_json(record).get("files", {})
+    if not isinstance(files, dict):
+        raise CheckpointError(
+            f"{record}: files is {_shown(files)}\n  allowed: a sha256 by file name"
+        )
+    for name, digest in files.items():
+        path = record.parent / name
+        if path.parent != directory or (path.suffix == ".safetensors") != weights:
+            continue
+        try:
+            problem = "" if _sha256(path) == digest else "its sha256 differs"
+        except OSError as error:
+            problem = f"it cannot be read ({error.strerror})"
+        if problem:
+            raise CheckpointError(
+                f"{path}: not the file that {record} records: {problem}\n"
+                f"  fix: restore it; to accept a deliberate change, delete {name!r} below `files` "
+                f"in {record}"
+            )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_config(directory: str | Path) -> PreTrainedConfig:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from road_ray.data.model_files import check_tokenizer_files, locate_model, read_config
+from road_ray.data.model_files import check_hashes, check_tokenizer_files, locate_model, read_config
 from road_ray.errors import CheckpointError, DataError
 
 if TYPE_CHECKING:
@@ -111,6 +111,7 @@ def read_tokenizer(directory: Path | str) -> PreTrainedTokenizerFast:
 
     place = Path(directory)
     check_tokenizer_files(place)
+    check_hashes(place, weights=False)
     # Given, so that config.json is not read in another way than a model's is.
     config = read_config(place) if (place / "config.json").is_file() else PreTrainedConfig()
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from road_ray.evaluation.spans import (
     best_spans,
     choose_threshold,
     score,
+    write_json,
     write_predictions,
 )
 from road_ray.evaluation.tags import entity_scores, predicted_tags
@@ -52,7 +52,7 @@ class Evaluation:
             return
         directory.mkdir(parents=True, exist_ok=True)
         answers = dict(zip(self.ids, self.labels, strict=True))
-        (directory / "predictions.json").write_text(json.dumps(answers, indent=1) + "\n")
+        write_json(directory / "predictions.json", answers)
 
 
 def logits_of(

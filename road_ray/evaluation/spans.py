@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from road_ray.data.features.types import Features, SpanExample
+from road_ray.errors import ResourceError
 from road_ray.evaluation import squad
 from road_ray.evaluation.windows import (
     Logits,
@@ -239,10 +240,10 @@ def write_predictions(
     ``nbest_predictions.json`` holds spans only, without an entry for "no answer".
     """
     directory.mkdir(parents=True, exist_ok=True)
-    _write_json(directory / "predictions.json", apply_threshold(predictions, threshold))
+    write_json(directory / "predictions.json", apply_threshold(predictions, threshold))
     listed = {p.id: [candidate._asdict() for candidate in p.n_best] for p in predictions}
-    _write_json(directory / "nbest_predictions.json", listed)
-    _write_json(directory / "null_odds.json", _odds(predictions))
+    write_json(directory / "nbest_predictions.json", listed)
+    write_json(directory / "null_odds.json", _odds(predictions))
 
 
 def _texts(predictions: Sequence[SpanPrediction]) -> dict[str, str]:
@@ -253,7 +254,7 @@ def _odds(predictions: Sequence[SpanPrediction]) -> dict[str, float]:
     return {p.id: p.null_odds for p in predictions}
 
 
-def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write whole or not at all: a reader never sees half a file."""
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
@@ -262,5 +263,7 @@ def _write_json(path: Path, content: Mapping[str, Any]) -> None:
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
+    except IsADirectoryError as error:
+        raise ResourceError(f"{path}: is a directory\n  fix: delete it") from error
     finally:
         partial.unlink(missing_ok=True)

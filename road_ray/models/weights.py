@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from road_ray.config.json_file import read_json
-from road_ray.data.model_files import read_config
+from road_ray.data.model_files import check_hashes, read_config
 from road_ray.errors import CheckpointError
 from road_ray.models.architectures import FAMILIES
 from road_ray.models.hf_logging import suppress_logging
@@ -47,7 +47,8 @@ def load_stored(kind: Any, directory: str | Path, **options: Any) -> Stored:
     local directory, in fp32; weights that the files lack are random and named in ``missing``.
 
     Raises ``CheckpointError`` before anything is allocated when names, shapes or dtypes of the
-    encoder's weights are not those that ``config.json`` asks for, and when a weight is not finite.
+    encoder's weights are not those that ``config.json`` asks for, or when the file is not the one
+    that ``road_ray.json`` records, and when a weight is not finite.
     """
     place = Path(directory)
     with suppress_logging():
@@ -55,6 +56,7 @@ def load_stored(kind: Any, directory: str | Path, **options: Any) -> Stored:
         model_class = _class_for(kind, config, place)
         blueprint = _blueprint(model_class, config, place, options)
         headers = read_headers(place)
+        check_hashes(place, weights=True)
         _check_floats(headers)
         if config.model_type in FAMILIES:
             _check_encoder(place, blueprint, headers)
@@ -222,7 +224,7 @@ def _check_encoder(place: Path, model: PreTrainedModel, headers: Mapping[str, He
     there = {name: shape for name, shape in there.items() if not _idle(name)}
     if lacking := sorted(wanted.keys() - there.keys()):
         raise CheckpointError(
-            f"{place}: cannot be loaded: {len(lacking)} encoder weights are missing, "
+            f"{_files(place)}: cannot be loaded: {len(lacking)} encoder weights are missing, "
             f"the first: {', '.join(lacking[:_NAMED])}\n  allowed: only heads may be missing\n"
             "  fix: name a directory whose config.json and weights are of one model"
         )
@@ -241,8 +243,8 @@ def _check_head(place: Path, model: PreTrainedModel, headers: Mapping[str, Heade
 def _check_shape(place: Path, name: str, there: tuple[int, ...], wanted: tuple[int, ...]) -> None:
     if there != wanted:
         raise CheckpointError(
-            f"{place}: cannot be loaded: weight {name} has the shape {list(there)} in the files "
-            f"and {list(wanted)} by config.json\n"
+            f"{_files(place)}: cannot be loaded: weight {name} has the shape {list(there)} "
+            f"in the files and {list(wanted)} by config.json\n"
             "  fix: name a directory whose config.json and weights are of one model"
         )
 
@@ -280,9 +282,15 @@ def _idle(name: str) -> bool:
     return name.startswith("pooler.") or name.endswith(_BUFFERS)
 
 
+def _files(place: Path) -> Path:
+    """Return the weights file of a directory, or the index of its shards."""
+    single = place / "model.safetensors"
+    return single if single.is_file() else place / "model.safetensors.index.json"
+
+
 def _surplus(place: Path, names: list[str]) -> CheckpointError:
     return CheckpointError(
-        f"{place}: cannot be loaded: {len(names)} encoder weights of the files are not in the "
-        f"model that config.json describes, the first: {', '.join(sorted(names)[:_NAMED])}\n"
+        f"{_files(place)}: cannot be loaded: {len(names)} encoder weights of the files are not in "
+        f"the model that config.json describes, the first: {', '.join(sorted(names)[:_NAMED])}\n"
         "  fix: name a directory whose config.json and weights are of one model"
     )

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config.json_file import read_json
+from road_ray.data.model_files import MODEL_RECORD, model_hashes
 from road_ray.data.schema import Task
 from road_ray.errors import CheckpointError
 from road_ray.reporting.card import write_card
 from road_ray.training.monitoring.journal import write_json_atomic
 
-_FILE = "road_ray.json"
 _REMEDY = "restore it, or repeat the command that trained the model, which writes it again"
 
 
@@ -36,8 +36,8 @@ def atomic_directory(directory: Path) -> Iterator[Path]:
 
 
 def write_model_record(directory: Path, **told: Any) -> None:
-    """Write what is told of the model in ``directory``, where ``config.json`` is already."""
-    write_json_atomic(directory / _FILE, told)
+    """Write what is told of the model in ``directory``, whose other files are there already."""
+    write_json_atomic(directory / MODEL_RECORD, told | {"files": model_hashes(directory)})
     write_card(directory, told)
 
 
@@ -77,7 +77,7 @@ def trained_length(directory: Path) -> int | None:
 
 
 def _told(directory: Path) -> dict[str, Any]:
-    path = directory / _FILE
+    path = directory / MODEL_RECORD
     return read_json(path, fix=_REMEDY) if path.is_file() else {}
 
 
@@ -85,6 +85,6 @@ def _number(directory: Path, name: str) -> float | None:
     value = _told(directory).get(name)
     if type(value) not in (int, float, type(None)):
         raise CheckpointError(
-            f"{directory / _FILE}: {name} = {value!r} is not a number\n  fix: {_REMEDY}"
+            f"{directory / MODEL_RECORD}: {name} = {value!r} is not a number\n  fix: {_REMEDY}"
         )
     return None if value is None else float(value)

@@ -58,7 +58,7 @@ def require_same(config: Config, run_dir: Path) -> None:
             f"\n    {key}: there {recorded.get(key)!r}, asked {now.get(key)!r}" for key in changed
         )
         raise ConfigError(
-            f"run_dir = {run_dir} holds a run of another configuration:{lines}\n"
+            f"run_dir = {run_dir} holds a run of another configuration, by its {RECORD}:{lines}\n"
             "  fix: name another run_dir, or repeat the command that began this one\n"
             "  kept: that run, as it is"
         )

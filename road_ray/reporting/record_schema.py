@@ -19,7 +19,7 @@ CONFIGURATION: Shape = dict.fromkeys(
 ENVIRONMENT: Shape = {"command": [str], "packages": dict, "devices": [str]}
 EVENT: Shape = {"time": str, "kind": str}
 MODEL: Shape = {
-    **{"teachers": [dict], "datasets": [str], "metrics": dict, "corpus": dict},
+    **{"teachers": [dict], "datasets": [str], "metrics": dict, "corpus": dict, "files": dict},
     **dict.fromkeys(("task", "init", "objective", "weights_sha256"), str),
 }
 CORPUS: Shape = {"tokens": int, "source": str}

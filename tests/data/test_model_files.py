@@ -8,7 +8,7 @@ from fnmatch import fnmatch
 
 import pytest
 
-from road_ray.data.model_files import locate_model, read_config, read_json
+from road_ray.data.model_files import locate_model, model_hashes, read_config, read_json
 from road_ray.data.tokenizer import load_tokenizer, read_tokenizer
 from road_ray.errors import CheckpointError, RoadError
 from road_ray.models.encoder import load_encoder
@@ -214,3 +214,47 @@ def test_locate_takes_a_run_a_model_directory_and_fetches_no_pickles(place, tmp_
     assert "*.safetensors" in asked["someone/model"]
     assert "*.safetensors" not in asked["someone/words"]
     assert not any(fnmatch("x.bin", one) for each in asked.values() for one in each)
+
+
+def recorded(place):
+    (place / "road_ray.json").write_text(json.dumps({"files": model_hashes(place)}))
+    return place
+
+
+def test_model_hashes_cover_weights_and_tokenizer_but_not_what_people_edit(place):
+    make_teacher(place / "generator")
+    files = ["model.safetensors", "tokenizer.json", "tokenizer_config.json"]
+    expected = {*files, *(f"generator/{name}" for name in files)}
+    assert set(model_hashes(recorded(place))) == expected
+
+
+def test_a_tokenizer_file_other_than_recorded_is_refused_until_its_entry_is_deleted(place):
+    recorded(place)
+    edit(place / "config.json", id2label={"0": "a", "1": "b", "2": "c"})
+    edit(place / "tokenizer_config.json", do_lower_case=False)
+    with pytest.raises(CheckpointError, match=r"tokenizer_config\.json: .*road_ray\.json records"):
+        load_tokenizer(place)
+    told = json.loads((place / "road_ray.json").read_text())
+    del told["files"]["tokenizer_config.json"]
+    (place / "road_ray.json").write_text(json.dumps(told))
+    assert len(load_tokenizer(place)) == 24
+
+
+@pytest.mark.parametrize("at", ["", "generator"])
+def test_weights_other_than_recorded_are_refused_by_name(place, at):
+    make_teacher(place / "generator")
+    recorded(place)
+    other = make_teacher(place.with_name("other"), seed=1) / "model.safetensors"
+    load_encoder(str(place / at))
+    (place / at / "model.safetensors").write_bytes(other.read_bytes())
+    with pytest.raises(CheckpointError, match=r"model\.safetensors: .*road_ray\.json records"):
+        load_encoder(str(place / at))
+    (place / "road_ray.json").unlink()
+    load_encoder(str(place / at))
+
+
+@pytest.mark.parametrize("files", [[], "all", {"tokenizer.json": None}])
+def test_a_record_with_damaged_hashes_is_named(place, files):
+    (place / "road_ray.json").write_text(json.dumps({"files": files}))
+    with pytest.raises(CheckpointError, match=r"road_ray\.json"):
+        load_tokenizer(place)

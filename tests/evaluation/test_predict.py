@@ -16,7 +16,7 @@ from road_ray.data.config import SourceConfig
 from road_ray.data.loading import Split, load_split
 from road_ray.data.schema import JointSpan
 from road_ray.data.tokenizer import train_wordpiece
-from road_ray.errors import DivergedError
+from road_ray.errors import DivergedError, ResourceError
 from road_ray.evaluation import predict
 from road_ray.evaluation.predict import (
     Evaluation,
@@ -181,3 +181,17 @@ def test_joint_spans_bar_places_by_minus_infinity_and_nothing_else(split, value)
     given = value
     with pytest.raises(DivergedError):
         answers(ask, features, JointSpan(), 0)
+
+
+def test_write_refuses_a_directory_in_the_place_of_predictions_and_replaces_a_dangling_link(
+    tmp_path,
+):
+    path = tmp_path / "predictions.json"
+    result = Evaluation({}, labels=["0"], ids=["one"])
+    path.mkdir()
+    with pytest.raises(ResourceError, match=r"predictions\.json: is a directory"):
+        result.write(tmp_path)
+    path.rmdir()
+    path.symlink_to("gone/gone")
+    result.write(tmp_path)
+    assert json.loads(path.read_text()) == {"one": "0"}

@@ -125,6 +125,28 @@ def test_a_model_that_was_trained_again_is_judged_again(attempt, teachers, tmp_p
     assert figures[0] == figures[1]
 
 
+def accept_changes(model):
+    """Delete the hashes of its files that a model is recorded with."""
+    told = json.loads((model / "road_ray.json").read_text())
+    del told["files"]
+    (model / "road_ray.json").write_text(json.dumps(told))
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json"])
+def test_evaluate_refuses_files_that_the_model_was_not_exported_with(
+    attempt, teachers, model, file
+):
+    if file == "model.safetensors":
+        shutil.copy(teachers.directory / "teacher-1" / "hf" / file, model / file)
+    else:
+        (model / file).write_text((model / file).read_text() + "\n")
+    said = attempt(model, "sst2")
+    assert said.code == 4
+    assert f"{model / file}: not the file that {model / 'road_ray.json'} records" in said.err
+    accept_changes(model)
+    assert attempt(model, "sst2").code == 0
+
+
 def contents(directory):
     """Every file but those that tell of a start."""
     started = ("run.lock", "environment.json")
@@ -148,6 +170,7 @@ def test_evaluate_that_fails_keeps_the_earlier_result(road, world, asked, tmp_pa
     root, model = tmp_path / "world", tmp_path / "model"
     shutil.copytree(world, root)
     shutil.copytree(asked.hf_dir, model)
+    accept_changes(model)
     command = ["evaluate", f"init={model}", f"data.root={root}", *SPANS]
     command += ["data.datasets=[squad_v2,newsqa]", "--run-dir", tmp_path / "run", "--json"]
     figures = road(*command).out
@@ -184,6 +207,7 @@ def test_evaluate_runs_again_when_a_file_that_it_read_has_changed(
     root, model = tmp_path / "world", tmp_path / "model"
     shutil.copytree(world, root)
     shutil.copytree(teachers.directory / "teacher-0" / "hf", model)
+    accept_changes(model)
     asked = (f"init={model}", f"data.root={root}", "--run-dir", tmp_path / "run", "--json")
     first = road("evaluate", *asked)
     path = model / name if (model / name).is_file() else next(root.glob(f"glue/SST*/{name}"))
@@ -276,6 +300,7 @@ def test_evaluate_refuses_labels_that_are_not_those_of_the_task(attempt, model, 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_evaluate_refuses_weights_that_are_not_finite(attempt, model, value):
     weights = load_file(model / "model.safetensors")
+    accept_changes(model)
     weights["classifier.out_proj.bias"][0] = value
     save_file(weights, model / "model.safetensors", metadata={"format": "pt"})
     said = attempt(model, "sst2")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ import torch
 import road_ray as rr
 from road_ray.config import load
 from road_ray.data.catalog import TASKS
+from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import CheckpointError
 from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.finetuning.finetune import prepare
@@ -46,6 +48,18 @@ def test_every_model_has_a_card_that_names_its_seed_and_data(asked, pretrained):
     assert "- seed: `0`" in card
     assert "eval/newsqa/f1" in card
     assert "- objective: `electra`" in (pretrained.hf_dir / "README.md").read_text()
+
+
+@pytest.mark.parametrize("at", ["hf", "checkpoints/step-00000006/hf"])
+def test_runs_and_checkpoints_record_the_files_that_decide_what_a_model_computes(
+    asked, tmp_path, at
+):
+    model = shutil.copytree(asked.directory / at, tmp_path / "model")
+    told = json.loads((model / "road_ray.json").read_text())
+    assert {"model.safetensors", "tokenizer.json", "tokenizer_config.json"} == set(told["files"])
+    (model / "tokenizer.json").write_text((model / "tokenizer.json").read_text() + " ")
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json: .*road_ray\.json records"):
+        load_tokenizer(model)
 
 
 @pytest.fixture(scope="module")

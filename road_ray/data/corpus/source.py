@@ -116,6 +116,8 @@ def corpus_tokenizer(data: CorpusConfig, place: Path) -> Any:
             (Path(staged) / _SUMS).write_text(json.dumps(sums, indent=1) + "\n")
             directory.mkdir(exist_ok=True)
             for name in (*names, _SUMS):
+                if (directory / name).is_dir():
+                    raise DataError(f"{directory / name}: is a directory\n  fix: delete it")
                 os.replace(Path(staged) / name, directory / name)
     return load_tokenizer(directory)
 

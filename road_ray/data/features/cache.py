@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +34,8 @@ _NOT_ENCODED = ("id", "where")
 _DIGEST_BYTES = 32
 _DAMAGED = (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile)
 
-FORMAT = 2
-"""Version of the encoding: raise it when the same example is encoded into other features."""
+FORMAT = 3
+"""Version of encoding and file layout: raise it when the same example gives another file."""
 
 
 def cache_directory(named: str | None) -> Path | None:
@@ -80,23 +80,23 @@ def load_or_encode(directory: Path, key: str, make: Callable[[], Features]) -> F
     """
     path = directory / f"{key}.features"
     try:
-        return _read(path)
+        return _read(path, key)
     except (FileNotFoundError, NotADirectoryError):
         pass
     except _DAMAGED as error:
         _log.warning("%s is damaged (%s): features are made anew", path, error)
     features = make()
     try:
-        _write(path, features)
+        _write(path, key, features)
     except OSError as error:
         _log.warning("features are not kept: %s\n  fix: data.cache=a directory, or off", error)
     return features
 
 
-def _read(path: Path) -> Features:
+def _read(path: Path, key: str) -> Features:
     with path.open("rb") as file:
-        if file.read(_DIGEST_BYTES) != hashlib.file_digest(file, "sha256").digest():
-            raise ValueError("its sha256 is another")
+        if file.read(_DIGEST_BYTES) != _digest(file, key):
+            raise ValueError("its sha256 differs, or it is the file of another key")
         file.seek(_DIGEST_BYTES)
         with np.load(file, allow_pickle=False) as found:
             arrays: dict[str, NDArray[Any]] = {name: found[name] for name in found.files}
@@ -106,15 +106,20 @@ def _read(path: Path) -> Features:
     return Features(**(told | arrays))
 
 
-def _write(path: Path, features: Features) -> None:
-    """The sha256 of what follows, and NumPy's archive; written beside, then moved in place."""
+def _digest(file: BinaryIO, key: str) -> bytes:
+    """Return the sha256 of the key and of the rest of ``file``."""
+    return hashlib.file_digest(cast(Any, file), lambda: hashlib.sha256(key.encode())).digest()
+
+
+def _write(path: Path, key: str, features: Features) -> None:
+    """Write ``_digest`` and NumPy's archive to a file beside ``path``, then rename it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".partial", delete=False) as file:
         try:
             file.write(bytes(_DIGEST_BYTES))
             np.savez(file, **_arrays(features))
             file.seek(_DIGEST_BYTES)
-            digest = hashlib.file_digest(cast(Any, file), "sha256").digest()
+            digest = _digest(cast(BinaryIO, file), key)
             file.seek(0)
             file.write(digest)
             file.flush()

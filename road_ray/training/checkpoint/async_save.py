@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from road_ray.data.model_files import MODEL_RECORD, model_hashes
 from road_ray.errors import ResourceError
 from road_ray.objectives.base import Objective
 from road_ray.training.checkpoint.remote_copy import RemoteCopy
@@ -114,6 +115,9 @@ class AsyncSaver:
             twin.export(directory / "hf")
             if self._tokenizer is not None:
                 self._tokenizer.save_pretrained(directory / "hf")
+            if files := model_hashes(directory / "hf"):
+                record = json.dumps({"files": files}, indent=2) + "\n"
+                (directory / "hf" / MODEL_RECORD).write_text(record, encoding="utf-8")
 
         def commit() -> None:
             try:

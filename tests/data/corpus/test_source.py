@@ -81,6 +81,16 @@ def test_a_damaged_tokenizer_is_learnt_again(data, caplog, name, damage):
     assert not caplog.text
 
 
+@pytest.mark.parametrize("name", ["tokenizer.json", "SHA256.json"])
+def test_a_directory_in_the_place_of_a_tokenizer_file_is_refused_by_name(data, name):
+    prepare_corpus(data)
+    (directory,) = data.shards.glob("tokenizer-*")
+    (directory / name).unlink()
+    (directory / name).mkdir()
+    with pytest.raises(DataError, match=f"{name}: is a directory"):
+        prepare_corpus(data)
+
+
 def test_token_ids_beyond_the_vocabulary_are_refused(data, monkeypatch):
     prepare_corpus(data)
     monkeypatch.setattr("transformers.ElectraTokenizerFast.__len__", lambda self: 3)
