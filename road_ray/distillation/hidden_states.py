@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from road_ray.data.batching import Batch, encoder_inputs
 from road_ray.data.model_files import locate_model
 from road_ray.distillation.teacher_identity import refuse_random
 from road_ray.errors import ConfigError
@@ -59,12 +60,12 @@ class HiddenStatesTeacher:
         self.num_layers = int(self._model.config.num_hidden_layers)
         self.width = int(self._model.config.hidden_size)
 
-    def __call__(self, batch: Mapping[str, Any]) -> HiddenStates:
+    def __call__(self, batch: Batch) -> HiddenStates:
         """Its states on the batch, on the batch's device and without gradient."""
         device = batch["input_ids"].device
         if self._model.device != device:
             self._model.to(device)
-        given = {n: batch[n].flatten(0, -2) for n in self._names if batch.get(n) is not None}
+        given = encoder_inputs(batch, self._names)
         with torch.no_grad():
             return hidden_states_of(self._model(**given, **self._wanted))
 

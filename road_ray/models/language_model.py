@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
 from transformers import PreTrainedModel
+
+from road_ray.data.batching import Batch
 
 # What stands between the last layer and the product with the token embeddings, by family.
 _TRANSFORMS: dict[str, Callable[[Any, Tensor], Tensor]] = {
@@ -18,7 +20,7 @@ _TRANSFORMS: dict[str, Callable[[Any, Tensor], Tensor]] = {
 }
 
 
-def states(encoder: PreTrainedModel, tokens: Tensor, batch: Mapping[str, Any]) -> Tensor:
+def states(encoder: PreTrainedModel, tokens: Tensor, batch: Batch) -> Tensor:
     """Last hidden states of ``tokens`` with the padding and segments of ``batch``:
     ``[B, L] -> [B, L, D]``.
     """
@@ -46,7 +48,7 @@ def decoder(model: PreTrainedModel) -> Any:
     return model.get_output_embeddings()
 
 
-def detection_scores(model: PreTrainedModel, tokens: Tensor, batch: Mapping[str, Any]) -> Tensor:
+def detection_scores(model: PreTrainedModel, tokens: Tensor, batch: Batch) -> Tensor:
     """Logits that a token is replaced, in fp32: ``[B, L] -> [B, L]``."""
     scores: Tensor = model(
         input_ids=tokens,

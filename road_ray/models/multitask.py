@@ -20,6 +20,7 @@ from transformers import (
     PreTrainedModel,
 )
 
+from road_ray.data.batching import Batch, encoder_inputs
 from road_ray.data.model_files import locate_model
 from road_ray.data.schema import Choose, Classify, Regress, Span, Tag, Task
 from road_ray.data.special_heads import SpecialHead, special_head
@@ -66,16 +67,16 @@ class MultitaskModel(nn.Module):
             self.encoder.eval()
         return self
 
-    def forward(self, batch: Mapping[str, Any]) -> Tensor:
+    def forward(self, batch: Batch) -> Tensor:
         return self.read(self.hidden(batch), batch)
 
-    def read(self, hidden: Tensor, batch: Mapping[str, Any]) -> Tensor:
+    def read(self, hidden: Tensor, batch: Batch) -> Tensor:
         """The same logits from what the encoder made of every token."""
         head = self._head(batch["task"])
         logits: Tensor = head(hidden, batch) if head.reads_batch else head(hidden)
         return logits
 
-    def hidden(self, batch: Mapping[str, Any]) -> Tensor:
+    def hidden(self, batch: Batch) -> Tensor:
         """What the encoder makes of every token: ``[B, L, D]``, ``[B * N, L, D]`` of choices, and
         its last layers side by side for a head over features.
         """
@@ -87,13 +88,11 @@ class MultitaskModel(nn.Module):
         hidden: Tensor = self.states(batch).last_hidden_state
         return hidden
 
-    def states(self, batch: Mapping[str, Any], **wanted: bool) -> Any:
+    def states(self, batch: Batch, **wanted: bool) -> Any:
         """The encoder's whole output; ``output_hidden_states`` and ``output_attentions`` are asked
         for by ``wanted``.
         """
-        names = ("input_ids", "attention_mask", "token_type_ids")
-        given = {name: batch[name].flatten(0, -2) for name in names if batch.get(name) is not None}
-        return self.encoder(**given, **wanted)
+        return self.encoder(**encoder_inputs(batch), **wanted)
 
     def export(self, directory: Path, task: str) -> None:
         """Write encoder and head of ``task`` as plain ``transformers`` loads them."""

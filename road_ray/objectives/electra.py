@@ -47,8 +47,7 @@ class Electra(CorruptingObjective):
 
     def counted(self, made: Corruption, batch: Batch) -> Tensor:
         """Return the tokens that the detection loss is the mean over, ``[B, L]`` bool: all real."""
-        real: Tensor = batch["attention_mask"].bool()
-        return real
+        return batch["attention_mask"].bool()
 
     def export(self, directory: Path) -> None:
         self.export_pair(directory, self.discriminator)

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from road_ray.data.batching import Batch, allowed_positions
-from road_ray.data.features.types import FURTHER, IMPOSSIBLE, UNKNOWN
+from road_ray.data.batching import Batch, allowed_positions, further_labels
+from road_ray.data.features.types import UNKNOWN
 from road_ray.data.schema import JointSpan, Regress, Span, Task
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.base import Losses, Objective, Term
@@ -39,7 +39,7 @@ def label_loss(task: Task, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor
         known = labels[:, 0] != UNKNOWN
         if isinstance(task.kind, JointSpan):
             answerless = functional.binary_cross_entropy_with_logits(
-                logits[:, 2, 0], batch[IMPOSSIBLE].float(), reduction="none"
+                logits[:, 2, 0], batch["impossible"].float(), reduction="none"
             )
             return total / 2 + _ANSWERABILITY_WEIGHT * (answerless * known).sum(), known.sum()
         return total / 2, known.sum()
@@ -85,17 +85,16 @@ class Supervised(Objective):
 
     def predict(self, batch: Batch) -> tuple[Tensor, dict[str, Term]]:
         """Return the logits of the batch's task, and the terms of further heads with labels."""
-        if not any(name.startswith(FURTHER) for name in batch):
+        if not further_labels(batch):
             return self.model(batch), {}
         return self.read(self.model.hidden(batch), batch)
 
     def read(self, hidden: Tensor, batch: Batch) -> tuple[Tensor, dict[str, Term]]:
         """Return the same from the encoder's last states ``hidden`` ``[B, L, D]``."""
         terms = {}
-        for task in [n.removeprefix(FURTHER) for n in batch if n.startswith(FURTHER)]:
-            gold = {"labels": batch[f"{FURTHER}{task}"]}
+        for task, labels in further_labels(batch).items():
             logits = self.model.heads[task](hidden)
-            total, count = label_loss(self.model.tasks[task], logits, gold)
+            total, count = label_loss(self.model.tasks[task], logits, {"labels": labels})
             terms[f"{batch['dataset']}_{task}"] = Term(total, count)
         return self.model.read(hidden, batch), terms
 

@@ -44,7 +44,7 @@ class Request:
     asked: list[tuple[Members, Ensemble, NDArray[np.int64], Any]] = field(default_factory=list)
 
 
-class StoredEnsemble:
+class StoredEnsemble(Ensemble):
     """An ensemble in front of one store a teacher; close it after use.
 
     ``needed`` are the keys of all rows that will ever be asked for, where they are known.
@@ -161,12 +161,6 @@ class StoredEnsemble:
         for store in self.stores:
             store.close()
 
-    def __enter__(self) -> StoredEnsemble:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _ask(self, request: Request, missing: NDArray[np.bool_]) -> None:
         for members, ensemble in self._needed_live(missing):
             rows = np.flatnonzero(missing[list(members)].any(0))
@@ -240,9 +234,7 @@ class StoredEnsemble:
 
     def _release(self) -> None:
         for _, ensemble in self._started:
-            close = getattr(ensemble, "close", None)
-            if close is not None:
-                close()
+            ensemble.close()
         self._started = []
 
 
@@ -259,9 +251,18 @@ def _taken(tensor: Tensor, rows: NDArray[np.int64]) -> Tensor:
     return tensor[torch.from_numpy(rows).to(tensor.device)]
 
 
-class NonOwningEnsemble:
-    """An ensemble that belongs to somebody else, who closes it."""
+class NonOwningEnsemble(Ensemble):
+    """View of an ensemble whose ``close`` leaves the ensemble open."""
 
     def __init__(self, ensemble: Ensemble) -> None:
-        self.size = ensemble.size
-        self.submit, self.gather = ensemble.submit, ensemble.gather
+        self._ensemble = ensemble
+
+    @property
+    def size(self) -> int:
+        return self._ensemble.size
+
+    def submit(self, batch: Mapping[str, Any]) -> Any:
+        return self._ensemble.submit(batch)
+
+    def gather(self, handle: Any) -> Tensor:
+        return self._ensemble.gather(handle)

@@ -5,14 +5,12 @@ Plain ``transformers`` has no class for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import PreTrainedConfig
 
+from road_ray.data.batching import Batch
 from road_ray.models.encoder import initialize_output
 from road_ray.models.heads.base import Head
 
@@ -44,7 +42,7 @@ class BiLSTMTagger(Head):
         self.classifier = nn.Linear(_HIDDEN, width)
         initialize_output(self.classifier)
 
-    def forward(self, features: Tensor, batch: Mapping[str, Any]) -> Tensor:
+    def forward(self, features: Tensor, batch: Batch) -> Tensor:
         real = batch["attention_mask"]
         # PyTorch's recurrence has no bf16 on every device, and is a small part of the work.
         with torch.autocast(features.device.type, enabled=False):

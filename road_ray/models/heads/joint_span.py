@@ -5,15 +5,12 @@ Plain ``transformers`` has no class for it, so what it is saved as is told here 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedConfig
 
-from road_ray.data.batching import allowed_positions
+from road_ray.data.batching import Batch, allowed_positions
 from road_ray.models.encoder import initialize, initialize_output
 from road_ray.models.heads.base import Head
 
@@ -44,7 +41,7 @@ class JointSpanHead(Head):
         for output in (self.start, self.end, self.impossible):
             initialize_output(output)
 
-    def forward(self, hidden: Tensor, batch: Mapping[str, Any]) -> Tensor:
+    def forward(self, hidden: Tensor, batch: Batch) -> Tensor:
         allowed = allowed_positions(batch).to(hidden.device)
         start = self.start(hidden).squeeze(-1).float().masked_fill(~allowed, _NEVER)
         unanswered = self._impossible(hidden, start)[:, None].expand_as(start)

@@ -6,13 +6,11 @@ Plain ``transformers`` has no class for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig
 
+from road_ray.data.batching import Batch
 from road_ray.models.encoder import initialize, initialize_output
 from road_ray.models.heads.base import Head
 
@@ -41,12 +39,12 @@ class StochasticAnswerNetwork(Head):
         initialize(self, config.initializer_range)
         initialize_output(self.classifier)
 
-    def forward(self, hidden: Tensor, batch: Mapping[str, Any]) -> Tensor:
+    def forward(self, hidden: Tensor, batch: Batch) -> Tensor:
         # A recurrence of a few vectors: little to gain in bf16, and probabilities are averaged.
         with torch.autocast(hidden.device.type, enabled=False):
             return self._answer(self.dropout(hidden.float()), batch)
 
-    def _answer(self, hidden: Tensor, batch: Mapping[str, Any]) -> Tensor:
+    def _answer(self, hidden: Tensor, batch: Batch) -> Tensor:
         first, second = _sides(batch, hidden)
         state = _read(hidden, self.begin(hidden).squeeze(-1), second)
         steps = []
@@ -70,7 +68,7 @@ class StochasticAnswerNetwork(Head):
         return kept
 
 
-def _sides(batch: Mapping[str, Any], hidden: Tensor) -> tuple[Tensor, Tensor]:
+def _sides(batch: Batch, hidden: Tensor) -> tuple[Tensor, Tensor]:
     """Where the first and the second text stand, ``[B, L]`` each."""
     real = batch["attention_mask"].bool().to(hidden.device)
     second = (batch["token_type_ids"] == 1).to(hidden.device) & real
