@@ -7,24 +7,65 @@ longest row, and every worker takes its share of the rows of the same global bat
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from road_ray.data.features.types import UNKNOWN, Features, Ints, Longs
+from road_ray.data.features.types import FURTHER, UNKNOWN, Features, Ints, Longs
 from road_ray.errors import ConfigError, DataError
 
-Batch = dict[str, Any]
-"""Tensors by name (``input_ids``, ``attention_mask``, ``token_type_ids`` ``[B, L]`` or ``[B, N,
-L]``, the gold ``[B]`` or ``[B, L]``), ``task`` and ``dataset``; label -100 is not counted. Knows no
-device.
-"""
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+
+
+class Batch(TypedDict, total=False):
+    """Tensors and facts of ``B`` rows; each stage adds keys, none is always present but the inputs.
+
+    The shape of the inputs is ``[B, L]``, or ``[B, N, L]`` for N choices per row. A batch may have
+    further keys ``labels/<task>``, one per additional head: tasks have any name, so no class can
+    list them; ``further_labels`` reads them.
+    """
+
+    input_ids: Tensor
+    """Token ids."""
+    attention_mask: Tensor
+    """1 for a token, 0 for padding."""
+    token_type_ids: Tensor
+    """1 for tokens of the second segment, else 0."""
+    labels: Tensor
+    """Classes or scores ``[B]``, tags ``[B, L]``; -100 is unknown and has no loss."""
+    start_positions: Tensor
+    """First token of the answer ``[B]``; 0 is no answer, -100 unknown."""
+    end_positions: Tensor
+    """Last token of the answer ``[B]``, as ``start_positions``."""
+    impossible: Tensor
+    """1 where a question has no answer in its whole text ``[B]``; joint spans only."""
+    noise: Tensor
+    """Uniform numbers ``[K, B, L]`` that masking and sampling read; pre-training only."""
+    rows: Tensor
+    """Numbers of the rows in their data set ``[B]``."""
+    task: str
+    """Name of the task, whose head answers."""
+    dataset: str
+    """Name of the data set, which names the loss in the journal."""
+    fraction: float
+    """Fraction of the training that is done, from 0 to below 1; distillation only."""
+    stats: dict[str, float]
+    """Sums for the journal: teacher waits, examples per data set."""
+    soft_logits: Tensor
+    """The teachers' weighted logits ``[B, ..., C]``."""
+    kd_keep: Tensor
+    """True where some teacher counts ``[B, ...]``; elsewhere nothing is distilled."""
+    teacher_logits: Tensor
+    """Logits of each teacher ``[M, B, ..., C]``; with ``distillation.average_loss`` only."""
+    teacher_weights: Tensor
+    """Weights of each teacher ``[M, B, ...]``, beside ``teacher_logits``."""
+
 
 NOISE_CHANNELS = 3  # which positions are chosen, which of them are masked, what is sampled there
 _BATCHES_SORTED_TOGETHER = 32  # more saves padding but makes neighbouring batches more alike
@@ -240,15 +281,31 @@ class BatchStream:
             number += 1
 
 
-def labels_of(features: Features, numbers: NDArray[np.int64], width: int) -> dict[str, Tensor]:
-    """The gold of the given rows, ``[B]`` each; of tags ``[B, width]``, -100 where none is."""
+def labels_of(features: Features, numbers: NDArray[np.int64], width: int) -> Batch:
+    """Return the labels of some rows, ``[B]`` each; of tags ``[B, width]``, -100 where unknown."""
     if features.words is None:
-        return {name: torch.from_numpy(values[numbers]) for name, values in features.gold.items()}
+        gold = {name: torch.from_numpy(values[numbers]) for name, values in features.gold.items()}
+        return cast("Batch", gold)
     labels = np.full((len(numbers), width), UNKNOWN, np.int64)
     for index, number in enumerate(numbers):
         row = slice(features.bounds[number], features.bounds[number + 1])
         labels[index, : row.stop - row.start] = features.gold["labels"][row]
     return {"labels": torch.from_numpy(labels)}
+
+
+def further_labels(batch: Batch) -> dict[str, Tensor]:
+    """Return the labels of additional heads by task, of the keys ``labels/<task>``."""
+    tensors = cast("Mapping[str, Tensor]", batch)
+    return {
+        name.removeprefix(FURTHER): value
+        for name, value in tensors.items()
+        if name.startswith(FURTHER)
+    }
+
+
+def encoder_inputs(batch: Mapping[str, Any], names: Sequence[str] = INPUTS) -> dict[str, Tensor]:
+    """Return the inputs of an encoder, ``[B, L]`` each, ``[B * N, L]`` of choices."""
+    return {name: batch[name].flatten(0, -2) for name in names if batch.get(name) is not None}
 
 
 def allowed_positions(batch: Mapping[str, Any]) -> Tensor:
@@ -269,8 +326,9 @@ def allowed_positions(batch: Mapping[str, Any]) -> Tensor:
 
 
 def to_device(batch: Mapping[str, Any], device: torch.device) -> Batch:
-    """The batch with its tensors on ``device``."""
-    return {
+    """Return the batch with its tensors on ``device``."""
+    moved = {
         name: value.to(device, non_blocking=True) if isinstance(value, Tensor) else value
         for name, value in batch.items()
     }
+    return cast("Batch", moved)

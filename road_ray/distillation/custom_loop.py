@@ -1,4 +1,4 @@
-"""For a training loop of one's own around a model of ``transformers``: what the model takes of an
+"""Distillation in a custom training loop around a model of ``transformers``: its inputs from an
 annotated batch, and the loss of its outputs.
 """
 
@@ -15,37 +15,36 @@ from road_ray.distillation.ensemble.base import allowed_of, targets_of
 from road_ray.distillation.losses import kd_loss_sum, regression_loss_sum
 from road_ray.errors import ConfigError, DataError
 
-# What `annotate` adds to a batch; no model takes it.
+# Keys that `annotate` adds to a batch; no model accepts them.
 ADDED = ("soft_logits", "kd_keep", "stats", "teacher_logits", "teacher_weights")
 
 
 def model_inputs(batch: Mapping[str, Any]) -> dict[str, Any]:
-    """The batch without what the teachers added, for ``model(**model_inputs(batch))``."""
+    """Return the batch without the keys of ``annotate``, for ``model(**model_inputs(batch))``."""
     return {name: value for name, value in batch.items() if name not in ADDED}
 
 
 def student_loss(
     outputs: Any, batch: Mapping[str, Any], *, temperature: float = 2.0, kd_weight: float = 0.5
 ) -> Tensor:
-    """``(1 - kd_weight) * outputs.loss + kd_weight * T^2 * KL(teachers || student)``, mean over
-    examples (over words where each has a label). ``-> []``.
+    """Return ``(1 - kd_weight) * outputs.loss + kd_weight * T^2 * KL(teachers || student)``, mean
+    over examples (over words in tagging). ``-> []``.
 
-    ``outputs`` are those of any ``AutoModelFor...`` that was given the gold; ``batch`` is
-    annotated.
+    ``outputs`` are those of any ``AutoModelFor...`` called with labels; ``batch`` is annotated.
     """
     if not 0 <= kd_weight <= 1:
         raise ConfigError(f"distillation.kd_weight = {kd_weight}\n  allowed: 0 <= value <= 1")
     if outputs.loss is None:
         raise DataError(
-            f"the student's outputs have no loss of the gold; the batch has {sorted(batch)}\n"
+            f"the student's outputs have no loss; the batch has {sorted(batch)}\n"
             "  fix: give the model labels, or start_positions and end_positions"
         )
-    gold: Tensor = outputs.loss
-    return (1 - kd_weight) * gold + kd_weight * soft_loss(outputs, batch, temperature)
+    label_loss: Tensor = outputs.loss
+    return (1 - kd_weight) * label_loss + kd_weight * soft_loss(outputs, batch, temperature)
 
 
 def soft_loss(outputs: Any, batch: Mapping[str, Any], temperature: float) -> Tensor:
-    """The distillation alone; for a regression the squared error to the teachers. ``-> []``."""
+    """Return the distillation loss: a divergence, or a regression's squared error. ``-> []``."""
     spans = getattr(outputs, "start_logits", None) is not None
     heads = (outputs.start_logits, outputs.end_logits) if spans else ()
     student: Tensor = torch.stack(heads, 1) if spans else outputs.logits
@@ -53,7 +52,7 @@ def soft_loss(outputs: Any, batch: Mapping[str, Any], temperature: float) -> Ten
     targets = targets_of(batch).to(student.device)
     if targets.is_floating_point():
         return regression_loss_sum(student, soft, keep=keep) / max(len(student), 1)
-    if student.ndim == 3 and not spans:  # a label a word: only words count
+    if student.ndim == 3 and not spans:  # tagging: only labelled words count
         known = targets != UNKNOWN
         student, soft, keep = student[known], soft[known], keep[known]
     mask = allowed_of(batch) if spans else None

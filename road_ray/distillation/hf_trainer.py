@@ -1,5 +1,6 @@
-"""Hugging Face's ``Trainer``, taught: everything of it stays, each training batch brings what the
-teachers say. Needs ``accelerate`` (``pip install road-ray[trainer]``), as the ``Trainer`` does.
+"""Hugging Face's ``Trainer`` with distillation: training batches are annotated by an ensemble.
+
+Needs ``accelerate`` (``pip install road-ray[trainer]``), as the ``Trainer`` does.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from road_ray.distillation.weighting import Rule, resolve
 
 
 class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no types
-    """``Trainer(..., ensemble=..., temperature=2, kd_weight=0.5)``; evaluation is on gold alone.
+    """``Trainer(..., ensemble=..., temperature=2, kd_weight=0.5)``; evaluation uses labels alone.
 
-    ``weighting`` and ``rule`` (its options, such as ``{"wrong": 0.75}``) say how the teachers
-    count; ``lookahead`` batches are asked ahead of the student. The ensemble stays its owner's.
+    ``weighting`` names the weighting rule and ``rule`` its options, such as ``{"wrong": 0.75}``.
+    Requests to the ensemble run ``lookahead`` batches ahead. The caller closes the ensemble.
     """
 
     loss_is_scaled_for_ga = False  # a mean over the batch: the Trainer divides by accumulation
@@ -40,7 +41,7 @@ class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no
         super().__init__(*arguments, **options)
 
     def get_train_dataloader(self) -> Any:
-        """The loader of the ``Trainer``, its batches annotated."""
+        """Return the loader of the ``Trainer``, with annotated batches."""
         loader = super().get_train_dataloader()
         return _Annotated(loader, self.ensemble, self.weigh, self.lookahead)
 
@@ -51,9 +52,9 @@ class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no
         return_outputs: bool = False,
         num_items_in_batch: Any = None,
     ) -> Any:
-        """The student's loss; of a batch of evaluation the model's own."""
+        """Return the student's loss; for a batch of evaluation the model's own."""
         if model.training and "soft_logits" not in inputs:
-            # A resumed epoch comes through a loader that the Trainer made around ours.
+            # In a resumed epoch the Trainer's own loader wraps the annotated one.
             (inputs,) = annotate([inputs], self.ensemble, self.weigh, 0)
         outputs = model(**model_inputs(inputs))
         loss = outputs.loss
@@ -65,13 +66,13 @@ class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no
 
 
 class _Annotated:
-    """A data loader whose batches are annotated; in all else the loader itself."""
+    """Data loader with annotated batches; all other attributes are those of the loader."""
 
     def __init__(self, loader: Any, ensemble: Ensemble, weigh: Rule, lookahead: int) -> None:
-        self._loader, self._taught = loader, (ensemble, weigh, lookahead)
+        self._loader, self._arguments = loader, (ensemble, weigh, lookahead)
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        return annotate(self._loader, *self._taught)
+        return annotate(self._loader, *self._arguments)
 
     def __len__(self) -> int:
         return len(self._loader)

@@ -1,7 +1,7 @@
-"""A teacher that shows what goes on inside it: hidden states and attention maps.
+"""Teacher that returns hidden states and attention maps, for intermediate distillation.
 
-It lives in the student's process. A window of 384 tokens has 2 x 384 logits but 24 x 384 x 1024
-numbers in the states of a large model, so they are never sent between processes nor stored.
+It runs in the student's process. A window of 384 tokens has 2 x 384 logits but 24 x 384 x 1024
+numbers in the states of a large model, so they are neither sent between processes nor stored.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from road_ray.data.batching import Batch, encoder_inputs
 from road_ray.data.model_files import locate_model
 from road_ray.distillation.teacher_identity import refuse_random
 from road_ray.errors import ConfigError
@@ -23,7 +24,7 @@ Layers = Literal["uniform", "last"] | tuple[tuple[int, int], ...]
 
 
 class HiddenStates(NamedTuple):
-    """What each layer gives, counted from 1: ``hidden[n]`` ``[B, L, D]``, ``attentions[n]``
+    """Outputs of each layer, counted from 1: ``hidden[n]`` ``[B, L, D]``, ``attentions[n]``
     ``[B, H, L, L]``.
     """
 
@@ -32,7 +33,7 @@ class HiddenStates(NamedTuple):
 
 
 def hidden_states_of(output: Any) -> HiddenStates:
-    """The states in the output of a ``transformers`` encoder; those not asked for are missing."""
+    """Return the states in the output of a ``transformers`` encoder, where it returned them."""
     hidden, attentions = output.hidden_states or (), output.attentions or ()
     return HiddenStates(
         {n: state for n, state in enumerate(hidden) if n},  # 0 are the embeddings
@@ -41,40 +42,39 @@ def hidden_states_of(output: Any) -> HiddenStates:
 
 
 class HiddenStatesTeacher:
-    """The frozen encoder of a model directory, of any architecture that shares the student's
-    tokenizer.
+    """Frozen encoder of a model directory, of any architecture with the student's tokenizer.
 
-    No module, so that neither the student's checkpoints nor its optimizer get hold of it.
+    It is not a module, so that the student's checkpoints and optimizer do not include it.
     """
 
     def __init__(self, directory: str | Path, *, attentions: bool = False) -> None:
         self.directory = locate_model(directory)
         self._model = _load(self.directory).eval().requires_grad_(False)
         if attentions:
-            self._model.set_attn_implementation("eager")  # the others keep no maps
-        self._wanted = {"output_hidden_states": True, "output_attentions": attentions}
+            self._model.set_attn_implementation("eager")  # others return no maps
+        self._outputs = {"output_hidden_states": True, "output_attentions": attentions}
         accepted = inspect.signature(self._model.forward).parameters
         segments = "token_type_ids" in accepted and self._model.config.type_vocab_size > 1
         self._names = ("input_ids", "attention_mask", *(["token_type_ids"] if segments else []))
         self.num_layers = int(self._model.config.num_hidden_layers)
         self.width = int(self._model.config.hidden_size)
 
-    def __call__(self, batch: Mapping[str, Any]) -> HiddenStates:
-        """Its states on the batch, on the batch's device and without gradient."""
+    def __call__(self, batch: Batch) -> HiddenStates:
+        """Return its states for the batch, on the batch's device and without gradient."""
         device = batch["input_ids"].device
         if self._model.device != device:
             self._model.to(device)
-        given = {n: batch[n].flatten(0, -2) for n in self._names if batch.get(n) is not None}
+        inputs = encoder_inputs(batch, self._names)
         with torch.no_grad():
-            return hidden_states_of(self._model(**given, **self._wanted))
+            return hidden_states_of(self._model(**inputs, **self._outputs))
 
 
 def layer_map(student: int, teacher: int, layers: Layers) -> tuple[tuple[int, int], ...]:
-    """Pairs (student's layer, teacher's layer), counted from 1, for so many layers of each.
+    """Return pairs (student's layer, teacher's layer), counted from 1, for these numbers of layers.
 
-    ``uniform`` spreads the teacher's over all of the student's and ends with the last of both.
-    Source: ROaD part 2 (24 to 12, 22 to 11); rounding where they do not divide is our choice.
-    Raises ``ConfigError`` for a pair that is not there.
+    ``uniform`` spaces the teacher's layers evenly and ends with the last of both. Source: ROaD
+    part 2 (24 to 12, 22 to 11); rounding where they do not divide is our choice. Raises
+    ``ConfigError`` for a layer that does not exist.
     """
     if layers == "uniform":
         return tuple(
@@ -94,6 +94,6 @@ def _load(directory: Path) -> Any:
     from transformers import AutoModel
 
     model, missing = load_stored(AutoModel, directory)
-    # A fine-tuned model often comes without the pooler, which has no part in the states.
+    # A fine-tuned model often lacks the pooler, which the states do not depend on.
     refuse_random(directory, [name for name in missing if not name.startswith("pooler.")])
     return model

@@ -1,9 +1,8 @@
-"""The loss that draws a student to soft logits: Hinton's divergence with T squared, and its twin
-for regression.
+"""Distillation losses: Hinton's divergence times T squared, and squared error for regression.
 
-``*_total`` is a sum over examples (the loop divides by global counts), ``*_loss`` the mean over
-examples. Logits are ``[B, C]`` or, for spans, ``[B, 2, L]`` whose two heads are averaged per
-example. Computed in fp32.
+``*_loss_sum`` is a sum over examples (the training step divides by global counts), ``*_loss`` the
+mean over examples. Logits are ``[B, C]`` or, for spans, ``[B, 2, L]``, whose two heads are averaged
+per example. Computed in fp32.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ MIN_TEMPERATURE, MAX_TEMPERATURE = 0.01, 1000.0  # outside, fp32 leaves no signa
 def kd_loss(
     student_logits: Tensor, soft_logits: Tensor, *, temperature: float, mask: Tensor | None = None
 ) -> Tensor:
-    """``T^2 * KL(teacher || student)``, mean over examples. ``[B, ..., C] twice -> []``."""
+    """Return ``T^2 * KL(teacher || student)``, mean over examples. ``[B, ..., C] twice -> []``."""
     total = kd_loss_sum(student_logits, soft_logits, temperature=temperature, mask=mask)
     return total / max(len(student_logits), 1)
 
@@ -32,18 +31,18 @@ def kd_loss_sum(
     mask: Tensor | None = None,
     keep: Tensor | None = None,
 ) -> Tensor:
-    """``T^2 * KL(teacher || student)``, sum over examples, mean over an example's heads. ``[B, ...,
-    C] twice -> []``.
+    """Return ``T^2 * KL(teacher || student)``, sum over examples, mean over an example's heads.
+    ``[B, ..., C] twice -> []``.
 
-    ``mask`` ``[B, ..., C]`` marks the classes that exist (no padding, no question); a row without
-    any counts nothing. ``keep`` ``[B, ...]`` drops examples or heads without distillation; what is
-    dropped counts zero, and the caller still divides by all examples. The gradient per example is
-    ``T * (p_student - p_teacher)``, over the heads' number. Source: Hinton et al. 2015, section 2;
-    for two heads Hugging Face ``run_squad_w_distillation.py``.
+    ``mask`` ``[B, ..., C]`` marks the valid classes (no padding, no question); a row without any
+    adds 0. ``keep`` ``[B, ...]`` is false for examples or heads without distillation; they add 0,
+    and the caller still divides by all examples. The gradient per example is
+    ``T * (p_student - p_teacher)``, divided by the number of heads. Source: Hinton et al. 2015,
+    section 2; for two heads Hugging Face ``run_squad_w_distillation.py``.
     """
-    rows, some = kd_rows(student_logits, soft_logits, temperature=temperature, mask=mask)
-    if some is not None:
-        keep = some if keep is None else keep.to(some.device) & some
+    rows, valid = kd_rows(student_logits, soft_logits, temperature=temperature, mask=mask)
+    if valid is not None:
+        keep = valid if keep is None else keep.to(valid.device) & valid
     return _sum(rows, keep)
 
 
@@ -55,55 +54,55 @@ def average_loss_sum(
     temperature: float,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The weighted mean over teachers of each one's divergence, ``sum_m w_m KL_m / M``, summed as
+    """Return the weighted mean of the teachers' divergences, ``sum_m w_m KL_m / M``, summed like
     ``kd_loss_sum``. ``[B, ..., C], [M, B, ..., C], [M, B, ...] -> []``.
 
-    Its gradient is that of one divergence from the weighted mean of the teachers' probabilities.
+    Its gradient is that of the divergence from the weighted mean of the teachers' probabilities.
     Source: the AVER baseline and equation 6 of CA-MKD (Zhang et al. 2022), T^2 as in Hinton et al.
     """
     total = student_logits.new_zeros((), dtype=torch.float32)
     for teacher, weight in zip(teacher_logits, weights, strict=True):
-        rows, some = kd_rows(student_logits, teacher, temperature=temperature, mask=mask)
-        total = total + _sum(rows * weight.to(rows.device), some)
+        rows, valid = kd_rows(student_logits, teacher, temperature=temperature, mask=mask)
+        total = total + _sum(rows * weight.to(rows.device), valid)
     return total / len(teacher_logits)
 
 
 def kd_rows(
     student_logits: Tensor, soft_logits: Tensor, *, temperature: float, mask: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """``T^2 * KL`` of each distribution, and which have any class in ``mask`` (None: all).
-    ``[B, ..., C] twice -> [B, ...] twice``.
+    """Return ``T^2 * KL`` of each distribution, and which have a valid class in ``mask`` (None:
+    all). ``[B, ..., C] twice -> [B, ...] twice``.
     """
     check_temperature(temperature)
     _same_shape(student_logits, soft_logits)
     student, soft = student_logits.float() / temperature, soft_logits.detach().float() / temperature
-    some = None
+    valid = None
     if mask is not None:
         mask = mask.to(student.device).expand_as(student)
-        some = mask.any(-1)
-        student = student.masked_fill(~(mask | ~some.unsqueeze(-1)), -torch.inf)
-        soft = soft.masked_fill(~(mask | ~some.unsqueeze(-1)), -torch.inf)
+        valid = mask.any(-1)
+        student = student.masked_fill(~(mask | ~valid.unsqueeze(-1)), -torch.inf)
+        soft = soft.masked_fill(~(mask | ~valid.unsqueeze(-1)), -torch.inf)
     log_student, log_soft = student.log_softmax(-1), soft.log_softmax(-1)
     probability = log_soft.exp()
-    # Where the teacher has no mass the summand is its limit, 0; computed it is 0 * (inf - inf).
+    # Where the teacher's probability is 0 the limit of the term is 0; computed: 0 * (inf - inf).
     gap = torch.where(probability > 0, log_soft - log_student, 0.0)
-    return temperature**2 * (probability * gap).sum(-1), some
+    return temperature**2 * (probability * gap).sum(-1), valid
 
 
 def regression_loss(student: Tensor, soft: Tensor) -> Tensor:
-    """The squared error to the teachers' mean, mean over examples. ``[B, 1] twice -> []``."""
+    """Return the mean squared error to the teachers' mean. ``[B, 1] twice -> []``."""
     return regression_loss_sum(student, soft) / max(len(student), 1)
 
 
 def regression_loss_sum(student: Tensor, soft: Tensor, *, keep: Tensor | None = None) -> Tensor:
-    """The squared error to the teachers' mean, sum over examples. ``[B, 1] twice -> []``."""
+    """Return the squared error to the teachers' mean, sum over examples. ``[B, 1] twice -> []``."""
     _same_shape(student, soft)
     return _sum((student.float() - soft.detach().float()).square().mean(-1), keep)
 
 
 def average_regression_loss_sum(student: Tensor, teachers: Tensor, weights: Tensor) -> Tensor:
-    """The weighted mean over teachers of each one's squared error, summed over examples. ``[B, 1],
-    [M, B, 1], [M, B] -> []``.
+    """Return the weighted mean of the teachers' squared errors, summed over examples.
+    ``[B, 1], [M, B, 1], [M, B] -> []``.
     """
     _same_shape(student, teachers[0])
     errors = (student.float() - teachers.detach().float()).square().mean(-1)
@@ -111,7 +110,7 @@ def average_regression_loss_sum(student: Tensor, teachers: Tensor, weights: Tens
 
 
 def check_temperature(temperature: float) -> None:
-    """Raises ``ConfigError`` for a temperature without signal (0, negative, NaN, extreme)."""
+    """Raise ``ConfigError`` for a temperature without signal (0, negative, NaN, extreme)."""
     if not MIN_TEMPERATURE <= temperature <= MAX_TEMPERATURE:  # false for NaN too
         raise ConfigError(
             f"distillation.temperature is {temperature}\n"
@@ -120,7 +119,7 @@ def check_temperature(temperature: float) -> None:
 
 
 def _sum(rows: Tensor, keep: Tensor | None) -> Tensor:
-    """``[B, ...] -> []``: mean over an example's heads, sum over the examples that are kept."""
+    """Return the sum over the examples of ``keep``, mean over their heads. ``[B, ...] -> []``."""
     if keep is not None:
         if keep.shape != rows.shape[: keep.ndim]:
             raise DataError(f"keep {list(keep.shape)} does not fit rows {list(rows.shape)}")

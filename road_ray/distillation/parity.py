@@ -1,8 +1,8 @@
-"""Whether every way to ask the teachers gives the same answers, found out before the first step.
+"""Parity check of the teachers before the first step: all paths must give the same logits.
 
-The reference is each teacher loaded into this process, one at a time; against it stand the live
-ensemble (actors, say) and the store. A difference beyond rounding means other weights, another
-tokenizer, another version or a broken store, and a student would learn it silently.
+The reference is each teacher loaded into this process, one at a time; the running ensemble (actors,
+say) and the store are compared with it. A difference beyond rounding means other weights, another
+tokenizer, another version or a damaged store, and the student would learn from it silently.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from road_ray.distillation.ensemble.base import Teacher, inputs_of
 from road_ray.errors import CheckpointError
 from road_ray.models.config import Precision
 
-# Of the largest logit. Four roundings of fp16 (2^-11 each): one of the store, the rest for another
-# device's order of summation; in bf16 a sum in another order rounds every layer's states anew,
-# and auto may be bf16 on one machine and fp32 on the next.
+# Fraction of the largest logit. Four roundings of fp16 (2^-11 each): one of the store, the rest for
+# another device's order of summation; in bf16 that order changes the rounding of every layer, and
+# auto may be bf16 on one machine and fp32 on the next.
 _ALLOWED_FRACTION: Mapping[Precision, float] = {"fp32": 2.0**-9, "bf16": 2.0**-5, "auto": 2.0**-5}
 
 
 Answers = tuple[Tensor, NDArray[np.bool_]]
-"""Logits ``[M, B, ..., C]``, and which teachers' answers to which rows ``[M, B]`` count."""
+"""Logits ``[M, B, ..., C]``, and a mask ``[M, B]`` of the teachers and rows to compare."""
 
 
 @dataclass(frozen=True)
 class Drift:
-    """How far the answers of one way were from the reference, over all rows compared."""
+    """Largest difference between the answers of one path and the reference."""
 
     teacher: int
     path: str
@@ -52,9 +52,9 @@ def check_parity(
     device: str | torch.device = "cpu",
     precision: Precision = "auto",
 ) -> list[Drift]:
-    """The drift of each path and teacher; ``paths`` maps the name of a way to its answers.
+    """Return the drift of each path and teacher; ``paths`` maps names of paths to their answers.
 
-    Raises ``CheckpointError`` naming the first teacher and path beyond what rounding explains.
+    Raises ``CheckpointError`` with the first teacher and path that differ by more than rounding.
     """
     drifts = []
     for index, directory in enumerate(directories):
@@ -77,16 +77,16 @@ def check_parity(
 
 
 def all_counted(answers: Tensor) -> Answers:
-    """Answers that all count."""
+    """Return answers of which all are compared."""
     return answers, np.ones(answers.shape[:2], np.bool_)
 
 
-def _drift(index: int, path: str, expected: Tensor, seen: Tensor, fraction: float) -> Drift:
-    if expected.shape != seen.shape:
+def _drift(index: int, path: str, expected: Tensor, actual: Tensor, fraction: float) -> Drift:
+    if expected.shape != actual.shape:
         return Drift(index, path, float("inf"), 0.0)
-    real = expected > -1000.0  # padding of spans, the same everywhere, would hide all else
+    real = expected > -1000.0  # without the padding of spans, which is always equal
     scale = expected[real].abs().amax().item() if real.any() else 0.0
-    gap = (expected - seen).abs()
+    gap = (expected - actual).abs()
     difference = gap.amax().item() if gap.numel() else 0.0
     return Drift(index, path, difference, fraction * max(1.0, scale))
 

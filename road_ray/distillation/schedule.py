@@ -1,5 +1,5 @@
-"""How the weight of the soft loss goes over a training: a pure function of the fraction that is
-done, so a run that was stopped goes on with the very same weights.
+"""Schedule of the weight of the soft loss: a pure function of the fraction of the training that is
+done, so a resumed run has the same weights.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ Shape = Literal["constant", "linear"] | Points
 
 @dataclass(frozen=True)
 class Schedule:
-    """A weight over the fraction of training in 0..1: straight lines between points, level outside
-    them.
+    """Weight as a function of the fraction of training in 0..1: linear between points, constant
+    outside them.
 
-    Two points at one fraction are a jump; from there on the later one holds.
+    Two points at one fraction are a jump; the later one holds from there on.
     """
 
     points: Points
@@ -42,10 +42,10 @@ class Schedule:
 
 
 def schedule(shape: Shape, kd_weight: float) -> Schedule:
-    """``constant``: ``kd_weight``; ``linear``: from 1 to 0, the gold gets the rest; else the points
-    as they are.
+    """Return the schedule of a shape: ``constant`` is ``kd_weight``, ``linear`` goes from 1 to 0,
+    points are used unchanged.
 
-    Linear is teacher annealing: a target of ``f * gold + (1 - f) * teachers`` at fraction ``f``.
+    Linear is teacher annealing: a target of ``f * label + (1 - f) * teachers`` at fraction ``f``.
     Source: Clark et al. 2019 (BAM), section 3.2.
     """
     if isinstance(shape, str):
@@ -54,7 +54,7 @@ def schedule(shape: Shape, kd_weight: float) -> Schedule:
 
 
 def check_points(points: Sequence[tuple[float, float]]) -> None:
-    """Raises ``ConfigError`` unless the fractions rise and all numbers lie in 0..1."""
+    """Raise ``ConfigError`` unless the fractions rise and all numbers are in 0..1."""
     numbers = [number for point in points for number in point]
     rising = all(a[0] <= b[0] for a, b in itertools.pairwise(points))
     if not points or not rising or not all(0 <= number <= 1 for number in numbers):  # NaN too

@@ -1,7 +1,7 @@
-"""Who a teacher is, and whether its answers may be compared with the student's.
+"""Identity of a teacher, and its compatibility with the task and the student.
 
 Tokenizers are compared by content, labels by name, weights by hash. A directory that could run code
-on loading is refused before anything in it is opened by a loader.
+on loading is refused before a loader opens any of its files.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from road_ray.config.json_file import read_json
 from road_ray.data.model_files import check_tokenizer_files, locate_model, read_config
@@ -19,13 +19,16 @@ from road_ray.data.tokenizer import read_tokenizer
 from road_ray.errors import CheckpointError
 from road_ray.models.labels import label_order
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
 _FOREIGN_SUFFIXES = {".py", ".pkl", ".pickle", ".bin", ".ckpt", ".h5", ".msgpack"}
-_NEVER_LOADED = {"training_args.bin"}  # the Trainer leaves it; no from_pretrained reads it
+_NEVER_LOADED = {"training_args.bin"}  # written by the Trainer; no from_pretrained reads it
 _IDLE_FIELDS = ("_name_or_path", "transformers_version", "torch_dtype", "dtype", "architectures")
 LABEL_MAP = "distillation.label_map"
-# Of a teacher's manifest: what decides its answers.
+# Entries of a teacher's manifest that decide its answers.
 DECISIVE = ("weights_sha256", "config_sha256", "tokenizer_sha256", "labels", "order", "precision")
-HEADS: dict[type, str] = {  # how the names of Hugging Face's classes end
+HEADS: dict[type, str] = {  # suffixes of the names of Hugging Face's classes
     Span: "ForQuestionAnswering",
     Classify: "ForSequenceClassification",
     Regress: "ForSequenceClassification",
@@ -35,8 +38,8 @@ HEADS: dict[type, str] = {  # how the names of Hugging Face's classes end
 
 
 def refuse_foreign(directory: str | Path) -> None:
-    """Raises ``CheckpointError`` naming the file or field that could run code when the model is
-    loaded; pickles are refused even where nothing would open them.
+    """Raise ``CheckpointError`` for a file or field that could run code when the model is loaded;
+    pickles are refused even if no loader would open them.
     """
     directory = Path(directory)
     for path in sorted(directory.iterdir()):
@@ -51,8 +54,8 @@ def refuse_foreign(directory: str | Path) -> None:
 
 
 def fingerprint_tokenizer(tokenizer: Any) -> str:
-    """The sha256 of what decides ids: vocabulary, normalizer, pre-tokenizer, model and special
-    tokens.
+    """Return the sha256 of all that decides token ids: vocabulary, normalizer, pre-tokenizer, model
+    and special tokens.
     """
     content: dict[str, Any] = {
         "vocab": sorted(tokenizer.get_vocab().items()),
@@ -74,7 +77,7 @@ def fingerprint_tokenizer(tokenizer: Any) -> str:
 
 
 def fingerprint_weights(directory: str | Path) -> str:
-    """The sha256 of ``model.safetensors``; of shards the sha256 over their names and hashes."""
+    """Return the sha256 of ``model.safetensors``; for shards, that of their names and hashes."""
     files = sorted(Path(directory).glob("*.safetensors"))
     if not files:
         raise CheckpointError(
@@ -91,12 +94,12 @@ def fingerprint_weights(directory: str | Path) -> str:
 
 
 def fingerprint_config(directory: str | Path) -> str:
-    """The sha256 of what ``config.json`` says of the computation: equal weights in another shape,
-    or with other names of labels, are another teacher.
+    """Return the sha256 of the entries of ``config.json`` that affect the outputs: equal weights in
+    another shape, or with other label names, are another teacher.
     """
     content = read_json(Path(directory) / "config.json")
-    kept = {name: value for name, value in content.items() if name not in _IDLE_FIELDS}
-    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+    decisive = {name: value for name, value in content.items() if name not in _IDLE_FIELDS}
+    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
 def check_teacher(
@@ -106,8 +109,8 @@ def check_teacher(
     label_map: Mapping[str, str] | None = None,
     key: str = "label_map",
 ) -> tuple[int, ...] | None:
-    """The label order of a teacher that fits. Raises ``CheckpointError`` naming what does not fit
-    the student; ``key`` is where a user writes the ``label_map``.
+    """Return the label order of a compatible teacher. Raises ``CheckpointError`` with the reason if
+    it is not; ``key`` is the configuration key of the ``label_map``.
     """
     directory = Path(directory)
     if not (directory / "config.json").is_file():
@@ -122,7 +125,7 @@ def check_teacher(
 
 
 def refuse_random(directory: Path, missing: Sequence[str]) -> None:
-    """Raises ``CheckpointError`` when weights of a teacher are not in its files."""
+    """Raise ``CheckpointError`` if weights of a teacher are not in its files."""
     if missing:
         raise CheckpointError(
             f"{directory}: {len(missing)} weights are not in the file "
@@ -137,16 +140,16 @@ def check_teachers(
     student_tokenizer: Any = None,
     label_map: Mapping[str, str] | None = None,
 ) -> None:
-    """Raises ``CheckpointError`` unless all teachers fit the task, the student and each other."""
+    """Raise ``CheckpointError`` unless all teachers fit the task, the student and each other."""
     for name in directories:
         directory = locate_model(name)
         check_teacher(directory, task, student_tokenizer, label_map)
-        if student_tokenizer is None:  # they all get the same ids, so the first one decides
+        if student_tokenizer is None:  # all get the same ids, so the first one decides
             student_tokenizer = teacher_tokenizer(directory)
 
 
 def teacher_tokenizer(directory: str | Path) -> Any | None:
-    """The tokenizer saved beside a teacher, or None when there is none."""
+    """Return the tokenizer in a teacher's directory, or None."""
     if not any(
         (Path(directory) / name).is_file()
         for name in ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
@@ -155,7 +158,7 @@ def teacher_tokenizer(directory: str | Path) -> Any | None:
     return read_tokenizer(directory)
 
 
-def _check_head(directory: Path, config: Any, task: Task) -> None:
+def _check_head(directory: Path, config: PreTrainedConfig, task: Task) -> None:
     head, where = HEADS.get(type(task.kind)), directory / "config.json"
     if head is None:
         raise CheckpointError(
@@ -166,7 +169,7 @@ def _check_head(directory: Path, config: Any, task: Task) -> None:
         raise CheckpointError(
             f"{where}: architectures is {architectures}; "
             f"task {task.name!r} needs one ending in {head}\n"
-            "  fix: fine-tune the model on the task first; a fresh head teaches noise"
+            "  fix: fine-tune the model on the task first; a new head has random outputs"
         )
     if not isinstance(task.kind, Choose) and config.num_labels != task.kind.width:
         raise CheckpointError(
@@ -175,7 +178,7 @@ def _check_head(directory: Path, config: Any, task: Task) -> None:
         )
 
 
-def _check_tokenizer(directory: Path, config: Any, student: Any | None) -> None:
+def _check_tokenizer(directory: Path, config: PreTrainedConfig, student: Any | None) -> None:
     tokenizer = teacher_tokenizer(directory)
     if tokenizer is None and student is not None:
         raise CheckpointError(

@@ -1,4 +1,4 @@
-"""Who the teachers of a run are, as its record and its checkpoints tell it."""
+"""Manifest of the teachers of a run, for its record and its checkpoints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from road_ray.distillation.teacher_identity import (
 if TYPE_CHECKING:
     from road_ray.models.config import Precision
 
-_TOLD = ("metrics", "datasets", "seed", "init")  # of road_ray.json: how good, and from where
+_RECORDED = ("metrics", "datasets", "seed", "init")  # entries copied from road_ray.json
 
 
 def teacher_manifest(
@@ -30,9 +30,8 @@ def teacher_manifest(
     label_map: Mapping[str, str] | None = None,
     precision: Precision = "auto",
 ) -> dict[str, Any]:
-    """What a run record says of its teachers, ready for JSON: hashes of weights, configuration and
-    tokenizer, labels, order, precision, figures and where they come from (``road_ray.json``, if
-    they are ours).
+    """Return the manifest of the teachers, ready for JSON: hashes of weights, configuration and
+    tokenizer, labels, order, precision, and metrics and origin from ``road_ray.json`` if present.
     """
     teachers = []
     for directory in directories:
@@ -48,15 +47,15 @@ def teacher_manifest(
                 "labels": [labels[index] for index in sorted(labels)],
                 "order": None if order is None else list(order),
                 "precision": precision,
-                **_told(Path(directory)),
+                **_recorded(Path(directory)),
             }
         )
     return {"task": task.name, "teachers": teachers}
 
 
 def identity_only(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a teacher manifest what makes the teachers who they are: not where they lie, nor how good
-    they were found to be. Of a mixture, whose ``datasets`` have a manifest each, by data set.
+    """Return the entries of a manifest that identify the teachers, without directory and metrics;
+    for a mixture, whose ``datasets`` have a manifest each, by data set.
     """
     if "datasets" in manifest:
         return {name: identity_only(one) for name, one in manifest["datasets"].items()}
@@ -64,8 +63,8 @@ def identity_only(manifest: Mapping[str, Any]) -> dict[str, Any]:
     return {"task": manifest["task"], "teachers": teachers}
 
 
-def _told(directory: Path) -> dict[str, Any]:
-    """What a teacher of our own says of itself."""
+def _recorded(directory: Path) -> dict[str, Any]:
+    """Return metrics and origin of a teacher that road_ray trained."""
     path = directory / "road_ray.json"
-    told = read_json(path) if path.is_file() else {}
-    return {name: told[name] for name in _TOLD if name in told}
+    record = read_json(path) if path.is_file() else {}
+    return {name: record[name] for name in _RECORDED if name in record}

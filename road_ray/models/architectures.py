@@ -1,4 +1,4 @@
-"""The kinds of encoders: which Hugging Face classes make one, and how it names its parts."""
+"""Encoder families: the Hugging Face classes of each, and the names of its parts."""
 
 from __future__ import annotations
 
@@ -26,24 +26,23 @@ from transformers import (
 
 @dataclass(frozen=True)
 class Family:
-    """The Hugging Face classes of one kind of encoder. Adding one is an entry of ``FAMILIES``, and
-    one of ``models/language_model.py``.
+    """The Hugging Face classes of one encoder family. To add one, enter it in ``FAMILIES`` and in
+    ``models/language_model.py``.
     """
 
     config: type[PreTrainedConfig]
     encoder: type[PreTrainedModel]
     language_model: type[PreTrainedModel]
     detector: type[PreTrainedModel]
-    # Where it has no head of its own, detection is the product with one vector, as the paper writes
-    # it, and a token classifier of one label on disk.
+    # A family without a detection head uses a token classifier with one label.
     detector_options: dict[str, Any]
     encoder_options: dict[str, Any]
-    # Where a head that reads the first token keeps the layer before its last: part of the encoder
-    # in BERT and ALBERT; ELECTRA's heads have their own.
+    # Stored name of the dense layer below a sentence head: BERT and ALBERT count it to the encoder,
+    # ELECTRA to the head (None).
     pooler: str | None = None
 
     def stored(self, name: str) -> str:
-        """The name that a weight of a head has in a Hugging Face model with that head."""
+        """Return the name of a head's weight in a Hugging Face model with that head."""
         if self.pooler is None or not name.startswith("pooler."):
             return name
         return f"{self.pooler}.{name.removeprefix('pooler.')}"
@@ -71,14 +70,14 @@ FAMILIES: dict[str, Family] = {
 
 
 def detector_output(model: PreTrainedModel) -> nn.Linear:
-    """The last layer of a detector, onto one number."""
+    """Return the last layer of a detector, which has one output."""
     head: Any = getattr(model, "discriminator_predictions", None)
     output: nn.Linear = head.dense_prediction if head is not None else model.classifier
     return output
 
 
 def head_dropout(config: PreTrainedConfig) -> float:
-    """What a head for classes, tags or choices drops, by the configuration of its family."""
+    """Return the dropout probability of a head for classes, tags or choices."""
     if config.model_type == "albert":
         return float(config.classifier_dropout_prob)
     chosen = config.classifier_dropout

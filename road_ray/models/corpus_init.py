@@ -1,9 +1,9 @@
-"""Starts for small budgets: what a corpus says in a minute of counting, put into the weights.
+"""Initialization from corpus statistics, for small compute budgets.
 
-A small post-norm model that starts at random sits for millions of tokens on the frequencies of the
-vocabulary, because every path from a neighbour's meaning to a prediction begins as noise. Here each
-of these paths is open at the first step; everything stays trainable, and the layout is unchanged.
-All of it is our choice; what each part is worth is in ``docs/results/first-light.md``.
+A small post-norm model with random weights stays for millions of tokens at the unigram plateau,
+because every path from a neighbouring token to a prediction begins as noise. This initialization
+opens these paths; all weights stay trainable and the architecture is unchanged. Our choice
+throughout; ``docs/results/first-light.md`` has the gain of each part.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from road_ray.data.corpus.dataset import Corpus
 _COUNTED_TOKENS = 4_000_000
 _WINDOW_TOKENS = 3
 _CONTEXT_POWER = 0.75  # damps rare contexts (Levy, Goldberg and Dagan 2015)
-_POSITIONS = 128  # that the neighbour heads are fitted on; longer rows go on alike
+_POSITIONS = 128  # to which the neighbour heads are fitted; they extend to longer rows
 _NEIGHBOURS = (-1, 1, -2, 2, -3, 3, -4, 4)
 
 
 def log_frequencies(corpus: Corpus, vocab_size: int, special_ids: Sequence[int]) -> Tensor:
-    """Log relative frequency of every token, ``[V]``; add-half, special tokens as if unseen."""
+    """Return the log relative frequency of every token, ``[V]``; add-half, special tokens at 0."""
     counts = np.full(vocab_size, 0.5)
     for tokens in corpus.tokens:
         counts += np.bincount(tokens, minlength=vocab_size)
@@ -38,8 +38,7 @@ def log_frequencies(corpus: Corpus, vocab_size: int, special_ids: Sequence[int])
 def cooccurrence_embeddings(
     corpus: Corpus, vocab_size: int, width: int, special_ids: Sequence[int]
 ) -> Tensor:
-    """Token embeddings ``[V, width]`` of unit deviation whose products follow what stands near
-    what.
+    """Return token embeddings ``[V, width]`` of unit deviation, from co-occurrence.
 
     The leading eigenvectors of the positive pointwise mutual information within three tokens.
     Source: Levy and Goldberg 2014 (equal to what skip-gram learns, up to a shift).
@@ -65,7 +64,7 @@ def cooccurrence_embeddings(
 def _cooccurrences(
     corpus: Corpus, vocab_size: int, special_ids: Sequence[int]
 ) -> sparse.csr_matrix:
-    """How often two tokens stand within the window, near ones more; symmetric ``[V, V]``."""
+    """Return the weighted counts of token pairs within the window; symmetric ``[V, V]``."""
     shape = (vocab_size, vocab_size)
     counts = sparse.csr_matrix(shape)
     left = _COUNTED_TOKENS
@@ -83,18 +82,16 @@ def _cooccurrences(
     counted = np.ones(vocab_size)
     counted[list(special_ids)] = 0
     real = sparse.diags(counted)
-    both = (real @ (counts + counts.T) @ real).tocsr()
-    both.eliminate_zeros()
-    return both
+    symmetric = (real @ (counts + counts.T) @ real).tocsr()
+    symmetric.eliminate_zeros()
+    return symmetric
 
 
 @torch.no_grad()
 def start_from_corpus(
     model: ElectraForMaskedLM, corpus: Corpus, special_ids: Sequence[int], std: float
 ) -> None:
-    """Output bias, token embeddings and the prediction head of a masked language model whose paths
-    are open.
-    """
+    """Initialize output bias, token embeddings and prediction head from corpus statistics."""
     words = model.electra.embeddings.word_embeddings.weight
     vocab_size, width = words.shape
     table = cooccurrence_embeddings(corpus, vocab_size, width, special_ids) * std
@@ -102,7 +99,7 @@ def start_from_corpus(
     table[special] = words[special]
     words.copy_(table)
     model.generator_lm_head.bias.copy_(log_frequencies(corpus, vocab_size, special_ids))
-    # What is in the stream of a position reaches the product with the embeddings unmixed.
+    # The residual stream reaches the product with the embeddings almost unchanged.
     dense = model.generator_predictions.dense.weight
     torch.nn.init.normal_(dense, std=0.01)
     if hasattr(model.electra, "embeddings_project"):
@@ -113,8 +110,8 @@ def start_from_corpus(
 
 @torch.no_grad()
 def sinusoidal_positions(encoder: ElectraModel, std: float) -> None:
-    """The learnt position table as sines and cosines: neighbours are alike from the first step on,
-    also at positions that short rows never train.
+    """Initialize the position table with sines and cosines, so that neighbours are similar from the
+    first step, also at positions that short rows never train.
     """
     table = encoder.embeddings.position_embeddings.weight
     positions, width = table.shape
@@ -125,7 +122,7 @@ def sinusoidal_positions(encoder: ElectraModel, std: float) -> None:
 
 @torch.no_grad()
 def open_paths(encoder: ElectraModel) -> None:
-    """Attention that hands on what it attends to: value and output matrices multiply to half the
+    """Initialize attention to copy its inputs: the product of value and output matrices is half the
     identity. Source: after Trockman and Kolter 2023.
     """
     if hasattr(encoder, "embeddings_project"):
@@ -139,10 +136,10 @@ def open_paths(encoder: ElectraModel) -> None:
 
 @torch.no_grad()
 def look_at_neighbours(encoder: ElectraModel, gain: float = 8.0) -> None:
-    """First-layer heads that attend to a neighbour each, fitted to the position table.
+    """Initialize each first-layer head to attend to one neighbour, fitted to the position table.
 
-    ``gain`` is the neighbour's logit before what the words themselves add. For masked language
-    models: a discriminator that starts so sharp soon looks at nothing but itself from [CLS].
+    ``gain`` is the neighbour's logit without the contribution of the tokens. For masked language
+    models only: in a discriminator with such sharp heads, [CLS] soon attends to itself alone.
     """
     positions = _normalized_positions(encoder)
     attention = encoder.encoder.layer[0].attention.self
@@ -155,9 +152,8 @@ def look_at_neighbours(encoder: ElectraModel, gain: float = 8.0) -> None:
     ridge = 1e-2 * square.diagonal().mean() * torch.eye(len(square))
     for head in range(attention.num_attention_heads):
         there = positions[inside + _NEIGHBOURS[head % len(_NEIGHBOURS)]]
-        shift = torch.linalg.solve(
-            square + ridge, here.T @ there
-        ).T  # of a position to its neighbour
+        # Maps a position to its neighbour.
+        shift = torch.linalg.solve(square + ridge, here.T @ there).T
         logit = (subspace @ here.T).pow(2).sum(0).mean() / size**0.5
         scale = (gain / logit) ** 0.5
         rows = slice(head * size, head * size + len(subspace))
@@ -166,7 +162,7 @@ def look_at_neighbours(encoder: ElectraModel, gain: float = 8.0) -> None:
 
 
 def _normalized_positions(encoder: ElectraModel) -> Tensor:
-    """The position table as layer 1 sees it, centred: ``[positions, D]``."""
+    """Return the position table as layer 1 reads it, centred: ``[positions, D]``."""
     embeddings = encoder.embeddings
     table = embeddings.position_embeddings.weight[:_POSITIONS]
     parts = (table, embeddings.word_embeddings.weight, embeddings.token_type_embeddings.weight)

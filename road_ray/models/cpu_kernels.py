@@ -1,7 +1,7 @@
-"""Dropout and attention that train faster on a CPU; on other devices PyTorch's own are used.
+"""Dropout and attention that train faster on a CPU; on other devices PyTorch's own run.
 
 PyTorch draws a Bernoulli number in about 6 ns on most CPUs, and its attention with dropout computes
-in fp32 whatever it is given. Names, weights and saved configurations stay as they are.
+in fp32 for inputs of any dtype. Names, weights and saved configurations do not change.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 _NAME = "road_ray"
-_LEVELS = 1 << 16  # of probability: 16 random bits decide about an element
+_LEVELS = 1 << 16  # of probability: 16 random bits per element
 
 
 def use_cpu_kernels(model: PreTrainedModel) -> None:
-    """Give ``model`` the dropout and the attention of this module."""
+    """Replace dropout and attention of ``model`` by those of this module."""
     model.set_attn_implementation(_NAME)
     for part in list(model.modules()):
         for name, child in part.named_children():
@@ -39,20 +39,20 @@ class CpuDropout(nn.Dropout):
 
 
 def keep_mask(shape: torch.Size, p: float, dtype: torch.dtype) -> Tensor:
-    """Independent ones, each with probability ``1 - p``, and zeros; from torch's own generator."""
+    """Return independent ones, with probability ``1 - p``, and zeros, by torch's own generator."""
     count = math.prod(shape)
     words = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)
     bits = words.view(torch.int16)[:count].view(shape)
-    # In place, because PyTorch compares with vector instructions only where the result is no bool.
-    return bits.lt_(_num_kept(p) - _LEVELS // 2).to(dtype)
+    # In place, because PyTorch compares with vector instructions only where the result is not bool.
+    return bits.lt_(_num_ones(p) - _LEVELS // 2).to(dtype)
 
 
-def _num_kept(p: float) -> int:
+def _num_ones(p: float) -> int:
     return min(max(round((1 - p) * _LEVELS), 1), _LEVELS - 1)
 
 
 def _scale(p: float) -> float:
-    return _LEVELS / _num_kept(p)
+    return _LEVELS / _num_ones(p)
 
 
 def attention(
@@ -65,10 +65,10 @@ def attention(
     scaling: float | None = None,
     **more: Any,
 ) -> tuple[Tensor, None]:
-    """What every token gathers: ``[B, H, L, D] -> [B, L, H, D]``; for encoders, where a key is
+    """Return the attention output: ``[B, H, L, D] -> [B, L, H, D]``; for encoders, where a key is
     masked for all queries or for none.
     """
-    # Without dropout PyTorch's own is quicker in fp32, and three times as slow backwards in bf16.
+    # Without dropout PyTorch's own is faster in fp32; in bf16 its backward pass is 3 times slower.
     suits = module.training and (dropout > 0 or query.dtype != torch.float32)
     if not suits or query.device.type != "cpu":
         result: tuple[Tensor, None] = sdpa_attention_forward(
@@ -85,7 +85,7 @@ def attention(
 
 
 class _Gather(torch.autograd.Function):
-    """Attention in the dtype of its inputs, the dropout folded into both passes."""
+    """Attention in the dtype of its inputs, with the dropout fused into both passes."""
 
     @staticmethod
     def forward(
@@ -123,7 +123,7 @@ class _Gather(torch.autograd.Function):
             inner.mul_(mask)
             used = weights * mask
         for_value = torch.bmm(used.transpose(1, 2), gradient)
-        # Not from its parts: in bf16 their sum over a row would be far from the 0 that it must be.
+        # One kernel: composed of products in bf16, its sum over a row would be far from 0.
         inner = torch.ops.aten._softmax_backward_data(inner, weights, -1, weights.dtype)
         for_query = torch.bmm(inner, key).mul_(ctx.scaling)
         for_key = torch.bmm(inner.transpose(1, 2), query)

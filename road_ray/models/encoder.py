@@ -1,4 +1,4 @@
-"""The encoder: a class of Hugging Face, made new or loaded from any stage's directory."""
+"""Encoders: new Hugging Face models, or loaded from the directory of any stage."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from road_ray.models.weights import load_stored
 
 
 def hugging_face_config(size: EncoderConfig, vocab_size: int, **more: Any) -> PreTrainedConfig:
-    """The configuration of that size in Hugging Face's words.
+    """Return the Hugging Face configuration of that size.
 
-    Raises ``ConfigError`` when the heads do not divide the width, or the family has one width only.
+    Raises ``ConfigError`` if the heads do not divide the width, or the family has one width only.
     """
     if size.hidden_size % size.heads:
         raise ConfigError(
@@ -37,7 +37,7 @@ def hugging_face_config(size: EncoderConfig, vocab_size: int, **more: Any) -> Pr
     if size.family != "bert":
         more = {"embedding_size": size.embedding_size} | more
     if size.family == "albert":
-        more = {"hidden_act": "gelu"} | more  # as the other families, not its approximation
+        more = {"hidden_act": "gelu"} | more  # exact, as in the other families
     return FAMILIES[size.family].config(
         vocab_size=vocab_size,
         num_hidden_layers=size.layers,
@@ -53,7 +53,7 @@ def hugging_face_config(size: EncoderConfig, vocab_size: int, **more: Any) -> Pr
 
 
 def scale_encoder(size: EncoderConfig, fraction: float, depth: float = 1.0) -> EncoderConfig:
-    """The generator's size: width, inner width and heads times ``fraction``, layers times
+    """Return the generator's size: width, inner width and heads times ``fraction``, layers times
     ``depth``.
 
     Source: google electra, configure_pretraining.py and run_pretraining.py (science: section 2.2).
@@ -74,25 +74,25 @@ def scale_encoder(size: EncoderConfig, fraction: float, depth: float = 1.0) -> E
 
 
 def new_language_model(size: EncoderConfig, vocab_size: int) -> PreTrainedModel:
-    """A masked language model with random weights."""
+    """Return a masked language model with random weights."""
     model: Any = FAMILIES[size.family].language_model(hugging_face_config(size, vocab_size))
     initialize(model, size.initializer_std)
     return model
 
 
 def new_detector(size: EncoderConfig, vocab_size: int) -> PreTrainedModel:
-    """An encoder with a head that scores every token, with random weights."""
+    """Return an encoder with a head that scores every token, with random weights."""
     family = FAMILIES[size.family]
     model: Any = family.detector(hugging_face_config(size, vocab_size, **family.detector_options))
     if isinstance(getattr(model, "dropout", None), nn.Dropout):
-        model.dropout.p = 0.0  # of a classifier of tokens; ELECTRA's detection has none
+        model.dropout.p = 0.0  # of a token classifier; ELECTRA's detection head has none
     initialize(model, size.initializer_std)
     initialize_output(detector_output(model))
     return model
 
 
 def build_encoder(config: PreTrainedConfig) -> PreTrainedModel:
-    """A new encoder with random weights."""
+    """Return an encoder with random weights."""
     family = FAMILIES[config.model_type]
     encoder: Any = family.encoder(config, **family.encoder_options)
     initialize(encoder, float(config.initializer_range))
@@ -100,7 +100,7 @@ def build_encoder(config: PreTrainedConfig) -> PreTrainedModel:
 
 
 def initialize(module: nn.Module, std: float) -> None:
-    """Truncated normal at two deviations for every matrix, zero for every bias.
+    """Initialize every matrix from a normal truncated at two deviations, every bias to zero.
 
     Source: google electra, modeling.py.
     """
@@ -115,14 +115,14 @@ def initialize(module: nn.Module, std: float) -> None:
 
 
 def initialize_output(linear: nn.Linear) -> None:
-    """Glorot-uniform weights and zero bias for the last layer of a head (science: section 2.2)."""
+    """Initialize a head's last layer: Glorot-uniform weights, zero bias (science: section 2.2)."""
     bound = math.sqrt(6 / (linear.in_features + linear.out_features))
     nn.init.uniform_(linear.weight, -bound, bound)
     nn.init.zeros_(linear.bias)
 
 
 def model_directory(init: str, key: str = "init") -> str:
-    """What ``init=`` names: ``hf/`` of a run, a model directory, or a hub name as it is."""
+    """Return what ``init=`` names: ``hf/`` of a run, a model directory, or a hub name unchanged."""
     place = Path(init).expanduser()
     for candidate in (place / "hf", place):
         if (candidate / "config.json").is_file():
@@ -131,14 +131,13 @@ def model_directory(init: str, key: str = "init") -> str:
         teachers = place / "teachers.json"
         more = f" (as teachers: {teachers})" if teachers.is_file() else ""
         raise CheckpointError(
-            f"{key} = {init}: no model itself; below it there are {len(several)}\n"
+            f"{key} = {init}: not a model; {len(several)} models are below it\n"
             f"  fix: name one of them, such as {several[0]}{more}"
         )
     if (place / "config.resolved.yaml").is_file():
         raise CheckpointError(
             f"{key} = {init}: that run has no model yet (hf/ is written at its end)\n"
-            "  fix: repeat the command that began it, which goes on with it, or name one of its "
-            "checkpoints"
+            "  fix: run the command of that run again to resume it, or name one of its checkpoints"
         )
     if place.exists():
         raise CheckpointError(
@@ -149,30 +148,30 @@ def model_directory(init: str, key: str = "init") -> str:
 
 
 def load_encoder(directory: str, family: str | None = None) -> PreTrainedModel:
-    """The encoder stored in a Hugging Face directory, heads left aside; of any family, or of one.
+    """Load the encoder of a Hugging Face directory, without heads, of any family or of ``family``.
 
-    Raises ``CheckpointError`` when any encoder weight is missing, surplus or of another shape: a
-    model with some random layers trains without complaint and is worth nothing.
+    Raises ``CheckpointError`` if any encoder weight is missing, unexpected or of another shape: a
+    model with some random layers would train without an error.
     """
     place = locate_model(directory)
     allowed = tuple(FAMILIES) if family is None else (family,)
     with suppress_logging():
-        found = read_config(place).model_type
-    if found not in allowed:
+        stored = read_config(place).model_type
+    if stored not in allowed:
         raise CheckpointError(
             f"{place}: cannot be loaded as an encoder of the family {' or '.join(allowed)}: its "
-            f"config.json says {found!r}\n  fix: name a model of that family"
+            f"config.json says {stored!r}\n  fix: name a model of that family"
         )
     encoder: PreTrainedModel = load_stored(
-        FAMILIES[found].encoder, place, **FAMILIES[found].encoder_options
+        FAMILIES[stored].encoder, place, **FAMILIES[stored].encoder_options
     ).model
     return encoder
 
 
 def load_language_model(model: PreTrainedModel, init: str, tokenizer_size: int) -> None:
-    """Fill ``model`` with a stored masked language model: of ``hf/generator`` if ``init`` has one.
+    """Load a masked language model into ``model``, from ``hf/generator`` if ``init`` has one.
 
-    Raises ``CheckpointError`` when any weight is missing or of another shape.
+    Raises ``CheckpointError`` if any weight is missing or of another shape.
     """
     directory = locate_model(model_directory(init))
     if (directory / "generator" / "config.json").is_file():
@@ -195,7 +194,7 @@ def load_language_model(model: PreTrainedModel, init: str, tokenizer_size: int) 
 
 
 def check_vocabulary(vocab_size: int, tokenizer_size: int, where: str) -> None:
-    """Raises ``CheckpointError`` when token ids would fall outside the embedding table."""
+    """Raise ``CheckpointError`` if token ids would be outside the embedding table."""
     if tokenizer_size > vocab_size:
         raise CheckpointError(
             f"{where}: the tokenizer has {tokenizer_size} entries, "

@@ -1,9 +1,9 @@
 """Floating-point operations of an encoder: by the rules of the ELECTRA paper, and as 6 N D.
 
-The paper's rules: one mathematical operation is one, a matrix product of m x n two m n a token, the
-backward pass costs as much as the forward pass, embeddings are looked up by a product. Source:
-google electra, flops_computation.py (science: section 2.11), its slips included, so that the
-published numbers come out.
+The paper's rules: each mathematical operation counts 1, a product with an m x n matrix 2 m n per
+token, the backward pass as much as the forward pass, an embedding lookup as a product. Source:
+google electra, flops_computation.py (science: section 2.11), with its errors, to reproduce the
+published numbers.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ _PREDICTED_SHARE = 0.15625  # 20 of 128 positions, in BERT and here
 def encoder_flops(
     size: EncoderConfig, vocab_size: int, length: int, *, sparse: bool = False
 ) -> float:
-    """Forward pass of one row: embeddings and all layers. ``sparse``: tokens are looked up."""
+    """Return the FLOPs of embeddings and all layers for one row. ``sparse``: lookups are free."""
     return size.layers * layer_flops(size, length) + _embedding_flops(
         size, vocab_size, length, sparse
     )
 
 
 def infer_flops(size: EncoderConfig, vocab_size: int, length: int) -> float:
-    """One row through the encoder and a head on every token, as table 1 of the paper counts."""
+    """Return the FLOPs of the encoder and a head on every token, as in table 1 of the paper."""
     return encoder_flops(size, vocab_size, length) + detection_head_flops(size, length)
 
 
 def layer_flops(size: EncoderConfig, length: int) -> float:
-    """One layer over one row."""
+    """Return the FLOPs of one layer for one row."""
     width, inner, heads = size.hidden_size, size.intermediate_size, size.heads
     attention = 6 * width * width + 3 * width + 2 * width * length
     attention += (_SOFTMAX + _DROPOUT + 1) * length * heads + 2 * width * length
-    # The released script forgets to multiply this LayerNorm by the width.
+    # The released script does not multiply this LayerNorm by the width.
     attention += 2 * width * width + width + _DROPOUT * width + width + _LAYER_NORM
     feed_forward = 4 * width * inner + (_ACTIVATION + 1) * inner
     feed_forward += (2 + _DROPOUT + _LAYER_NORM) * width
@@ -52,7 +52,7 @@ def _embedding_flops(size: EncoderConfig, vocab_size: int, length: int, sparse: 
 def word_head_flops(
     size: EncoderConfig, vocab_size: int, length: int, share: float = _PREDICTED_SHARE
 ) -> float:
-    """Prediction of words at ``share`` of one row's positions."""
+    """Return the FLOPs of token prediction at ``share`` of one row's positions."""
     width = size.embedding_size
     each = 2 * width * vocab_size + 2 * size.hidden_size * width
     each += (1 + _ACTIVATION + _LAYER_NORM) * width + (_SOFTMAX + 2) * vocab_size
@@ -60,16 +60,16 @@ def word_head_flops(
 
 
 def choice_head_flops(size: EncoderConfig, candidates: int, length: int, share: float) -> float:
-    """Choice among a few words at ``share`` of one row's positions. By the same rules, our own."""
+    """Return the FLOPs of a choice among candidates at ``share`` of one row's positions (ours)."""
     return word_head_flops(size, candidates, length, share)
 
 
 def detection_head_flops(size: EncoderConfig, length: int) -> float:
-    """Detection at every position of one row."""
+    """Return the FLOPs of detection at every position of one row."""
     width = size.hidden_size
     return float((2 * width * width + (1 + _ACTIVATION + 2) * width) * length)
 
 
 def layer_parameters(size: EncoderConfig) -> int:
-    """Weights of one layer, without biases and LayerNorms, that every token is multiplied with."""
+    """Return the number of weights of one layer, without biases and LayerNorms."""
     return 4 * size.hidden_size**2 + 2 * size.hidden_size * size.intermediate_size

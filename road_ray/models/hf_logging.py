@@ -1,6 +1,4 @@
-"""Loading and saving without the progress bars and reports of ``transformers``; we check and say
-what matters.
-"""
+"""Loading and saving without the progress bars and logs of ``transformers``."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from transformers.utils import logging as hugging_face_logging
 
 @contextmanager
 def suppress_logging() -> Iterator[None]:
-    """Inside, ``transformers`` shows no bars and logs errors only; afterwards it is as before."""
+    """Context in which ``transformers`` shows no progress bars and logs errors only."""
     verbosity = hugging_face_logging.get_verbosity()
     bars = hugging_face_logging.is_progress_bar_enabled()
     hugging_face_logging.set_verbosity_error()

@@ -1,4 +1,4 @@
-"""The labels of a stored head, found by name: their order is whatever its training made it."""
+"""Alignment of a stored head's labels with a task's, by name: their order is arbitrary."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def label_order(
     label_map: Mapping[str, str] | None = None,
     key: str = "label_map",
 ) -> tuple[int, ...] | None:
-    """Where a head keeps each of the task's labels; None when the order is the same, or the task
-    has no labels.
+    """Return the index in the head of each of the task's labels; None if the order is the same or
+    the task has no labels.
 
-    ``aligned[..., i] = logits[..., order[i]]``. ``label_map`` maps the head's names to ours; case,
-    surrounding spaces, and spaces or hyphens for underscores make no difference unless two names
+    ``aligned[..., i] = logits[..., order[i]]``. ``label_map`` maps the head's names to the task's.
+    Case, surrounding spaces, and spaces or hyphens for underscores are ignored unless two names
     differ in nothing else. Raises ``CheckpointError`` for names that are not the task's, such as
-    ``LABEL_0``: guessing costs accuracy silently. The message begins with ``where``; ``key`` is
-    where a user writes the map.
+    ``LABEL_0``, because a guess could cost accuracy silently. The message begins with ``where``;
+    ``key`` is the configuration key of the map.
     """
     if not isinstance(task.kind, Classify | Tag):
         return None

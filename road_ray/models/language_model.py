@@ -1,14 +1,16 @@
-"""Masked language models and detectors of every encoder family, called alike."""
+"""Masked language models and detectors of every encoder family, behind one interface."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-# What stands between the last layer and the product with the token embeddings, by family.
+from road_ray.data.batching import Batch
+
+# Transform between the last layer and the product with the token embeddings, by family.
 _TRANSFORMS: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "electra": lambda model, hidden: model.generator_predictions(hidden),
     "bert": lambda model, hidden: model.cls.predictions.transform(hidden),
@@ -18,8 +20,8 @@ _TRANSFORMS: dict[str, Callable[[Any, Tensor], Tensor]] = {
 }
 
 
-def states(encoder: PreTrainedModel, tokens: Tensor, batch: Mapping[str, Any]) -> Tensor:
-    """Last hidden states of ``tokens`` with the padding and segments of ``batch``:
+def states(encoder: PreTrainedModel, tokens: Tensor, batch: Batch) -> Tensor:
+    """Return the last hidden states of ``tokens``, with the padding and segments of ``batch``:
     ``[B, L] -> [B, L, D]``.
     """
     hidden: Tensor = encoder(
@@ -31,23 +33,24 @@ def states(encoder: PreTrainedModel, tokens: Tensor, batch: Mapping[str, Any]) -
 
 
 def prediction_states(model: PreTrainedModel, hidden: Tensor) -> Tensor:
-    """What is compared with token embeddings: ``[N, D] -> [N, E]``."""
+    """Return the states that are multiplied with token embeddings: ``[N, D] -> [N, E]``."""
     return _TRANSFORMS[model.config.model_type](model, hidden)
 
 
 def vocabulary_logits(model: PreTrainedModel, hidden: Tensor) -> Tensor:
-    """``[N, D] -> [N, V]`` through the head whose matrix is the token embedding."""
+    """Return the logits of the tied head: ``[N, D] -> [N, V]``."""
     logits: Tensor = decoder(model)(prediction_states(model, hidden))
     return logits
 
 
-def decoder(model: PreTrainedModel) -> Any:
-    """The linear layer onto the vocabulary."""
-    return model.get_output_embeddings()
+def decoder(model: PreTrainedModel) -> nn.Linear:
+    """Return the linear layer onto the vocabulary."""
+    output: nn.Linear = model.get_output_embeddings()
+    return output
 
 
-def detection_scores(model: PreTrainedModel, tokens: Tensor, batch: Mapping[str, Any]) -> Tensor:
-    """Logits that a token is replaced, in fp32: ``[B, L] -> [B, L]``."""
+def detection_scores(model: PreTrainedModel, tokens: Tensor, batch: Batch) -> Tensor:
+    """Return the logits that tokens are replaced, in fp32: ``[B, L] -> [B, L]``."""
     scores: Tensor = model(
         input_ids=tokens,
         attention_mask=batch["attention_mask"],

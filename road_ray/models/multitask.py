@@ -1,4 +1,4 @@
-"""One encoder with one head a task, and its way out into Hugging Face's layout."""
+"""One encoder with one head per task, and its export in the format of Hugging Face."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from transformers import (
     PreTrainedModel,
 )
 
+from road_ray.data.batching import Batch, encoder_inputs
 from road_ray.data.model_files import locate_model
 from road_ray.data.schema import Choose, Classify, Regress, Span, Tag, Task
 from road_ray.data.special_heads import SpecialHead, special_head
@@ -37,11 +38,11 @@ _log = logging.getLogger(__name__)
 
 
 class MultitaskModel(nn.Module):
-    """``forward(batch)`` gives the logits of the head of ``batch["task"]``.
+    """Encoder with task heads; ``forward(batch)`` returns the logits of the head of
+    ``batch["task"]``.
 
     ``[B, C]`` for classes, ``[B, 1]`` for a regression, ``[B, 2, L]`` for spans (joint ones: see
-    their head), ``[B, L, C]`` for
-    tags, ``[B, N]`` for choices (whose inputs are ``[B, N, L]``).
+    their head), ``[B, L, C]`` for tags, ``[B, N]`` for choices (whose inputs are ``[B, N, L]``).
     """
 
     def __init__(self, encoder: PreTrainedModel, tasks: Sequence[Task]) -> None:
@@ -50,7 +51,7 @@ class MultitaskModel(nn.Module):
         self.encoder = encoder
         self.tasks = {task.name: task for task in tasks}
         self.heads = Heads({task.name: build_head(task.kind, encoder.config) for task in tasks})
-        # Features are of an encoder that nobody trains.
+        # Heads over features need a frozen encoder.
         of_features = [self._head(name).feature_layers is not None for name in self.tasks]
         self._frozen = bool(of_features) and all(of_features)
         if self._frozen:
@@ -60,24 +61,24 @@ class MultitaskModel(nn.Module):
         return cast("Head", self.heads[task])
 
     def train(self, mode: bool = True) -> MultitaskModel:
-        """As for any module; a frozen encoder drops nothing."""
+        """Set training mode, but keep a frozen encoder in evaluation mode, without dropout."""
         super().train(mode)
         if self._frozen:
             self.encoder.eval()
         return self
 
-    def forward(self, batch: Mapping[str, Any]) -> Tensor:
+    def forward(self, batch: Batch) -> Tensor:
         return self.read(self.hidden(batch), batch)
 
-    def read(self, hidden: Tensor, batch: Mapping[str, Any]) -> Tensor:
-        """The same logits from what the encoder made of every token."""
+    def read(self, hidden: Tensor, batch: Batch) -> Tensor:
+        """Return the same logits from the encoder's ``hidden`` states."""
         head = self._head(batch["task"])
         logits: Tensor = head(hidden, batch) if head.reads_batch else head(hidden)
         return logits
 
-    def hidden(self, batch: Mapping[str, Any]) -> Tensor:
-        """What the encoder makes of every token: ``[B, L, D]``, ``[B * N, L, D]`` of choices, and
-        its last layers side by side for a head over features.
+    def hidden(self, batch: Batch) -> Tensor:
+        """Return the encoder's last states: ``[B, L, D]``, ``[B * N, L, D]`` of choices, and the
+        last layers concatenated for a head over features.
         """
         last = self._head(batch["task"]).feature_layers
         if last is not None:
@@ -87,48 +88,48 @@ class MultitaskModel(nn.Module):
         hidden: Tensor = self.states(batch).last_hidden_state
         return hidden
 
-    def states(self, batch: Mapping[str, Any], **wanted: bool) -> Any:
-        """The encoder's whole output; ``output_hidden_states`` and ``output_attentions`` are asked
-        for by ``wanted``.
+    def states(self, batch: Batch, **outputs: bool) -> Any:
+        """Return the encoder's whole output; ``outputs`` are ``output_hidden_states=True`` and
+        ``output_attentions=True``.
         """
-        names = ("input_ids", "attention_mask", "token_type_ids")
-        given = {name: batch[name].flatten(0, -2) for name in names if batch.get(name) is not None}
-        return self.encoder(**given, **wanted)
+        return self.encoder(**encoder_inputs(batch), **outputs)
 
     def export(self, directory: Path, task: str) -> None:
-        """Write encoder and head of ``task`` as plain ``transformers`` loads them."""
-        own = special_head(self.tasks[task].kind)
-        if own is not None:
-            _export_own(self, directory, task, own)
+        """Write encoder and head of ``task`` in the format of ``transformers``."""
+        special = special_head(self.tasks[task].kind)
+        if special is not None:
+            _export_special(self, directory, task, special)
             return
         exported = _hugging_face_class(self.tasks[task]).from_multitask(self, task)
         with suppress_logging():
             exported.save_pretrained(directory)
 
 
-def _own_file(own: SpecialHead) -> str:
-    return f"{own.name.replace(' ', '_')}.safetensors"
+def _special_file(special: SpecialHead) -> str:
+    return f"{special.name.replace(' ', '_')}.safetensors"
 
 
-def _export_own(model: MultitaskModel, directory: Path, task: str, own: SpecialHead) -> None:
-    """The encoder alone as transformers knows it, the head in a file of ours beside it."""
+def _export_special(
+    model: MultitaskModel, directory: Path, task: str, special: SpecialHead
+) -> None:
+    """Write the encoder in the format of ``transformers``, and the head in a file beside it."""
     kind = model.tasks[task].kind
-    if isinstance(kind, Classify | Tag):  # so that the head can be found fault with later
+    if isinstance(kind, Classify | Tag):  # so that loading can check the labels of the head
         model.encoder.config.id2label = dict(enumerate(kind.labels))
         model.encoder.config.label2id = {label: n for n, label in enumerate(kind.labels)}
     with suppress_logging():
         model.encoder.save_pretrained(directory)
     state = {part: x.detach().cpu() for part, x in model.heads[task].state_dict().items()}
-    file = directory / _own_file(own)
+    file = directory / _special_file(special)
     save_file(state, file)
-    text = "%s: plain transformers has no class for the %s: it loads the encoder; %s"
-    _log.warning(f"{text} is for road_ray alone (%s)", directory, own.name, file.name, own.asked_by)
+    text = "%s: transformers has no class for the %s: it loads the encoder; only road_ray reads %s"
+    _log.warning(f"{text} (%s)", directory, special.name, file.name, special.asked_by)
 
 
-def _load_own(
-    directory: str, task: Task, own: SpecialHead, label_map: Mapping[str, str] | None
+def _load_special(
+    directory: str, task: Task, special: SpecialHead, label_map: Mapping[str, str] | None
 ) -> MultitaskModel:
-    model, path = load_multitask(directory, [task]), Path(directory) / _own_file(own)
+    model, path = load_multitask(directory, [task]), Path(directory) / _special_file(special)
     names = model.encoder.config.id2label
     try:
         state = read_tensors(headers_of(path))
@@ -137,13 +138,13 @@ def _load_own(
     except (CheckpointError, RuntimeError) as error:
         raise CheckpointError(
             f"{directory}: holds no head for task {task.name}: {error}\n"
-            f"  fix: fine-tune it with {own.asked_by}, or evaluate without that key"
+            f"  fix: fine-tune it with {special.asked_by}, or evaluate without that key"
         ) from error
     return model
 
 
 def _reordered(head: Mapping[str, Tensor], order: Sequence[int] | None) -> dict[str, Tensor]:
-    """The weights of a head, the rows of its last layer in the order of the task's labels."""
+    """Return the weights of a head, its last layer in the order of the task's labels."""
     if order is None:
         return dict(head)
     last = "classifier.out_proj." if "classifier.out_proj.weight" in head else "classifier."
@@ -152,20 +153,20 @@ def _reordered(head: Mapping[str, Tensor], order: Sequence[int] | None) -> dict[
 
 @dataclass(frozen=True)
 class _Exporter:
-    """Builds the Hugging Face model of one head kind around trained modules."""
+    """Builder of the Hugging Face model of one kind of head, from trained modules."""
 
-    kind: Any  # the Auto class of such models: the encoder says of which family
+    kind: Any  # the Auto class; the encoder's configuration selects the family
     labels: tuple[str, ...]
     problem: str | None = None
 
     def from_multitask(self, model: MultitaskModel, task: str) -> PreTrainedModel:
-        # All said here because an encoder that comes from another task brings that one's labels.
-        told = {
+        # An encoder fine-tuned on another task has the labels of that task in its configuration.
+        labels = {
             "id2label": dict(enumerate(self.labels)),
             "label2id": {label: index for index, label in enumerate(self.labels)},
             "problem_type": self.problem,
         }
-        config = AutoConfig.for_model(**(model.encoder.config.to_dict() | told))
+        config = AutoConfig.for_model(**(model.encoder.config.to_dict() | labels))
         exported: PreTrainedModel = self.kind.from_config(config)
         family = FAMILIES[config.model_type]
         state = {
@@ -195,24 +196,24 @@ def _hugging_face_class(task: Task) -> _Exporter:
 
 
 def load_multitask(directory: str, tasks: Sequence[Task]) -> MultitaskModel:
-    """The encoder of a model directory with a new head for every task; nothing but heads is new."""
+    """Load the encoder of a model directory and add a new head for every task."""
     return MultitaskModel(load_encoder(directory), tasks)
 
 
 def load_trained(
     directory: str, task: Task, label_map: Mapping[str, str] | None = None
 ) -> MultitaskModel:
-    """Encoder *and* head of a fine-tuned model directory, for evaluation or to train on; its labels
+    """Load encoder *and* head of a fine-tuned model, for evaluation or further training; the labels
     are put into the order of the task's, by name.
     """
     place = locate_model(directory)
-    own = special_head(task.kind)
-    if own is not None:
-        return _load_own(str(place), task, own, label_map)
+    special = special_head(task.kind)
+    if special is not None:
+        return _load_special(str(place), task, special, label_map)
     model = load_multitask(str(place), [task])
     try:
         trained, missing = load_stored(_hugging_face_class(task).kind, place)
-    except CheckpointError as error:  # the encoder is whole, so it is the head
+    except CheckpointError as error:  # the encoder was loaded above, so it is the head
         raise CheckpointError(
             f"{directory}: holds no head for task {task.name}:\n{error}"
         ) from error
@@ -221,7 +222,7 @@ def load_trained(
             f"{directory}: holds no head for task {task.name} (missing: {', '.join(missing)})\n"
             f"  fix: fine-tune it first, or name a model of task {task.name}"
         )
-    # A choice has one logit, whatever number of labels its configuration was saved with.
+    # A choice has one logit, for any number of labels in its configuration.
     counted = not isinstance(task.kind, Choose)
     if counted and trained.config.num_labels != task.kind.width:
         raise CheckpointError(
@@ -231,6 +232,6 @@ def load_trained(
     order = label_order(place / "config.json", trained.config.id2label, task, label_map)
     head, state = model.heads[task.name], trained.state_dict()
     stored = FAMILIES[trained.config.model_type].stored
-    found = {name: state[stored(name)] for name in head.state_dict()}
-    head.load_state_dict(_reordered(found, order))
+    weights = {name: state[stored(name)] for name in head.state_dict()}
+    head.load_state_dict(_reordered(weights, order))
     return model

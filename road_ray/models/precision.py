@@ -1,4 +1,4 @@
-"""What a model multiplies in: a student that trains, a teacher that answers."""
+"""Precision of matrix products, in training and in inference."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LEAST_BF16_WIDTH = 256
 
 
 def autocast_dtype(precision: Precision, device: torch.device, width: int) -> torch.dtype | None:
-    """The dtype of autocast regions, or None for fp32: for an encoder ``width`` wide."""
+    """Return the dtype of autocast for an encoder of ``width``, or None for fp32."""
     if device.type == "cuda":
         gains = torch.cuda.is_bf16_supported()
     else:
@@ -21,7 +21,7 @@ def autocast_dtype(precision: Precision, device: torch.device, width: int) -> to
 
 
 def _multiplies_bf16() -> bool:
-    """Whether this CPU has instructions for it; without them bf16 is emulated and slower."""
-    ask = getattr(torch.cpu, "get_capabilities", None)  # the oldest torch allowed lacks it
-    found = ask() if ask is not None else {}
-    return bool(found.get("avx512_bf16") or found.get("amx_bf16"))
+    """Return whether this CPU has bf16 instructions; without them bf16 is emulated and slower."""
+    read = getattr(torch.cpu, "get_capabilities", dict)  # missing in the oldest torch allowed
+    capabilities: dict[str, bool] = read()
+    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))

@@ -1,4 +1,4 @@
-"""Which weights two networks have in common, and a decoding matrix with the embeddings."""
+"""Weight sharing between generator and main encoder, and between decoder and embeddings."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from road_ray.errors import ConfigError
 from road_ray.models.config import Tying
 from road_ray.models.language_model import decoder
 
-# What the embeddings of every family consist of, besides dropout.
+# Modules of the embeddings of every family, besides dropout.
 _EMBEDDINGS = ("word_embeddings", "position_embeddings", "token_type_embeddings", "LayerNorm")
 
 
 def tie(model: PreTrainedModel) -> None:
-    """Make the decoding matrix the token embedding."""
+    """Use the token embedding as the decoding matrix."""
     decoder(model).weight = model.get_input_embeddings().weight
 
 
 def share(generator: PreTrainedModel, main: PreTrainedModel, tying: Tying) -> None:
-    """Give the language model ``generator`` the weights of ``main`` that ``tying`` names.
+    """Share the weights of ``main`` that ``tying`` names with the language model ``generator``.
 
-    ``embeddings``: token, position and type embeddings with their LayerNorm, as ELECTRA does;
-    ``all``: the whole encoder, each network keeping its head. Source: Clark et al. 2020, section
-    3.2. Raises ``ConfigError`` when the shapes do not allow it.
+    ``embeddings``: token, position and type embeddings with their LayerNorm, as in ELECTRA;
+    ``all``: the whole encoder, but not the heads. Source: Clark et al. 2020, section 3.2. Raises
+    ``ConfigError`` if the shapes differ.
     """
     if tying == "all":
         ours, theirs = (_shapes(part.base_model) for part in (generator, main))
@@ -47,9 +47,9 @@ def share(generator: PreTrainedModel, main: PreTrainedModel, tying: Tying) -> No
 
 
 def share_layers(generator: PreTrainedModel, main: PreTrainedModel, count: int) -> None:
-    """Make the lowest ``count`` layers of ``main`` those of ``generator`` too. Source: TEAMS.
+    """Share the lowest ``count`` layers of ``main`` with ``generator``. Source: TEAMS.
 
-    Raises ``ConfigError`` when one has fewer, or the widths differ.
+    Raises ``ConfigError`` if one has fewer, or the widths differ.
     """
     if not count:
         return

@@ -1,14 +1,15 @@
-"""Stored weights: compared with their configuration by their headers, then read and checked.
+"""Loading of stored weights: headers are compared with the configuration, then tensors checked.
 
-``transformers`` gets the tensors in memory and never the directory, so that nothing in it but the
-safetensors files that were checked here has a say in what a model computes.
+``transformers`` gets the tensors in memory and never the directory, so that only the safetensors
+files checked here decide what a model computes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -22,13 +23,15 @@ from road_ray.models.architectures import FAMILIES
 from road_ray.models.hf_logging import suppress_logging
 
 _FLOATS = ("F64", "F32", "F16", "BF16")
-_BUFFERS = ("position_ids", "token_type_ids")  # older versions stored them; they hold 0, 1, 2 ...
-_FREE_NUMBERS = 1_000_000  # that a head may have beside what the files hold
-_NAMED = 3  # in a message
+_BUFFERS = ("position_ids", "token_type_ids")  # older versions stored them; constants
+_FREE_NUMBERS = 1_000_000  # parameters of a new head, besides those in the files
+_NAMED = 3  # weights in a message
+
+ModelClass: TypeAlias = Any  # a class of transformers, which has no types
 
 
 class Header(NamedTuple):
-    """What a safetensors file says of one of its tensors."""
+    """Header of one tensor in a safetensors file."""
 
     file: Path
     dtype: str
@@ -36,19 +39,19 @@ class Header(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A model filled from a directory, and what it has that the files have not."""
+    """A model loaded from a directory, and the names of weights that the files lack."""
 
-    model: Any
+    model: PreTrainedModel
     missing: list[str]
 
 
-def load_stored(kind: Any, directory: str | Path, **options: Any) -> Stored:
-    """A model of class ``kind`` (an Auto class, or one of an architecture) with the weights of a
-    local directory, in fp32; weights that the files lack are random and named in ``missing``.
+def load_stored(kind: ModelClass, directory: str | Path, **options: Any) -> Stored:
+    """Load a model of class ``kind`` (an Auto class, or one of an architecture) from a local
+    directory, in fp32; weights that the files lack are random and listed in ``missing``.
 
-    Raises ``CheckpointError`` before anything is allocated when names, shapes or dtypes of the
-    encoder's weights are not those that ``config.json`` asks for, or when the file is not the one
-    that ``road_ray.json`` records, and when a weight is not finite.
+    Raises ``CheckpointError``, before memory is allocated, if names, shapes or dtypes of the
+    encoder's weights differ from those of ``config.json``, if the file is not the one that
+    ``road_ray.json`` records, and if a weight is not finite.
     """
     place = Path(directory)
     with suppress_logging():
@@ -76,8 +79,8 @@ def load_stored(kind: Any, directory: str | Path, **options: Any) -> Stored:
         except CheckpointError:
             raise
         except Exception as error:  # transformers raises many types and rarely names the file
-            said = " ".join(str(error).split())[:300]
-            raise CheckpointError(f"{place}: cannot be loaded: {said}") from error
+            message = " ".join(str(error).split())[:300]
+            raise CheckpointError(f"{place}: cannot be loaded: {message}") from error
     model.config.name_or_path = model.name_or_path = str(place)
     prefix = f"{model.base_model_prefix}."
     within = [name for name in report["unexpected_keys"] if name.startswith(prefix)]
@@ -87,9 +90,9 @@ def load_stored(kind: Any, directory: str | Path, **options: Any) -> Stored:
 
 
 def read_headers(directory: Path) -> dict[str, Header]:
-    """What ``model.safetensors``, or the shards of ``model.safetensors.index.json``, hold by name.
+    """Return the headers of ``model.safetensors``, or of the shards of its index, by name.
 
-    Raises ``CheckpointError`` for files that are absent, damaged or unlike their index.
+    Raises ``CheckpointError`` for files that are absent, damaged or differ from their index.
     """
     single, index = directory / "model.safetensors", directory / "model.safetensors.index.json"
     if single.is_file():
@@ -103,22 +106,22 @@ def read_headers(directory: Path) -> dict[str, Header]:
     placed = read_json(index).get("weight_map")
     if not isinstance(placed, dict) or not all(map(_is_shard, placed.values())):
         raise CheckpointError(f"{index}: no weight_map of names to safetensors files beside it")
-    found: dict[str, Header] = {}
+    headers: dict[str, Header] = {}
     for name in sorted(set(placed.values())):
-        found |= headers_of(directory / name)
-    actual = {name: header.file.name for name, header in found.items()}
+        headers |= headers_of(directory / name)
+    actual = {name: header.file.name for name, header in headers.items()}
     strayed = {name for name in placed if actual.get(name) != placed[name]}
-    if strayed or len(found) != len(placed):
-        odd = sorted(strayed | (found.keys() - placed.keys()))
+    if strayed or len(headers) != len(placed):
+        odd = sorted(strayed | (headers.keys() - placed.keys()))
         raise CheckpointError(
-            f"{index}: its shards hold other weights than it says, the first: {odd[0]}\n"
+            f"{index}: its shards differ from the index, the first weight: {odd[0]}\n"
             "  fix: restore the files"
         )
-    return found
+    return headers
 
 
 def read_tensors(headers: Mapping[str, Header]) -> dict[str, Tensor]:
-    """The tensors behind the headers. Raises ``CheckpointError`` when one is not finite."""
+    """Return the tensors of the headers. Raises ``CheckpointError`` if one is not finite."""
     tensors: dict[str, Tensor] = {}
     for path in dict.fromkeys(header.file for header in headers.values()):
         try:
@@ -136,7 +139,7 @@ def read_tensors(headers: Mapping[str, Header]) -> dict[str, Tensor]:
 
 
 def headers_of(path: Path) -> dict[str, Header]:
-    """What one safetensors file holds, by name."""
+    """Return the headers of one safetensors file, by name."""
     try:
         with safe_open(path, framework="pt") as file:
             parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
@@ -151,12 +154,12 @@ def headers_of(path: Path) -> dict[str, Header]:
         ) from error
 
 
-def _is_shard(name: Any) -> bool:
+def _is_shard(name: object) -> bool:
     return isinstance(name, str) and name.endswith(".safetensors") and Path(name).name == name
 
 
-def _class_for(kind: Any, config: PreTrainedConfig, place: Path) -> Any:
-    """The architecture's own class where ``kind`` is an Auto class."""
+def _class_for(kind: ModelClass, config: PreTrainedConfig, place: Path) -> ModelClass:
+    """Return the class of the architecture that ``kind`` stands for, if it is an Auto class."""
     mapping = getattr(kind, "_model_mapping", None)
     if mapping is None:
         wanted = kind.config_class
@@ -167,26 +170,26 @@ def _class_for(kind: Any, config: PreTrainedConfig, place: Path) -> Any:
             )
         return kind
     try:
-        found = mapping[type(config)]
+        model_class = mapping[type(config)]
     except KeyError as error:
         raise CheckpointError(
             f"{place}: transformers has no {kind.__name__} for {config.model_type!r}"
         ) from error
-    return found[0] if isinstance(found, tuple) else found
+    return model_class[0] if isinstance(model_class, tuple) else model_class
 
 
 def _blueprint(
-    kind: Any, config: PreTrainedConfig, place: Path, options: Mapping[str, Any]
+    kind: ModelClass, config: PreTrainedConfig, place: Path, options: Mapping[str, Any]
 ) -> PreTrainedModel:
-    """The model without memory for its weights, to compare with."""
+    """Return the model on the meta device, without memory for its weights."""
     try:
         with torch.device("meta"):
             model: PreTrainedModel = kind(config, **options)
-    except Exception as error:  # whatever a wrong value leads to: ZeroDivisionError, KeyError ...
-        said = " ".join(str(error).split())[:200]
+    except Exception as error:  # a wrong value raises any: ZeroDivisionError, KeyError ...
+        message = " ".join(str(error).split())[:200]
         raise CheckpointError(
             f"{place / 'config.json'}: no model can be built of it: "
-            f"{type(error).__name__}: {said}\n  fix: restore the file"
+            f"{type(error).__name__}: {message}\n  fix: restore the file"
         ) from error
     return model
 
@@ -201,8 +204,8 @@ def _check_floats(headers: Mapping[str, Header]) -> None:
 
 
 def _check_encoder(place: Path, model: PreTrainedModel, headers: Mapping[str, Header]) -> None:
-    """Raises ``CheckpointError`` unless the files hold the very encoder of ``model``; heads may be
-    missing or surplus.
+    """Raise ``CheckpointError`` unless the files have exactly the encoder of ``model``; weights of
+    heads may be missing or unexpected.
     """
     prefix = f"{model.base_model_prefix}."
     base: Any = model.base_model
@@ -250,25 +253,18 @@ def _check_shape(place: Path, name: str, there: tuple[int, ...], wanted: tuple[i
 
 
 def _check_size(place: Path, model: PreTrainedModel, headers: Mapping[str, Header]) -> None:
-    """Raises ``CheckpointError`` when ``model`` is far larger than what the files hold."""
-    asked = sum(parameter.numel() for parameter in model.parameters())
-    held = sum(_count(header.shape) for header in headers.values())
-    if asked > 2 * held + _FREE_NUMBERS:
+    """Raise ``CheckpointError`` if ``model`` is far larger than the files."""
+    described = sum(parameter.numel() for parameter in model.parameters())
+    stored = sum(math.prod(header.shape) for header in headers.values())
+    if described > 2 * stored + _FREE_NUMBERS:
         raise CheckpointError(
-            f"{place / 'config.json'}: asks for {asked} weights, the files hold {held}\n"
+            f"{place / 'config.json'}: describes {described} weights, the files have {stored}\n"
             "  fix: name a directory whose config.json and weights are of one model"
         )
 
 
-def _count(shape: Iterable[int]) -> int:
-    product = 1
-    for size in shape:
-        product *= size
-    return product
-
-
 def _modern(name: str) -> str:
-    """The name that a weight of TensorFlow's first BERT has today."""
+    """Return the current name of a weight of TensorFlow's first BERT."""
     for old, new in ((".gamma", ".weight"), (".beta", ".bias")):
         if name.endswith(f"LayerNorm{old}"):
             return name.removesuffix(old) + new
@@ -276,9 +272,7 @@ def _modern(name: str) -> str:
 
 
 def _idle(name: str) -> bool:
-    """Whether a name below the encoder may be surplus: a pooler, which is a head, or numbers that
-    are the same in every model.
-    """
+    """Return whether an unexpected weight is harmless: a pooler, which is a head, or a constant."""
     return name.startswith("pooler.") or name.endswith(_BUFFERS)
 
 

@@ -12,27 +12,29 @@ from transformers import PreTrainedModel
 from road_ray.data.batching import Batch
 from road_ray.models.encoder import initialize_output
 from road_ray.models.language_model import detection_scores, states, vocabulary_logits
-from road_ray.objectives.base import Term
+from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.electra import Electra
 from road_ray.objectives.masking import corrupt, sample
 from road_ray.objectives.parts.corruption import language_model
-from road_ray.objectives.parts.detection import detection_gauges, detection_losses
+from road_ray.objectives.parts.detection import detection_losses, detection_metrics
 from road_ray.objectives.parts.generator import Generator
 
 
-def policy_loss(log_chances: Tensor, rewards: Tensor, baselines: Tensor) -> Tensor:
-    """Summed ``-log p(sample) * (reward - baseline)``: its gradient descends where the expected
-    reward ascends. ``[N]`` each; rewards and baselines carry no gradient.
+def policy_loss(log_probabilities: Tensor, rewards: Tensor, baselines: Tensor) -> Tensor:
+    """Return the summed ``-log p(sample) * (reward - baseline)``: ``[N], [N], [N] -> []``.
+
+    Its gradient is that of the negative expected reward; rewards and baselines carry none.
     """
-    return -(log_chances * (rewards - baselines).detach()).sum()
+    return -(log_probabilities * (rewards - baselines).detach()).sum()
 
 
 class Adversarial(Electra):
     """As ``Electra``, but the generator maximises the discriminator's loss at chosen positions.
 
-    By REINFORCE with one sample; the baseline ``-log sigmoid(w h)`` of the generator's states is
-    learnt by cross-entropy with the discriminator's chance to be right. Source: Clark et al. 2020,
-    section 3.3 and appendix. That the baseline sends no gradient into the generator is our choice.
+    REINFORCE with one sample. The baseline ``-log sigmoid(w h)`` of the generator's states is
+    trained by cross-entropy with the probability that the discriminator gives the correct answer;
+    it sends no gradient into the generator, our choice. Source: Clark et al. 2020, section 3.3 and
+    appendix.
     """
 
     def __init__(
@@ -49,7 +51,7 @@ class Adversarial(Electra):
         initialize_output(self.baseline)
         self.generator_weight = generator_weight
 
-    def forward(self, batch: Batch) -> dict[str, Term]:
+    def forward(self, batch: Batch) -> Losses:
         tokens, real = batch["input_ids"], batch["attention_mask"]
         chosen, masked = self.hide(batch)
         hidden = states(self.generator.base_model, masked, batch)[chosen]
@@ -59,24 +61,25 @@ class Adversarial(Electra):
         scores = detection_scores(self.discriminator, corrupted, batch)
         losses = detection_losses(scores, replaced)
         rewards = losses.detach()[chosen]
-        guess = self.baseline(hidden.detach()).squeeze(-1).float()
-        log_chances = functional.log_softmax(logits / self.temperature, -1)
-        taken = log_chances.gather(1, sampled[:, None]).squeeze(1)
-        policy = policy_loss(taken, rewards, -functional.logsigmoid(guess))
-        right = functional.binary_cross_entropy_with_logits(
-            guess, torch.exp(-rewards), reduction="sum"
+        baseline_logits = self.baseline(hidden.detach()).squeeze(-1).float()
+        log_probabilities = functional.log_softmax(logits / self.temperature, -1)
+        log_sampled = log_probabilities.gather(1, sampled[:, None]).squeeze(1)
+        policy = policy_loss(log_sampled, rewards, -functional.logsigmoid(baseline_logits))
+        baseline = functional.binary_cross_entropy_with_logits(
+            baseline_logits, torch.exp(-rewards), reduction="sum"
         )
         count, num_real = chosen.sum(), real.sum()
         correct = (logits.detach().argmax(-1) == tokens[chosen]).sum()
-        entropy = torch.special.entr(log_chances.detach().exp()).sum()
-        self.gauges = detection_gauges(scores, replaced, real.bool()) | {
+        entropy = torch.special.entr(log_probabilities.detach().exp()).sum()
+        metrics = detection_metrics(scores, replaced, real.bool()) | {
             "generator_accuracy": (correct, count),
             "generator_entropy": (entropy, count),
             "generator_reward": (rewards.sum(), count),
             "replaced_fraction": (replaced.sum(), num_real),
         }
-        return {
+        terms = {
             "generator": Term(policy, count, self.generator_weight),
-            "baseline": Term(right, count),
+            "baseline": Term(baseline, count),
             "discriminator": Term((losses * real).sum(), num_real, self.discriminator_weight),
         }
+        return Losses(terms, metrics)

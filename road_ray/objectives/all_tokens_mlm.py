@@ -1,4 +1,4 @@
-"""All-Tokens MLM: predict every token, with a gate that copies the input."""
+"""All-Tokens MLM: prediction of every token, with a gate that copies the input."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from road_ray.data.batching import Batch
 from road_ray.models.encoder import initialize_output
 from road_ray.models.language_model import states, vocabulary_logits
 from road_ray.models.weight_tying import tie
-from road_ray.objectives.base import Term
+from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.parts.corruption import CorruptingObjective
 from road_ray.objectives.parts.generator import Generator
 
 
-def copy_losses(logits: Tensor, gate: Tensor, gold: Tensor, copied: Tensor) -> Tensor:
-    """Negative log of ``D * [copied] + (1 - D) * softmax(logits)[gold]``, ``D = sigmoid(gate)``.
+def copy_losses(logits: Tensor, gate: Tensor, labels: Tensor, copied: Tensor) -> Tensor:
+    """Return ``-log(D * [copied] + (1 - D) * softmax(logits)[label])``, ``D = sigmoid(gate)``.
 
-    ``[N, V], [N], [N], [N] bool -> [N]``; in logarithms throughout, so nothing underflows. 0 in the
-    limit of a gate that copies what is right. Source: Clark et al. 2020, section 3.5.
+    ``[N, V], [N], [N], [N] bool -> [N]``, computed in logarithms, so nothing underflows. The limit
+    is 0 for a gate that copies a correct token. Source: Clark et al. 2020, section 3.5.
     """
-    chance = functional.log_softmax(logits, -1).gather(1, gold[:, None]).squeeze(1)
-    predicted = functional.logsigmoid(-gate) + chance
+    log_probability = functional.log_softmax(logits, -1).gather(1, labels[:, None]).squeeze(1)
+    predicted = functional.logsigmoid(-gate) + log_probability
     both = torch.logaddexp(functional.logsigmoid(gate), predicted)
     return -torch.where(copied, both, predicted)
 
 
 class AllTokensMLM(CorruptingObjective):
-    """Predict the originals of all tokens of a corrupted input, most of which can be copied.
+    """Predicts the originals of all tokens of a corrupted input, most of which can be copied.
 
     Source: Clark et al. 2020, section 3.5 and table 5; both losses weigh 1, our choice.
     """
@@ -52,16 +52,19 @@ class AllTokensMLM(CorruptingObjective):
         initialize_output(self.copy)
         self.discriminator_weight = discriminator_weight
 
-    def forward(self, batch: Batch) -> dict[str, Term]:
+    def forward(self, batch: Batch) -> Losses:
         made = self.corrupted(batch)
         real = batch["attention_mask"].bool()
         hidden = states(self.encoder, made.tokens, batch)[real]
-        gold, copied = batch["input_ids"][real], ~made.replaced[real]
+        labels, copied = batch["input_ids"][real], ~made.replaced[real]
         gate = self.copy(hidden).squeeze(-1).float()
-        losses = copy_losses(vocabulary_logits(self.model, hidden).float(), gate, gold, copied)
+        losses = copy_losses(vocabulary_logits(self.model, hidden).float(), gate, labels, copied)
         count = real.sum()
-        self.gauges["copy_accuracy"] = (((gate.detach() > 0) == copied).sum(), count)
-        return made.terms | {"mlm": Term(losses.sum(), count, self.discriminator_weight)}
+        copy_accuracy = ((gate.detach() > 0) == copied).sum(), count
+        return Losses(
+            made.terms | {"mlm": Term(losses.sum(), count, self.discriminator_weight)},
+            made.metrics | {"copy_accuracy": copy_accuracy},
+        )
 
     def export(self, directory: Path) -> None:
         self.export_pair(directory, self.model)

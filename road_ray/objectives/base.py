@@ -1,16 +1,19 @@
-"""What every objective is. Adding one is a file with a class of this shape."""
+"""Interface of an objective: a module that returns the terms of a loss, and metrics beside them."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from road_ray.data.batching import NOISE_CHANNELS, Batch
+
+Metrics: TypeAlias = dict[str, tuple[Tensor, Tensor]]
+"""Sums and counts ``(sum, count)`` by name, without gradient; the journal has their quotients."""
 
 
 @dataclass(frozen=True)
@@ -18,8 +21,8 @@ class Term:
     """One summand of a training loss: ``weight * total / count``, the count taken over all workers.
 
     ``total`` is a scalar that carries the gradient, ``count`` the number of items (tokens or
-    examples) that it sums over on this worker. Only the loop divides, so 1 worker equals N workers
-    whatever their counts.
+    examples) that it sums over on this worker. Only the training step divides, so one worker gives
+    the same result as N workers, whatever their counts.
     """
 
     total: Tensor
@@ -27,26 +30,32 @@ class Term:
     weight: float = 1.0
 
 
-class Objective(nn.Module, ABC):
-    """``forward(batch) -> dict[str, Term]``; never divides by a count, logs or knows its worker.
+@dataclass(frozen=True)
+class Losses:
+    """Result of a forward pass: the terms of the loss, and metrics for the journal.
 
-    ``sparse`` tells that a step may leave some parameters without gradient (different heads per
-    pass). ``gauges`` of the last forward pass are sums and counts ``(sum, count)`` for the journal,
-    without gradient.
+    A dataclass of dicts, in which ``DistributedDataParallel`` finds the tensors.
+    """
+
+    terms: dict[str, Term]
+    metrics: Metrics = field(default_factory=dict)
+
+
+class Objective(nn.Module, ABC):
+    """``forward(batch) -> Losses``; never divides by a count, writes a log or reads its rank.
+
+    ``sparse`` is true where a step may leave some parameters without gradient (different heads per
+    pass).
     """
 
     sparse: bool = False
     encoder: PreTrainedModel
-    noise_channels: int = NOISE_CHANNELS  # uniform numbers a position that `batch["noise"]` brings
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gauges: dict[str, tuple[Any, Any]] = {}
+    noise_channels: int = NOISE_CHANNELS  # channels of `batch["noise"]` that it reads
 
     @abstractmethod
-    def forward(self, batch: Batch) -> dict[str, Term]:
-        """The summands of the loss of one batch."""
+    def forward(self, batch: Batch) -> Losses:
+        """Return the terms of the loss of one batch, and its metrics."""
 
     @abstractmethod
     def export(self, directory: Path) -> None:
-        """Write what was learnt as plain ``transformers`` loads it."""
+        """Write the trained model in the format of ``transformers``."""

@@ -1,4 +1,4 @@
-"""Learning from gold and from the soft logits that an ensemble of teachers left in the batch."""
+"""Distillation: training on labels and on the soft logits of an ensemble of teachers."""
 
 from __future__ import annotations
 
@@ -20,21 +20,20 @@ from road_ray.distillation.losses import (
 from road_ray.distillation.schedule import Schedule
 from road_ray.errors import ConfigError, DataError
 from road_ray.models.multitask import MultitaskModel
-from road_ray.objectives.base import Term
+from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.supervised import Supervised, label_loss
 
 
 class Distilled(Supervised):
-    """``(1 - kd_weight) * gold loss + kd_weight * T^2 * KL(teachers || student)``, mean over
+    """``(1 - kd_weight) * label loss + kd_weight * T^2 * KL(teachers || student)``, mean over
     examples (or tagged tokens).
 
-    An example with unknown gold counts in the soft loss all the same. The batch carries
-    ``soft_logits`` ``[B, ..., C]`` (already weighted) and ``kd_keep``; where it also carries
-    ``teacher_logits`` ``[M, B, ..., C]`` and their ``teacher_weights``, the mean of the teachers'
-    own divergences is taken. A batch without ``soft_logits``, of a data set without teachers,
-    counts by its gold alone. A ``kd_weight`` that changes reads ``fraction`` (of the training) in
-    the batch. Source: Hinton et al. 2015; ROaD part 1, section 3.5; which of the two the weight
-    multiplies is named by ``kd_weight``.
+    An example without a label still counts in the soft loss. The batch has ``soft_logits``
+    ``[B, ..., C]`` (already weighted) and ``kd_keep``; where it also has ``teacher_logits``
+    ``[M, B, ..., C]`` and ``teacher_weights``, the loss is the mean of each teacher's divergence. A
+    batch without ``soft_logits``, of a data set without teachers, has the label loss only. A
+    ``kd_weight`` that changes reads the batch's ``fraction`` of the training. Source: Hinton et al.
+    2015; ROaD part 1, section 3.5.
     """
 
     def __init__(
@@ -57,22 +56,29 @@ class Distilled(Supervised):
         self.kd_weight = kd_weight
         self.temperature = temperature
 
-    def forward(self, batch: Batch) -> dict[str, Term]:
-        logits, further = self.answers(batch)
-        return self.weighed(self.terms(logits, batch) | further, batch)
+    def forward(self, batch: Batch) -> Losses:
+        logits, further = self.predict(batch)
+        losses = self.losses(logits, batch)
+        return Losses(self.weighted(losses.terms | further, batch), losses.metrics)
 
-    def terms(self, logits: Tensor, batch: Batch) -> dict[str, Term]:
-        """The gold and the soft summand of the student's ``logits``."""
-        task, name = self.model.tasks[batch["task"]], str(batch["dataset"])
-        gold, count = label_loss(task, logits, batch)
-        self.gauges = {}
+    def losses(self, logits: Tensor, batch: Batch) -> Losses:
+        """Return the label and the soft loss of the student's ``logits``, unweighted."""
+        task, name = self.model.tasks[batch["task"]], batch["dataset"]
+        label, labelled = label_loss(task, logits, batch)
         if "soft_logits" not in batch:
-            return {name: Term(gold, count)}
+            return Losses({name: Term(label, labelled)})
         soft, softened = soft_label_loss(task, logits, batch, self.temperature)
-        weight = self._weight(batch, logits.device)
-        return {name: Term(gold, count, 1 - weight), f"{name}_soft": Term(soft, softened, weight)}
+        weight = self._weight(batch)
+        one = torch.ones((), device=logits.device)
+        return Losses(
+            {
+                name: Term(label, labelled, 1 - weight),
+                f"{name}_soft": Term(soft, softened, weight),
+            },
+            {} if self.kd_weight.is_constant else {"kd_weight": (weight * one, one)},
+        )
 
-    def _weight(self, batch: Batch, device: torch.device) -> float:
+    def _weight(self, batch: Batch) -> float:
         if self.kd_weight.is_constant:
             return self.kd_weight(0.0)
         if "fraction" not in batch:
@@ -80,18 +86,13 @@ class Distilled(Supervised):
                 "the batch has no fraction of the training, which distillation.schedule needs\n"
                 "  fix: pass the steps through data.mixing.timed, or a constant kd_weight"
             )
-        weight = self.kd_weight(batch["fraction"])
-        one = torch.ones((), device=device)
-        self.gauges = {"kd_weight": (weight * one, one)}
-        return weight
+        return self.kd_weight(batch["fraction"])
 
 
 def soft_label_loss(
     task: Task, logits: Tensor, batch: Batch, temperature: float
 ) -> tuple[Tensor, Tensor]:
-    """The soft loss summed over examples (tokens of a tagging), and how many there are: both
-    ``[]``.
-    """
+    """Return the summed soft loss and the number of examples (words of a tagging): both ``[]``."""
     soft, keep = batch["soft_logits"], batch["kd_keep"]
     each, weights = batch.get("teacher_logits"), batch.get("teacher_weights")
     count = torch.tensor(len(logits), device=logits.device)

@@ -1,25 +1,26 @@
-"""Replaced-token detection: a small generator corrupts, the discriminator tells where."""
+"""Replaced-token detection: a small generator corrupts tokens, a discriminator finds them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from road_ray.data.batching import Batch
 from road_ray.models.language_model import detection_scores
-from road_ray.objectives.base import Term
-from road_ray.objectives.parts.corruption import CorruptingObjective
-from road_ray.objectives.parts.detection import detection_gauges, detection_losses
+from road_ray.objectives.base import Losses, Term
+from road_ray.objectives.parts.corruption import CorruptingObjective, Corruption
+from road_ray.objectives.parts.detection import detection_losses, detection_metrics
 from road_ray.objectives.parts.generator import Generator
 
 
 class Electra(CorruptingObjective):
     """Generator by masked language modelling and discriminator by detection, trained together.
 
-    The loss is the mean of the generator over chosen positions + ``discriminator_weight`` * the
-    mean of the detection over real tokens. Source: Clark et al. 2020, sections 2 and 3.2.
+    The loss is the mean generator loss over chosen positions + ``discriminator_weight`` * the mean
+    detection loss over real tokens. Source: Clark et al. 2020, sections 2 and 3.2.
     """
 
     def __init__(
@@ -34,15 +35,19 @@ class Electra(CorruptingObjective):
         self.discriminator = discriminator
         self.discriminator_weight = discriminator_weight
 
-    def forward(self, batch: Batch) -> dict[str, Term]:
+    def forward(self, batch: Batch) -> Losses:
         made = self.corrupted(batch)
         scores = detection_scores(self.discriminator, made.tokens, batch)
-        real = batch["attention_mask"]
-        detection = (detection_losses(scores, made.replaced) * real).sum()
-        self.gauges |= detection_gauges(scores, made.replaced, real.bool())
-        return made.terms | {
-            "discriminator": Term(detection, real.sum(), self.discriminator_weight)
-        }
+        counted = self.counted(made, batch)
+        loss = (detection_losses(scores, made.replaced) * counted).sum()
+        return Losses(
+            made.terms | {"discriminator": Term(loss, counted.sum(), self.discriminator_weight)},
+            made.metrics | detection_metrics(scores, made.replaced, counted),
+        )
+
+    def counted(self, made: Corruption, batch: Batch) -> Tensor:
+        """Return the tokens that the detection loss is the mean over, ``[B, L]`` bool: all real."""
+        return batch["attention_mask"].bool()
 
     def export(self, directory: Path) -> None:
         self.export_pair(directory, self.discriminator)

@@ -1,4 +1,4 @@
-"""Learning from what goes on inside a teacher, besides what it says."""
+"""Distillation from a teacher's hidden states and attention maps, besides its logits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from road_ray.distillation.hidden_states import (
 )
 from road_ray.errors import ConfigError
 from road_ray.models.multitask import MultitaskModel
-from road_ray.objectives.base import Term
+from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.distilled import Distilled
 
 
@@ -24,8 +24,8 @@ class IntermediateDistilled(Distilled):
     """``Distilled`` + ``hidden_weight`` * error of the hidden states + ``attention_weight`` * error
     of the attention maps, both mean over real tokens and matched layers.
 
-    Each matched layer of the student has a learned projection to the teacher's width, which is
-    trained along and left behind on export. Source: ROaD part 2, section 4.3 (hidden states);
+    Each matched layer of the student has a projection to the teacher's width, which is trained too
+    and not exported. Source: ROaD part 2, section 4.3 (hidden states);
     the attention term from ROaD's note on decoupled transformers, both at weight 0.5 there.
     """
 
@@ -54,17 +54,18 @@ class IntermediateDistilled(Distilled):
             {str(layer): _projection(*wide) for layer, _ in self.pairs} if hidden_weight else {}
         )
         if attention_weight:
-            self.encoder.set_attn_implementation("eager")  # the others keep no maps
+            self.encoder.set_attn_implementation("eager")  # others return no maps
 
-    def forward(self, batch: Batch) -> dict[str, Term]:
+    def forward(self, batch: Batch) -> Losses:
         output = self.model.states(
             batch, output_hidden_states=True, output_attentions=self.attention_weight > 0
         )
         logits, further = self.read(output.last_hidden_state, batch)
-        terms = self.terms(logits, batch) | further
+        losses = self.losses(logits, batch)
+        terms = losses.terms | further
         ours, theirs = hidden_states_of(output), self.teacher(batch)
         real = batch["attention_mask"].flatten(0, -2).bool()
-        name, count = str(batch["dataset"]), real.sum()
+        name, count = batch["dataset"], real.sum()
         if self.hidden_weight:
             total = sum(
                 hidden_error(self.projections[str(s)](ours.hidden[s]), theirs.hidden[t], real)
@@ -79,23 +80,23 @@ class IntermediateDistilled(Distilled):
             )
             share = self.attention_weight / len(self.pairs)
             terms[f"{name}_attention"] = Term(torch.as_tensor(total), count, share)
-        return terms
+        return Losses(terms, losses.metrics)
 
 
 def hidden_error(student: Tensor, teacher: Tensor, real: Tensor) -> Tensor:
-    """The squared error, mean over the width, summed over ``real`` tokens: ``[B, L, D] twice,
-    [B, L] -> []``.
+    """Return the squared error, mean over the width, summed over ``real`` tokens:
+    ``[B, L, D] twice, [B, L] -> []``.
     """
     errors = (student.float() - teacher.float()).square().mean(-1)
     return torch.where(real, errors, 0.0).sum()
 
 
 def attention_error(student: Tensor, teacher: Tensor, real: Tensor) -> Tensor:
-    """The squared distance of two attention distributions, mean over heads, summed over ``real``
-    tokens: ``[B, H, L, L] twice, [B, L] -> []``.
+    """Return the squared distance of two attention distributions, mean over heads, summed over
+    ``real`` tokens: ``[B, H, L, L] twice, [B, L] -> []``.
 
-    Summed over what is attended to, because a mean would vanish in long rows (our choice); where
-    the numbers of heads differ, their means are compared. Those of the student carry its dropout.
+    Summed over keys, because a mean would vanish in long rows (our choice). Where the numbers of
+    heads differ, the means over heads are compared. The student's map includes its dropout.
     """
     student, teacher = student.float(), teacher.float()
     if student.shape[1] != teacher.shape[1]:
@@ -106,7 +107,7 @@ def attention_error(student: Tensor, teacher: Tensor, real: Tensor) -> Tensor:
 
 
 def _projection(student: int, teacher: int) -> nn.Linear:
-    """A linear map that begins as the identity where the widths agree."""
+    """Return a linear map, initialised to the identity where the widths agree."""
     linear = nn.Linear(student, teacher)
     if student == teacher:
         nn.init.eye_(linear.weight)

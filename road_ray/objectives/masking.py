@@ -1,7 +1,7 @@
-"""Choose, mask, sample, corrupt: the subtle parts of ELECTRA as pure functions.
+"""Choose, mask, sample and corrupt: ELECTRA's masking as pure functions.
 
-All randomness comes in as uniform numbers, so one worker and many, and a resumed run, mask and
-sample alike.
+All randomness is an argument of uniform numbers, so any number of workers, and a resumed run, mask
+and sample the same tokens.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ def choose(
     special_ids: Sequence[int],
     fraction: float = 0.15,
 ) -> Tensor:
-    """Positions to predict, ``[B, L]`` bool: ``max(1, round(fraction * real tokens))`` a row.
+    """Return the positions to predict, ``[B, L]`` bool: ``max(1, round(fraction * real tokens))``
+    per row.
 
-    Drawn uniformly without replacement: those with the smallest ``noise`` ``[B, L]``. Padding and
-    the ids in ``special_ids`` are never chosen; a row with fewer candidates gives what it has.
+    Drawn uniformly without replacement: the positions with the smallest ``noise`` ``[B, L]``.
+    Padding and the ids in ``special_ids`` are never chosen, so a row may have fewer.
     Source: Clark et al. 2020, section 3.1; google electra, pretrain_helpers.py (which draws with
     replacement).
     """
@@ -47,9 +48,7 @@ def mask(
     mask_id: int,
     mask_fraction: float = 0.85,
 ) -> Tensor:
-    """``[B, L]`` tokens with [MASK] at ``mask_fraction`` of the chosen positions.
-
-    The others stay as they are, chosen or not.
+    """Return tokens ``[B, L]`` with [MASK] at ``mask_fraction`` of the chosen positions.
 
     Source: google electra, pretrain_helpers.py (85 / 15, never a random token).
     """
@@ -59,11 +58,11 @@ def mask(
 
 
 def sample(logits: Tensor, noise: Tensor | None = None, *, temperature: float = 1.0) -> Tensor:
-    """One id a row from ``softmax(logits / temperature)``: ``[..., V] -> [...]``.
+    """Return one id per row from ``softmax(logits / temperature)``: ``[..., V] -> [...]``.
 
-    In fp32 and without gradient. By inversion of the distribution function at one uniform number
-    ``noise`` ``[...]`` a row: exact like Gumbel noise on every logit, but with one number instead
-    of V (Clark et al. 2020, section 2, only need a sample).
+    Computed in fp32 without gradient, by inversion of the distribution function at one uniform
+    number ``noise`` ``[...]`` per row: exact like Gumbel noise on every logit, with one number
+    instead of V (Clark et al. 2020, section 2, only need a sample).
     """
     probabilities = torch.softmax(logits.detach().float() / temperature, -1)
     if noise is None:
@@ -72,11 +71,11 @@ def sample(logits: Tensor, noise: Tensor | None = None, *, temperature: float = 
 
 
 def invert(probabilities: Tensor, noise: Tensor) -> Tensor:
-    """The first id whose cumulated probability exceeds ``noise``: ``[..., V], [...] -> [...]``,
-    or several a row: ``[N, V], [N, K] -> [N, K]``.
+    """Return the first id whose cumulated probability exceeds ``noise``: ``[..., V], [...] ->
+    [...]``, or several per row: ``[N, V], [N, K] -> [N, K]``.
 
-    Found in two steps, a block of about sqrt(V) ids and then the id, so the probabilities are read
-    once.
+    Searched in two steps, a block of about sqrt(V) ids and then the id, so the probabilities are
+    read once.
     """
     size = probabilities.shape[-1]
     block = max(1, round(size**0.5))
@@ -91,7 +90,7 @@ def invert(probabilities: Tensor, noise: Tensor) -> Tensor:
     target = noise.reshape(-1, many).to(edges.dtype) * edges[:, -1:]
     at = torch.searchsorted(edges, target, right=True)
     at = torch.minimum(at, torch.searchsorted(edges, edges[:, -1:].contiguous()))
-    at = at.clamp(max=edges.shape[-1] - 1)  # NaN lies beyond all edges; the loss will tell of it
+    at = at.clamp(max=edges.shape[-1] - 1)  # NaN lies beyond all edges; the loss is NaN then
     # Below zero by rounding, it would point to the block's first id even where that has none.
     rest = (target - (edges - sums).gather(1, at)).clamp(min=0)
     ids = at[:, :, None] * block + torch.arange(block, device=flat.device)
@@ -100,14 +99,15 @@ def invert(probabilities: Tensor, noise: Tensor) -> Tensor:
     offset = torch.searchsorted(inside, rest[:, :, None], right=True)
     # Rounding between the two sums may point past the block: take its last id with probability.
     last = torch.searchsorted(inside, inside[:, :, -1:].contiguous())
-    found: Tensor = at * block + torch.minimum(offset, last).squeeze(-1)
-    return found.clamp(max=size - 1).reshape(noise.shape)
+    ids_drawn: Tensor = at * block + torch.minimum(offset, last).squeeze(-1)
+    return ids_drawn.clamp(max=size - 1).reshape(noise.shape)
 
 
 def corrupt(tokens: Tensor, chosen: Tensor, sampled: Tensor) -> tuple[Tensor, Tensor]:
-    """The *unmasked* tokens with samples at chosen positions, and which are replaced: ``[B, L]``.
+    """Return the *unmasked* tokens with samples at chosen positions, and which are replaced:
+    ``[B, L]`` each.
 
-    A lucky sample, the token itself, is original. Source: Clark et al. 2020, section 2.
+    A sample that equals the token counts as original. Source: Clark et al. 2020, section 2.
     """
     corrupted = torch.where(chosen, sampled, tokens)
     return corrupted, corrupted != tokens

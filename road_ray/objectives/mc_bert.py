@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from road_ray.data.batching import Batch
 from road_ray.models.language_model import decoder, prediction_states, states, vocabulary_logits
 from road_ray.models.weight_tying import tie
-from road_ray.objectives.base import Term
+from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.masking import corrupt
 from road_ray.objectives.parts.candidates import candidate_logits, with_replacement
 from road_ray.objectives.parts.corruption import CorruptingObjective, language_model
@@ -22,19 +22,20 @@ from road_ray.objectives.parts.sampling import predict
 
 
 def choices(
-    drawn: Tensor, gold: Tensor, replaced: Tensor, *, faithful: bool
+    drawn: Tensor, labels: Tensor, replaced: Tensor, *, faithful: bool
 ) -> tuple[Tensor, Tensor]:
-    """Candidates in slots 1.. and which of them count: ``[N, K - 1], [N], [N] -> [N, K - 1]`` each.
+    """Return the candidates of slots 1.. and which of them count.
 
-    Where a token is replaced the gold stands in slot 1; elsewhere rejecting, slot 0, is right. A
-    drawn candidate that equals the gold would be right too, and is left out unless ``faithful``:
-    the released code keeps it (science: section 3.1).
+    ``[N, K - 1], [N], [N] -> [N, K - 1]`` each. Where a token is replaced, its original takes slot
+    1; elsewhere slot 0, "none of the above", is the correct one. A drawn candidate that equals the
+    original would be correct too and does not count, except with ``faithful``: the released code
+    counts it (science: section 3.1).
     """
-    first = torch.where(replaced, gold, drawn[:, 0])
+    first = torch.where(replaced, labels, drawn[:, 0])
     candidates = torch.cat([first[:, None], drawn[:, 1:]], -1)
     counts = torch.ones_like(candidates, dtype=torch.bool)
     if not faithful:
-        counts = candidates != gold[:, None]
+        counts = candidates != labels[:, None]
         counts[:, 0] |= replaced
     return candidates, counts
 
@@ -43,9 +44,9 @@ class MCBert(CorruptingObjective):
     """A small generator (the "meta controller") corrupts masked positions and draws ``candidates``
     - 1 tokens for every position; the main encoder picks the original or "none of the above".
 
-    The loss is the mean of the generator over chosen positions + ``discriminator_weight`` * the
-    mean choice over real tokens. "None" has an embedding of its own. Source: MC-BERT, arXiv
-    2006.05744 and its released code; special tokens are not masked here, our choice.
+    The loss is the mean generator loss over chosen positions + ``discriminator_weight`` * the mean
+    cross-entropy of the choice over real tokens. "None" has an embedding of its own. Source:
+    MC-BERT, arXiv 2006.05744 and its released code; special tokens are not masked here, our choice.
     """
 
     def __init__(
@@ -71,38 +72,39 @@ class MCBert(CorruptingObjective):
         self.none = nn.Parameter(torch.randn(width) * float(model.config.initializer_range))
         self.none_bias = nn.Parameter(torch.zeros(1))
 
-    def forward(self, batch: Batch) -> dict[str, Term]:
+    def forward(self, batch: Batch) -> Losses:
         tokens, real = batch["input_ids"], batch["attention_mask"].bool()
         chosen, masked = self.hide(batch)
         hidden = states(self.generator.base_model, masked, batch)[real]
         logits = vocabulary_logits(self.generator, hidden)
         at_chosen = chosen[real]
-        found = predict(logits[at_chosen], tokens[chosen], batch["noise"][2][chosen])
-        corrupted, replaced = corrupt(tokens, chosen, tokens.masked_scatter(chosen, found.sampled))
-        drawn = with_replacement(logits, batch["noise"][3:, real].T.contiguous())
-        candidates, counts = choices(drawn, tokens[real], replaced[real], faithful=self.faithful)
+        drawn = predict(logits[at_chosen], tokens[chosen], batch["noise"][2][chosen])
+        corrupted, replaced = corrupt(tokens, chosen, tokens.masked_scatter(chosen, drawn.sampled))
+        others = with_replacement(logits, batch["noise"][3:, real].T.contiguous())
+        candidates, counts = choices(others, tokens[real], replaced[real], faithful=self.faithful)
         state = prediction_states(self.model, states(self.encoder, corrupted, batch)[real])
         scores = self._scores(state, candidates).masked_fill(
             ~functional.pad(counts, (1, 0), value=True), float("-inf")
         )
-        label = replaced[real].long()
+        choice = replaced[real].long()
         chosen_count, real_count = chosen.sum(), real.sum()
-        said = scores.detach().argmax(-1)
-        self.gauges = {
-            "generator_accuracy": (found.right, chosen_count),
-            "generator_entropy": (found.entropy, chosen_count),
+        correct = scores.detach().argmax(-1) == choice
+        metrics = {
+            "generator_accuracy": (drawn.num_correct, chosen_count),
+            "generator_entropy": (drawn.entropy, chosen_count),
             "replaced_fraction": (replaced.sum(), real_count),
-            "choice_accuracy": ((said == label).sum(), real_count),
-            "choice_accuracy_replaced": (((said == label) & (label == 1)).sum(), label.sum()),
+            "choice_accuracy": (correct.sum(), real_count),
+            "choice_accuracy_replaced": ((correct & (choice == 1)).sum(), choice.sum()),
         }
-        choice = functional.cross_entropy(scores, label, reduction="sum")
-        return {
-            "generator": Term(found.loss, chosen_count),
-            "choice": Term(choice, real_count, self.discriminator_weight),
+        loss = functional.cross_entropy(scores, choice, reduction="sum")
+        terms = {
+            "generator": Term(drawn.loss, chosen_count),
+            "choice": Term(loss, real_count, self.discriminator_weight),
         }
+        return Losses(terms, metrics)
 
     def _scores(self, state: Tensor, candidates: Tensor) -> Tensor:
-        """``[N, E], [N, K - 1] -> [N, K]``, in fp32, "none of the above" first."""
+        """Return the scores ``[N, E], [N, K - 1] -> [N, K]`` in fp32, "none of the above" first."""
         layer = decoder(self.model)
         listed = candidate_logits(state, layer.weight, candidates) + layer.bias[candidates]
         none = state.to(self.none.dtype) @ self.none + self.none_bias

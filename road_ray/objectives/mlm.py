@@ -14,15 +14,15 @@ from road_ray.models.cpu_kernels import use_cpu_kernels
 from road_ray.models.hf_logging import suppress_logging
 from road_ray.models.language_model import states, vocabulary_logits
 from road_ray.models.weight_tying import tie
-from road_ray.objectives.base import Term
+from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.parts.masked_input import MaskingObjective
 
 
 class MaskedLanguageModel(MaskingObjective):
-    """Predict the originals at chosen positions, of which 85% are masked.
+    """Predicts the originals at chosen positions, of which 85% are masked.
 
-    Source: Devlin et al. 2019, with ELECTRA's masking (dynamic, no random tokens) so that the two
-    objectives differ in nothing else.
+    Source: Devlin et al. 2019, with ELECTRA's masking (dynamic, no random tokens) so that the
+    two objectives differ in nothing else.
     """
 
     def __init__(self, model: PreTrainedModel, **masking: Any) -> None:
@@ -32,14 +32,15 @@ class MaskedLanguageModel(MaskingObjective):
         self.model = model
         self.encoder = model.base_model
 
-    def forward(self, batch: Batch) -> dict[str, Term]:
+    def forward(self, batch: Batch) -> Losses:
         chosen, masked = self.hide(batch)
         hidden = states(self.encoder, masked, batch)
         logits = vocabulary_logits(self.model, hidden[chosen]).float()
-        gold = batch["input_ids"][chosen]
-        count = torch.tensor(len(gold), device=gold.device)
-        self.gauges = {"mlm_accuracy": ((logits.detach().argmax(-1) == gold).sum(), count)}
-        return {"mlm": Term(functional.cross_entropy(logits, gold, reduction="sum"), count)}
+        labels = batch["input_ids"][chosen]
+        count = torch.tensor(len(labels), device=labels.device)
+        loss = functional.cross_entropy(logits, labels, reduction="sum")
+        accuracy = (logits.detach().argmax(-1) == labels).sum(), count
+        return Losses({"mlm": Term(loss, count)}, {"mlm_accuracy": accuracy})
 
     def export(self, directory: Path) -> None:
         with suppress_logging():

@@ -1,7 +1,7 @@
-"""Every pre-training objective by its name. Adding one is a file and an entry here.
+"""Pre-training objectives by name. To add one, write a module and enter its class here.
 
-The signature of its ``__init__`` is its declaration: positional parameters name the models that it
-is made of (``generator``, ``model``: a language model, ``discriminator``), keyword-only ones its
+The signature of ``__init__`` declares the objective: positional parameters name the models that it
+needs (``generator``, ``model``: a language model, ``discriminator``), keyword-only ones are its
 options with their defaults.
 """
 
@@ -35,19 +35,19 @@ def objective_class(name: str) -> type[Objective]:
 
 
 def models_of(kind: type[Objective]) -> tuple[str, ...]:
-    """The models that an objective is made of, in the order of its parameters."""
+    """Return the names of the models that an objective needs, in the order of its parameters."""
     listed = inspect.signature(kind.__init__).parameters.values()
     return tuple(p.name for p in listed if p.kind is p.POSITIONAL_OR_KEYWORD and p.name != "self")
 
 
 def options_of(kind: type[Objective]) -> dict[str, Any]:
-    """Its options with their defaults, its own before those that it hands on."""
+    """Return its options with their defaults, its own before those of its base classes."""
     from road_ray.objectives.base import Objective
 
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for part in kind.__mro__:
         if "__init__" in vars(part) and issubclass(part, Objective):
             for parameter in inspect.signature(part.__init__).parameters.values():
                 if parameter.kind is parameter.KEYWORD_ONLY:
-                    found.setdefault(parameter.name, parameter.default)
-    return found
+                    options.setdefault(parameter.name, parameter.default)
+    return options

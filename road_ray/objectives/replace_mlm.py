@@ -12,15 +12,15 @@ from transformers import PreTrainedModel
 from road_ray.data.batching import Batch
 from road_ray.models.language_model import states, vocabulary_logits
 from road_ray.models.weight_tying import tie
-from road_ray.objectives.base import Term
+from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.parts.corruption import CorruptingObjective
 from road_ray.objectives.parts.generator import Generator
 
 
 class ReplaceMLM(CorruptingObjective):
-    """Predict the originals at chosen positions, where the input has samples, never [MASK].
+    """Predicts the originals at chosen positions, where the input has samples, never [MASK].
 
-    What it gains over BERT is what the mismatch of [MASK] costs. Source: Clark et al. 2020, section
+    Its gain over BERT is the cost of the [MASK] mismatch. Source: Clark et al. 2020, section
     3.5 and table 5; both losses weigh 1, our choice.
     """
 
@@ -37,14 +37,17 @@ class ReplaceMLM(CorruptingObjective):
         self.model = model
         self.discriminator_weight = discriminator_weight
 
-    def forward(self, batch: Batch) -> dict[str, Term]:
+    def forward(self, batch: Batch) -> Losses:
         made = self.corrupted(batch)
         hidden = states(self.encoder, made.tokens, batch)[made.chosen]
         logits = vocabulary_logits(self.model, hidden).float()
-        count = torch.tensor(len(made.gold), device=logits.device)
-        self.gauges["mlm_accuracy"] = ((logits.detach().argmax(-1) == made.gold).sum(), count)
-        loss = functional.cross_entropy(logits, made.gold, reduction="sum")
-        return made.terms | {"mlm": Term(loss, count, self.discriminator_weight)}
+        count = torch.tensor(len(made.labels), device=logits.device)
+        loss = functional.cross_entropy(logits, made.labels, reduction="sum")
+        accuracy = (logits.detach().argmax(-1) == made.labels).sum(), count
+        return Losses(
+            made.terms | {"mlm": Term(loss, count, self.discriminator_weight)},
+            made.metrics | {"mlm_accuracy": accuracy},
+        )
 
     def export(self, directory: Path) -> None:
         self.export_pair(directory, self.model)

@@ -1,5 +1,5 @@
-"""Learning from gold: cross-entropy of classes, tags and choices, squared error, or start and end
-of a span.
+"""Supervised training: cross-entropy of classes, tags and choices, squared error, or cross-entropy
+of the start and end of a span.
 """
 
 from __future__ import annotations
@@ -7,40 +7,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from road_ray.data.batching import Batch, allowed_positions
-from road_ray.data.features.types import FURTHER, IMPOSSIBLE, UNKNOWN
+from road_ray.data.batching import Batch, allowed_positions, further_labels
+from road_ray.data.features.types import UNKNOWN
 from road_ray.data.schema import JointSpan, Regress, Span, Task
 from road_ray.models.multitask import MultitaskModel
-from road_ray.objectives.base import Objective, Term
+from road_ray.objectives.base import Losses, Objective, Term
 
 _ANSWERABILITY_WEIGHT = 0.5
 
 
-def label_loss(task: Task, logits: Tensor, batch: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
-    """Sum of the losses and how many examples (tokens of a tagging) are counted: both ``[]``.
+def label_loss(task: Task, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return the summed loss and the number of labelled examples (words of a tagging): both ``[]``.
 
-    Tags are counted by the word. For spans it is the mean of the start's and the end's
-    cross-entropy over allowed positions (science: section 1.2); joint ones add half the
-    cross-entropy of "no answer" (google-research/electra, configure_finetuning.py).
+    For spans it is the mean of the start's and the end's cross-entropy over allowed positions
+    (science: section 1.2); joint ones add half the cross-entropy of "no answer"
+    (google-research/electra, configure_finetuning.py).
     """
     logits = logits.float()
     if isinstance(task.kind, Span):
-        # Infinite, so that a gold position which is not allowed stops the run.
+        # Infinite, so that a label outside the allowed positions stops the run.
         masked = logits[:, :2].masked_fill(~allowed_positions(batch)[:, None, :], float("-inf"))
-        gold = torch.stack([batch["start_positions"], batch["end_positions"]], 1)
+        labels = torch.stack([batch["start_positions"], batch["end_positions"]], 1)
         total = functional.cross_entropy(
-            masked.flatten(0, 1), gold.flatten(), reduction="sum", ignore_index=UNKNOWN
+            masked.flatten(0, 1), labels.flatten(), reduction="sum", ignore_index=UNKNOWN
         )
-        known = gold[:, 0] != UNKNOWN
+        known = labels[:, 0] != UNKNOWN
         if isinstance(task.kind, JointSpan):
             answerless = functional.binary_cross_entropy_with_logits(
-                logits[:, 2, 0], batch[IMPOSSIBLE].float(), reduction="none"
+                logits[:, 2, 0], batch["impossible"].float(), reduction="none"
             )
             return total / 2 + _ANSWERABILITY_WEIGHT * (answerless * known).sum(), known.sum()
         return total / 2, known.sum()
@@ -55,9 +54,9 @@ def label_loss(task: Task, logits: Tensor, batch: Mapping[str, Any]) -> tuple[Te
 
 
 class Supervised(Objective):
-    """Gold labels only; several tasks may share the encoder, one head each.
+    """Training on labels; several tasks may share the encoder, with one head each.
 
-    ``weights`` multiply the loss of a data set, or of a task; those not named count once.
+    ``weights`` multiply the loss of a data set, or of a task; the default is 1.
     """
 
     def __init__(
@@ -74,29 +73,28 @@ class Supervised(Objective):
         self.sparse = len(model.tasks) > 1
         self.export_task = export_task or next(iter(model.tasks))
 
-    def forward(self, batch: Batch) -> dict[str, Term]:
-        logits, further = self.answers(batch)
+    def forward(self, batch: Batch) -> Losses:
+        logits, further = self.predict(batch)
         total, count = label_loss(self.model.tasks[batch["task"]], logits, batch)
-        return self.weighed({str(batch["dataset"]): Term(total, count)} | further, batch)
+        return Losses(self.weighted({batch["dataset"]: Term(total, count)} | further, batch))
 
-    def weighed(self, terms: Mapping[str, Term], batch: Batch) -> dict[str, Term]:
-        """The terms with the weight of the batch's data set, or task, on top of their own."""
-        weight = self.weights.get(str(batch["dataset"]), self.weights.get(batch["task"], 1.0))
+    def weighted(self, terms: Mapping[str, Term], batch: Batch) -> dict[str, Term]:
+        """Return the terms, their weights times that of the batch's data set or task."""
+        weight = self.weights.get(batch["dataset"], self.weights.get(batch["task"], 1.0))
         return {key: replace(term, weight=weight * term.weight) for key, term in terms.items()}
 
-    def answers(self, batch: Batch) -> tuple[Tensor, dict[str, Term]]:
-        """The logits of the batch's task, and the terms of further heads that have gold in it."""
-        if not any(name.startswith(FURTHER) for name in batch):
+    def predict(self, batch: Batch) -> tuple[Tensor, dict[str, Term]]:
+        """Return the logits of the batch's task, and the terms of further heads with labels."""
+        if not further_labels(batch):
             return self.model(batch), {}
         return self.read(self.model.hidden(batch), batch)
 
     def read(self, hidden: Tensor, batch: Batch) -> tuple[Tensor, dict[str, Term]]:
-        """The same from what the encoder made of every token."""
+        """Return the same from the encoder's last states ``hidden`` ``[B, L, D]``."""
         terms = {}
-        for task in [n.removeprefix(FURTHER) for n in batch if n.startswith(FURTHER)]:
-            gold = {"labels": batch[f"{FURTHER}{task}"]}
+        for task, labels in further_labels(batch).items():
             logits = self.model.heads[task](hidden)
-            total, count = label_loss(self.model.tasks[task], logits, gold)
+            total, count = label_loss(self.model.tasks[task], logits, {"labels": labels})
             terms[f"{batch['dataset']}_{task}"] = Term(total, count)
         return self.model.read(hidden, batch), terms
 

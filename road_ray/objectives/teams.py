@@ -16,11 +16,11 @@ from road_ray.errors import ConfigError
 from road_ray.models.encoder import initialize, initialize_output
 from road_ray.models.language_model import decoder, prediction_states, states, vocabulary_logits
 from road_ray.models.weight_tying import share_layers, tie
-from road_ray.objectives.base import Term
+from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.masking import corrupt
 from road_ray.objectives.parts.candidates import candidate_logits, without_replacement
 from road_ray.objectives.parts.corruption import CorruptingObjective, language_model
-from road_ray.objectives.parts.detection import detection_gauges, detection_losses
+from road_ray.objectives.parts.detection import detection_losses, detection_metrics
 from road_ray.objectives.parts.generator import Generator
 from road_ray.objectives.parts.sampling import predict
 
@@ -29,10 +29,10 @@ class Teams(CorruptingObjective):
     """Generator, detection of replaced tokens and multi-word selection, trained together.
 
     The main encoder's last layer serves the selection; the detection has a last layer of its own,
-    fed by the one below. The lowest ``shared_layers`` are the generator's too. The loss is the mean
-    of the generator + ``discriminator_weight`` * the mean detection over real tokens +
-    ``selection_weight`` * the mean selection over chosen positions. Source: TEAMS, arXiv
-    2106.00139, weights from official/projects/teams.
+    fed by the one below. The lowest ``shared_layers`` layers are shared with the generator. The
+    loss is the mean generator loss + ``discriminator_weight`` * the mean detection loss over real
+    tokens + ``selection_weight`` * the mean selection loss over chosen positions. Source: TEAMS,
+    arXiv 2106.00139, weights from official/projects/teams.
     """
 
     def __init__(
@@ -69,51 +69,53 @@ class Teams(CorruptingObjective):
         initialize(self.detection_head, std)
         initialize_output(output)
 
-    def forward(self, batch: Batch) -> dict[str, Term]:
+    def forward(self, batch: Batch) -> Losses:
         tokens, real = batch["input_ids"], batch["attention_mask"]
         chosen, masked = self.hide(batch)
-        gold = tokens[chosen]
+        labels = tokens[chosen]
         logits = vocabulary_logits(
             self.generator, states(self.generator.base_model, masked, batch)[chosen]
         )
-        found = predict(logits, gold, batch["noise"][2][chosen])
-        corrupted, replaced = corrupt(tokens, chosen, tokens.masked_scatter(chosen, found.sampled))
+        drawn = predict(logits, labels, batch["noise"][2][chosen])
+        corrupted, replaced = corrupt(tokens, chosen, tokens.masked_scatter(chosen, drawn.sampled))
         hidden, branched = self._both_last_layers(corrupted, batch)
         scores = self.detection_head(branched).squeeze(-1).float()
-        drawn = without_replacement(logits, gold, batch["noise"][3:, chosen].T.contiguous())
-        candidates = torch.cat([gold[:, None], drawn], -1)
+        others = without_replacement(logits, labels, batch["noise"][3:, chosen].T.contiguous())
+        candidates = torch.cat([labels[:, None], others], -1)
         state = prediction_states(self.model, hidden[chosen])
         selected = candidate_logits(state, decoder(self.model).weight, candidates).float()
-        label = torch.zeros_like(gold)
         count, num_real = chosen.sum(), real.sum()
-        self.gauges = detection_gauges(scores, replaced, real.bool()) | {
-            "generator_accuracy": (found.right, count),
-            "generator_entropy": (found.entropy, count),
+        metrics = detection_metrics(scores, replaced, real.bool()) | {
+            "generator_accuracy": (drawn.num_correct, count),
+            "generator_entropy": (drawn.entropy, count),
             "replaced_fraction": (replaced.sum(), num_real),
             "selection_accuracy": ((selected.detach().argmax(-1) == 0).sum(), count),
         }
-        selection = functional.cross_entropy(selected, label, reduction="sum")
+        selection = functional.cross_entropy(selected, torch.zeros_like(labels), reduction="sum")
         detection = (detection_losses(scores, replaced) * real).sum()
-        return {
-            "generator": Term(found.loss, count),
+        terms = {
+            "generator": Term(drawn.loss, count),
             "discriminator": Term(detection, num_real, self.discriminator_weight),
             "selection": Term(selection, count, self.selection_weight),
         }
+        return Losses(terms, metrics)
 
     def _both_last_layers(self, tokens: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """States after the selection's last layer and after the detection's, ``[B, L, D]`` each."""
-        given: list[Any] = []
+        """Return the states after the selection's and the detection's last layer, ``[B, L, D]``
+        each.
+        """
+        inputs: list[Any] = []
 
-        def keep(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-            given.extend([arguments, named])
+        def record(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+            inputs.extend([arguments, named])
 
         last: nn.Module = self.encoder.encoder.layer[-1]
-        hook = last.register_forward_pre_hook(keep, with_kwargs=True)
+        hook = last.register_forward_pre_hook(record, with_kwargs=True)
         try:
             hidden = states(self.encoder, tokens, batch)
         finally:
             hook.remove()
-        return hidden, self.detection_layer(*given[0], **given[1])
+        return hidden, self.detection_layer(*inputs[0], **inputs[1])
 
     def export(self, directory: Path) -> None:
         self.export_pair(directory, self.model)

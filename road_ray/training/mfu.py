@@ -55,13 +55,11 @@ def forward_flops(
     """Floating-point operations of the products of one forward pass, as torch counts them: those
     of attention on a GPU only, on a CPU it has no count for them.
     """
-    kept = objective.gauges
     with (
         FlopCounterMode(display=False) as counter,
         torch.autocast(worker.device.type, dtype=autocast, enabled=autocast is not None),
     ):
         objective(to_device(batch, worker.device))
-    objective.gauges = kept
     return int(counter.get_total_flops())
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -188,7 +188,7 @@ def _part(batch: Batch, rows: int) -> Batch:
             return value[:rows]
         return value[:, :rows] if value.dim() > 1 and value.shape[1] == whole else value
 
-    return {name: cut(value) for name, value in batch.items()}
+    return cast("Batch", {name: cut(value) for name, value in batch.items()})
 
 
 class _Held:

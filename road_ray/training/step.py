@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from road_ray.data.batching import Batch
-from road_ray.objectives.base import Objective, Term
+from road_ray.objectives.base import Losses, Objective
 from road_ray.training.worker import Worker
 
 
@@ -63,7 +63,8 @@ def backward(
         silent = number + 1 < len(passes) and not objective.sparse
         with getattr(wrapped, "no_sync", nullcontext)() if silent else nullcontext():
             with torch.autocast(worker.device.type, dtype=autocast, enabled=autocast is not None):
-                terms: dict[str, Term] = wrapped(batch)
+                losses: Losses = wrapped(batch)
+            terms = losses.terms
             totals = torch.stack([term.total.float() for term in terms.values()])
             counts = torch.stack([term.count.float() for term in terms.values()])
             began = time.perf_counter()
@@ -76,7 +77,7 @@ def backward(
         result.loss = result.loss + everywhere[0] @ shares
         for name, term in terms.items():
             result.add(f"train/{name}", term.total.detach(), term.count)
-        for name, (total, count) in objective.gauges.items():
+        for name, (total, count) in losses.metrics.items():
             result.add(f"train/{name}", total, count)
         result.datasets.append(str(batch.get("dataset", "")))
         if "rows" in batch:

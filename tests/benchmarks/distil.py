@@ -161,7 +161,7 @@ def transport_seconds(lesson: Lesson, repeats: int) -> tuple[list[float], ...]:
             began = perf_counter()
             ensemble.gather(ensemble.submit(given))
             passed = perf_counter() - began
-            thought = ensemble.gauges["time/teacher_busy_seconds"]
+            thought = ensemble.stats["time/teacher_busy_seconds"]
             ours.append(passed - thought)
             began = perf_counter()
             _, slept = ray.get(echo.logits.remote(sent, thought), timeout=60)
@@ -172,7 +172,7 @@ def transport_seconds(lesson: Lesson, repeats: int) -> tuple[list[float], ...]:
             waiting.append(ensemble.submit(given))
             ensemble.gather(waiting.popleft())
             passed = perf_counter() - began
-            ahead.append(passed - ensemble.gauges["time/teacher_busy_seconds"])
+            ahead.append(passed - ensemble.stats["time/teacher_busy_seconds"])
         for request in waiting:
             ensemble.gather(request)
     return ours[3:], bare[3:], ahead[3:]

@@ -88,5 +88,5 @@ def test_mistakes_are_told():
         student_loss(outputs, batch, kd_weight=1.5)
     with pytest.raises(ConfigError, match="temperature"):
         student_loss(outputs, batch, temperature=0.0)
-    with pytest.raises(DataError, match="no loss of the gold"):
+    with pytest.raises(DataError, match="outputs have no loss"):
         student_loss(SimpleNamespace(loss=None), batch)

@@ -194,7 +194,7 @@ def test_init_names_a_run_a_model_directory_or_the_hub(saved, tmp_path, monkeypa
     assert model_directory("google/electra-small") == "google/electra-small"
     monkeypatch.setenv("HOME", str(tmp_path))
     assert model_directory("~/run") == str(tmp_path / "run" / "hf")
-    with pytest.raises(CheckpointError, match=r"below it there are 1\n.*such as .*/run$"):
+    with pytest.raises(CheckpointError, match=r"1 models are below it\n.*such as .*/run$"):
         model_directory(str(tmp_path))
     (tmp_path / "other").mkdir()
     with pytest.raises(CheckpointError, match=r"init = .*no config\.json"):

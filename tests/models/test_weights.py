@@ -186,9 +186,9 @@ def test_read_headers_refuses_an_index_unlike_its_shards(tmp_path):
     assert len(read_headers(place)) == len(told["weight_map"])
     first, *others = told["weight_map"]
     cases = [
-        ({name: told["weight_map"][name] for name in others}, "other weights than it says"),
-        (told["weight_map"] | {first: told["weight_map"][others[-1]]}, "other weights than"),
-        (told["weight_map"] | {"more": told["weight_map"][first]}, "other weights than it says"),
+        ({name: told["weight_map"][name] for name in others}, "shards differ from the index"),
+        (told["weight_map"] | {first: told["weight_map"][others[-1]]}, "shards differ"),
+        (told["weight_map"] | {"more": told["weight_map"][first]}, "shards differ from the index"),
         (told["weight_map"] | {first: "../whole/model.safetensors"}, "no weight_map"),
         (told["weight_map"] | {first: "absent.safetensors"}, r"absent\.safetensors"),
         (None, "no weight_map"),

@@ -40,26 +40,27 @@ def test_the_policy_gradient_is_that_of_the_expected_reward():
 
 def test_rewards_are_the_detectors_losses_at_chosen_positions(generator, discriminator, batch):
     objective = Adversarial(generator, discriminator, **OPTIONS)
-    terms = objective(batch)
+    losses = objective(batch)
+    terms = losses.terms
     electra = Electra(generator, discriminator, **OPTIONS)
     made = electra.corrupted(batch)  # the same noise draws the same samples
     scores = detection_scores(discriminator, made.tokens, batch)[made.chosen]
     # -log D where the sample is the original, -log(1 - D) elsewhere; D = P(real) = sigmoid(-score)
     real = torch.sigmoid(-scores)
     rewards = -torch.where(made.replaced[made.chosen], 1 - real, real).log()
-    total, count = objective.gauges["generator_reward"]
+    total, count = losses.metrics["generator_reward"]
     assert_close(total, rewards.sum(), rtol=1e-4, atol=1e-5)
     assert int(count) == int(terms["generator"].count) == 10
-    assert_close(terms["discriminator"].total, electra(batch)["discriminator"].total)
+    assert_close(terms["discriminator"].total, electra(batch).terms["discriminator"].total)
 
 
 def test_the_baseline_learns_alone_and_fits_the_chance_to_be_right(generator, discriminator, batch):
     objective = Adversarial(generator, discriminator, **OPTIONS)
-    objective(batch)["baseline"].total.backward()
+    objective(batch).terms["baseline"].total.backward()
     named = {name for name, p in objective.named_parameters() if p.grad is not None}
     assert named == {"baseline.weight", "baseline.bias"}
     objective.zero_grad()
-    objective(batch)["generator"].total.backward()
+    objective(batch).terms["generator"].total.backward()
     reached = {name for name, p in objective.named_parameters() if p.grad is not None}
     assert not reached & {"baseline.weight", "baseline.bias"}
     assert not any(name.startswith("discriminator.discriminator_pred") for name in reached)

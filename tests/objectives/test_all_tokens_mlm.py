@@ -44,7 +44,7 @@ def test_the_limit_of_a_sure_gate_is_stable():
 def test_all_real_tokens_count(generator, batch):
     model = ElectraForMaskedLM(config_of(32))
     objective = AllTokensMLM(generator, model, special_ids=SPECIAL, mask_id=MASK)
-    terms = objective(batch)
+    terms = objective(batch).terms
     assert int(terms["mlm"].count) == 57
     made, real = objective.corrupted(batch), batch["attention_mask"].bool()
     hidden = objective.encoder(

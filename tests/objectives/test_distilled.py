@@ -47,7 +47,7 @@ def batch(task: Task, soft: torch.Tensor, *, keep: torch.Tensor | None = None, *
 
 def terms(task, logits, soft, *, kd_weight=0.5, temperature=2.0, **more):
     objective = Distilled(Fixed(task, logits), kd_weight=kd_weight, temperature=temperature)
-    return objective(batch(task, soft, **more))
+    return objective(batch(task, soft, **more)).terms
 
 
 def test_gold_and_soft_share_the_weight():
@@ -88,7 +88,7 @@ def test_padding_has_no_say_in_a_span():
     made = batch(MRC, soft, **gold)
     made["attention_mask"] = torch.tensor([[1, 1, 1, 0]])
     objective = Distilled(Fixed(MRC, logits), kd_weight=0.5, temperature=2.0)
-    assert objective(made)["d_soft"].total.item() == pytest.approx(0, abs=1e-6)
+    assert objective(made).terms["d_soft"].total.item() == pytest.approx(0, abs=1e-6)
 
 
 @pytest.mark.parametrize(("name", "value"), [("kd_weight", 1.5), ("temperature", 0.0)])
@@ -147,15 +147,15 @@ class TestAnnealing:
     def test_the_weights_follow_the_fraction_of_the_batch(self):
         objective = self.objective()
         soft, labels = torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1])
-        made = objective(batch(PAIR, soft, labels=labels, fraction=0.25))
-        assert (made["d"].weight, made["d_soft"].weight) == (0.25, 0.75)
-        assert objective.gauges["kd_weight"][0].item() == 0.75
+        losses = objective(batch(PAIR, soft, labels=labels, fraction=0.25))
+        assert (losses.terms["d"].weight, losses.terms["d_soft"].weight) == (0.25, 0.75)
+        assert losses.metrics["kd_weight"][0].item() == 0.75
 
     def test_its_gradient_is_that_of_cross_entropy_to_the_mixed_target(self):
         """BAM's own form: target = f * onehot + (1 - f) * teacher."""
         objective, fraction = self.objective(), 0.3
         soft, labels = torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1])
-        made = objective(batch(PAIR, soft, labels=labels, fraction=fraction))
+        made = objective(batch(PAIR, soft, labels=labels, fraction=fraction)).terms
         loss = sum(term.weight * term.total / term.count for term in made.values())
         (gradient,) = torch.autograd.grad(loss, objective.model.logits)
         target = fraction * nn.functional.one_hot(labels, 2) + (1 - fraction) * soft.softmax(-1)

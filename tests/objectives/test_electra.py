@@ -21,7 +21,7 @@ def electra(generator, discriminator):
 
 
 def losses(electra, batch):
-    return {name: t.weight * t.total / t.count for name, t in electra(batch).items()}
+    return {name: t.weight * t.total / t.count for name, t in electra(batch).terms.items()}
 
 
 def reference(electra, batch):
@@ -63,7 +63,7 @@ def test_in_bf16_the_losses_stay_near_those_in_fp32(electra, batch):
 
 
 def test_the_generator_learns_nothing_from_the_discriminator(electra, batch):
-    electra(batch)["discriminator"].total.backward()
+    electra(batch).terms["discriminator"].total.backward()
     own = [
         name
         for name, p in electra.generator.named_parameters()
@@ -73,7 +73,7 @@ def test_the_generator_learns_nothing_from_the_discriminator(electra, batch):
 
 
 def test_counts_are_chosen_positions_and_real_tokens(electra, batch):
-    terms = electra(batch)
+    terms = electra(batch).terms
     # Rows of 24, 17, 9, 4 and 3 tokens, [CLS] and [SEP] among them.
     assert int(terms["generator"].count) == 4 + 3 + 1 + 1 + 1
     assert int(terms["discriminator"].count) == 24 + 17 + 9 + 4 + 3
@@ -82,26 +82,26 @@ def test_counts_are_chosen_positions_and_real_tokens(electra, batch):
 
 
 def test_what_lies_in_the_padding_changes_nothing(electra, batch):
-    terms = electra(batch)
+    terms = electra(batch).terms
     padded = batch | {"input_ids": batch["input_ids"] + 9 * (1 - batch["attention_mask"])}
     assert_close(
-        {name: term.total for name, term in electra(padded).items()},
+        {name: term.total for name, term in electra(padded).terms.items()},
         {name: term.total for name, term in terms.items()},
     )
 
 
-def test_gauges_count_hits_of_the_convention_that_1_is_fake(electra, batch):
-    electra(batch)
+def test_metrics_count_hits_of_the_convention_that_1_is_fake(electra, batch):
+    metrics = electra(batch).metrics
     _, corrupted, detection = reference(electra, batch)
     real = batch["attention_mask"].bool()
     fake = (corrupted != batch["input_ids"])[real]
     said = (detection.logits > 0)[real]
-    gauges = {name: (int(total), int(n)) for name, (total, n) in electra.gauges.items()}
-    assert gauges["detection_accuracy"] == (int((said == fake).sum()), 57)
-    assert gauges["detection_recall"] == (int((said & fake).sum()), int(fake.sum()))
-    assert gauges["detection_precision"] == (int((said & fake).sum()), int(said.sum()))
-    assert gauges["replaced_fraction"] == (int(fake.sum()), 57)
-    assert gauges["generator_accuracy"][1] == 10
+    counted = {name: (int(total), int(n)) for name, (total, n) in metrics.items()}
+    assert counted["detection_accuracy"] == (int((said == fake).sum()), 57)
+    assert counted["detection_recall"] == (int((said & fake).sum()), int(fake.sum()))
+    assert counted["detection_precision"] == (int((said & fake).sum()), int(said.sum()))
+    assert counted["replaced_fraction"] == (int(fake.sum()), 57)
+    assert counted["generator_accuracy"][1] == 10
 
 
 def test_the_area_under_the_curve_is_that_of_scikit_learn(electra, batch):
@@ -112,8 +112,7 @@ def test_the_area_under_the_curve_is_that_of_scikit_learn(electra, batch):
     assert float(area_under_curve(scores, fake)) == pytest.approx(expected)
     assert float(area_under_curve(scores, torch.ones(200, dtype=torch.bool))) == 0.5
     assert float(area_under_curve(scores[:0], fake[:0])) == 0.5
-    electra(batch)
-    total, count = electra.gauges["detection_auc"]
+    total, count = electra(batch).metrics["detection_auc"]
     _, corrupted, detection = reference(electra, batch)
     real = batch["attention_mask"].bool()
     fake = (corrupted != batch["input_ids"])[real]
@@ -126,10 +125,10 @@ def test_a_perfect_generator_leaves_nothing_to_detect(electra, batch):
     tokens[tokens > 4] = 7
     with torch.no_grad():
         electra.generator.generator_lm_head.bias[7] = 1e4
-    electra(batch | {"input_ids": tokens})
-    total, count = electra.gauges["generator_accuracy"]
+    metrics = electra(batch | {"input_ids": tokens}).metrics
+    total, count = metrics["generator_accuracy"]
     assert total == count
-    assert electra.gauges["replaced_fraction"][0] == 0
+    assert metrics["replaced_fraction"][0] == 0
 
 
 def shared(electra):

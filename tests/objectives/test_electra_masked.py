@@ -14,14 +14,14 @@ from tests.objectives.conftest import MASK, SPECIAL
 
 def test_only_chosen_positions_count(generator, discriminator, batch):
     options = {"special_ids": SPECIAL, "mask_id": MASK}
-    terms = ElectraMasked(generator, discriminator, **options)(batch)
+    terms = ElectraMasked(generator, discriminator, **options)(batch).terms
     assert int(terms["discriminator"].count) == int(terms["generator"].count) == 10
     electra = Electra(generator, discriminator, **options)
     made = electra.corrupted(batch)
     scores = detection_scores(discriminator, made.tokens, batch)
     expected = detection_losses(scores, made.replaced)[made.chosen].sum()
     assert_close(terms["discriminator"].total, expected)
-    assert_close(terms["generator"].total, electra(batch)["generator"].total)
+    assert_close(terms["generator"].total, electra(batch).terms["generator"].total)
     assert terms["discriminator"].weight == 50.0
 
 
@@ -31,6 +31,6 @@ def test_scores_elsewhere_get_no_gradient(generator, discriminator, batch):
     discriminator.discriminator_predictions.register_forward_hook(
         lambda module, given, scores: seen.append(scores.retain_grad() or scores)
     )
-    objective(batch)["discriminator"].total.backward()
+    objective(batch).terms["discriminator"].total.backward()
     chosen, _ = objective.hide(batch)
     assert torch.equal(seen[0].grad != 0, chosen)

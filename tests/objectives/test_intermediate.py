@@ -67,7 +67,7 @@ def matched(pair, **options) -> IntermediateDistilled:
 
 
 def test_a_copy_of_its_teacher_has_nothing_to_learn_from_it(pair, taught):
-    made = matched(pair, hidden_weight=0.5, attention_weight=2.0)(taught)
+    made = matched(pair, hidden_weight=0.5, attention_weight=2.0)(taught).terms
     assert set(made) == {"d", "d_soft", "d_hidden", "d_attention"}
     for name in ("d_hidden", "d_attention"):
         assert made[name].total.item() == pytest.approx(0, abs=1e-6)
@@ -76,8 +76,8 @@ def test_a_copy_of_its_teacher_has_nothing_to_learn_from_it(pair, taught):
 
 
 def test_what_it_says_is_learnt_as_without_matching(pair, taught):
-    made = matched(pair, hidden_weight=0.5, attention_weight=2.0, layers="last")(taught)
-    plain = Distilled(pair[0])(taught)
+    made = matched(pair, hidden_weight=0.5, attention_weight=2.0, layers="last")(taught).terms
+    plain = Distilled(pair[0])(taught).terms
     for name, term in plain.items():
         assert_close(made[name].total, term.total)
     assert made["d_hidden"].weight == 0.5
@@ -99,7 +99,7 @@ def test_padding_changes_nothing(pair, taught):
     for one in (narrow, wide):
         for name in ("labels", "soft_logits", "kd_keep"):
             one[name] = taught[name][1:3]
-    there, here = objective(narrow), objective(wide)
+    there, here = objective(narrow).terms, objective(wide).terms
     for name in ("d_hidden", "d_attention"):
         assert there[name].total.item() > 0
         assert_close(here[name].total, there[name].total, rtol=1e-4, atol=1e-4)
@@ -114,7 +114,7 @@ def test_a_narrower_student_learns_a_projection_of_its_own(pair, taught, tmp_pat
         "1": (32, 16),
         "2": (32, 16),
     }
-    made = objective(taught)
+    made = objective(taught).terms
     made["d_hidden"].total.backward()
     assert objective.projections["1"].weight.grad.abs().sum() > 0
     assert student.encoder.embeddings.word_embeddings.weight.grad.abs().sum() > 0

@@ -50,7 +50,7 @@ def wide(batch):
 
 def test_losses_equal_a_reference_that_walks_over_positions(objective, wide):
     assert objective.noise_channels == 6
-    terms = objective(wide)
+    terms = objective(wide).terms
     tokens, noise = wide["input_ids"], wide["noise"]
     more = {k: wide[k] for k in ("attention_mask", "token_type_ids")}
     chosen, masked = objective.hide(wide)

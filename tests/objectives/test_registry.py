@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -37,7 +39,7 @@ def wide_batch(batch, objective):
 
 
 def test_every_parameter_gets_a_finite_gradient(objective, wide_batch):
-    terms = objective(wide_batch)
+    terms = objective(wide_batch).terms
     sum(term.weight * term.total / term.count for term in terms.values()).backward()
     without = [n for n, p in objective.named_parameters() if p.grad is None]
     # Heads of the language model that the choice among candidates does not use.
@@ -48,7 +50,7 @@ def test_every_parameter_gets_a_finite_gradient(objective, wide_batch):
 def test_layers_that_run_again_give_the_same_gradients(objective, wide_batch):
     def gradients():
         objective.zero_grad()
-        terms = objective.train()(wide_batch).values()
+        terms = objective.train()(wide_batch).terms.values()
         sum(term.weight * term.total / term.count for term in terms).backward()
         named = objective.named_parameters()
         return {name: p.grad.clone() for name, p in named if p.grad is not None}
@@ -58,17 +60,25 @@ def test_layers_that_run_again_give_the_same_gradients(objective, wide_batch):
     assert_close(gradients(), straight)
 
 
-def test_the_same_batch_gives_the_same_terms_and_gauges(objective, wide_batch):
-    ours, gauges = objective(wide_batch), objective.gauges
-    again = objective(wide_batch)
-    assert_close({n: t.total for n, t in ours.items()}, {n: t.total for n, t in again.items()})
-    assert gauges.keys() == objective.gauges.keys()
+def test_the_same_batch_gives_the_same_terms_and_metrics(objective, wide_batch):
+    def values(losses):
+        return {name: term.total for name, term in losses.terms.items()} | losses.metrics
+
+    assert_close(values(objective(wide_batch)), values(objective(wide_batch)))
+
+
+def test_metrics_carry_no_gradient_and_a_copy_can_be_made_after_a_pass(objective, wide_batch):
+    losses = objective(wide_batch)
+    assert losses.metrics
+    pairs = [torch.as_tensor(value) for pair in losses.metrics.values() for value in pair]
+    assert not any(value.requires_grad for value in pairs)
+    copy.deepcopy(objective)  # no tensor of the graph is left in the module
 
 
 def test_what_lies_in_the_padding_changes_nothing(objective, wide_batch):
     tokens = wide_batch["input_ids"] + 9 * (1 - wide_batch["attention_mask"])
-    padded = objective(wide_batch | {"input_ids": tokens})
-    for name, term in objective(wide_batch).items():
+    padded = objective(wide_batch | {"input_ids": tokens}).terms
+    for name, term in objective(wide_batch).terms.items():
         assert_close(padded[name].total, term.total)
         assert int(padded[name].count) == int(term.count)
 
@@ -81,8 +91,8 @@ def test_two_halves_make_the_whole(objective, wide_batch):
             if torch.is_tensor(value)
         }
 
-    whole = objective(wide_batch)
-    halves = [objective(part(slice(0, 2))), objective(part(slice(2, 5)))]
+    whole = objective(wide_batch).terms
+    halves = [objective(part(slice(0, 2))).terms, objective(part(slice(2, 5))).terms]
     for name, term in whole.items():
         assert_close(sum(h[name].total for h in halves), term.total, rtol=1e-4, atol=1e-4)
         assert int(sum(h[name].count for h in halves)) == int(term.count)
@@ -97,10 +107,11 @@ def test_the_encoder_loads_with_plain_transformers(objective, wide_batch, tmp_pa
 
 
 def test_a_step_of_the_optimizer_lowers_the_loss_of_what_learns(objective, wide_batch):
-    learnt = [n for n in objective(wide_batch) if n not in ("generator", "baseline")] or ["mlm"]
+    terms = objective(wide_batch).terms
+    learnt = [name for name in terms if name not in ("generator", "baseline")] or ["mlm"]
 
     def loss():
-        terms = objective(wide_batch)
+        terms = objective(wide_batch).terms
         return sum(terms[n].total / terms[n].count for n in learnt)
 
     before = loss()

@@ -19,7 +19,7 @@ def objective(generator):
 
 
 def test_the_loss_is_that_of_the_originals_at_chosen_positions(objective, batch):
-    terms = objective(batch)
+    terms = objective(batch).terms
     made = objective.corrupted(batch)
     outputs = objective.model(
         input_ids=made.tokens,

@@ -86,7 +86,7 @@ def test_a_pass_uses_the_head_of_its_task_and_names_its_data_set(model, batch):
     assert objective.sparse
     assert not Supervised(MultitaskModel(model.encoder, [NLI])).sparse
     labels = {"labels": torch.tensor([0, 1, 2, -100, 1])}
-    terms = objective(batch | labels | {"task": "nli", "dataset": "mnli"})
+    terms = objective(batch | labels | {"task": "nli", "dataset": "mnli"}).terms
     assert {name: int(term.count) for name, term in terms.items()} == {"mnli": 4}
     terms["mnli"].total.backward()
     assert all(p.grad is None for p in model.heads["mrc"].parameters())

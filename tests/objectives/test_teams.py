@@ -37,7 +37,7 @@ def test_the_lowest_layer_is_one_and_the_others_are_not(objective):
 
 
 def test_counts_and_weights(objective, wide):
-    terms = objective(wide)
+    terms = objective(wide).terms
     found = {name: (int(term.count), term.weight) for name, term in terms.items()}
     assert found == {
         "generator": (10, 1.0),
@@ -47,12 +47,12 @@ def test_counts_and_weights(objective, wide):
 
 
 def test_detection_passes_its_own_last_layer_only(objective, wide):
-    objective(wide)["discriminator"].total.backward()
+    objective(wide).terms["discriminator"].total.backward()
     last = objective.encoder.encoder.layer[-1]
     assert all(p.grad is None for p in last.parameters())
     assert all(p.grad is not None for p in objective.detection_layer.parameters())
     objective.zero_grad()
-    objective(wide)["selection"].total.backward()
+    objective(wide).terms["selection"].total.backward()
     assert all(p.grad is not None for p in last.parameters())
     assert all(p.grad is None for p in objective.detection_layer.parameters())
 
@@ -66,13 +66,13 @@ def test_with_equal_last_layers_both_branches_are_equal(objective, wide):
 
 def test_a_model_that_knows_the_gold_selects_it(objective, wide):
     tokens = wide["input_ids"]
-    terms = objective(wide)
+    terms = objective(wide).terms
     chosen, _ = objective.hide(wide)
     # Candidates alike score alike: the mean loss of a model that knows nothing is log 3.
     with torch.no_grad():
         objective.model.generator_predictions.LayerNorm.weight.zero_()
         objective.model.generator_predictions.LayerNorm.bias.zero_()
-    even = objective(wide)["selection"]
+    even = objective(wide).terms["selection"]
     assert float(even.total.detach() / even.count) == pytest.approx(torch.tensor(3.0).log().item())
     assert int(terms["selection"].count) == len(tokens[chosen])
 

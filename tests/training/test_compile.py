@@ -25,7 +25,7 @@ def batch(objective: Objective):
 def gradients(objective: Objective):
     objective.train()
     torch.manual_seed(1)
-    terms = objective(batch(objective)).values()
+    terms = objective(batch(objective)).terms.values()
     sum(term.weight * term.total / term.count for term in terms).backward()
     return {name: x.grad.clone() for name, x in objective.named_parameters() if x.grad is not None}
 

@@ -151,7 +151,7 @@ def looked_at(worker, directory, tiny, expected=None):
 
     def evaluate():
         with torch.no_grad():
-            (term,) = objective(probe).values()
+            (term,) = objective(probe).terms.values()
         return {"eval/d/accuracy": next(figures), "eval/d/loss": float(term.total)}
 
     how = {

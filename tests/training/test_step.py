@@ -37,7 +37,7 @@ def test_the_gradient_is_that_of_the_weighted_means_averaged_over_passes(tiny):
     objective.zero_grad()
     losses = []
     for batch in passes:
-        terms = objective(batch)
+        terms = objective(batch).terms
         losses.append(sum(t.weight * t.total / t.count for t in terms.values()))
     (sum(losses) / 3).backward()
     assert_close(result.loss, sum(losses).detach() / 3)
@@ -191,7 +191,7 @@ def test_the_two_processes_had_unequal_counts(tiny):
         objective, steps = steps_of(tiny, "supervised", Worker(rank=rank, size=2))
         counts.append(
             [
-                [int(t.count) for t in objective(batch).values()]
+                [int(t.count) for t in objective(batch).terms.values()]
                 for passes in steps
                 for batch in passes
             ]

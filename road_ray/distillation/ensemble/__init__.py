@@ -1,7 +1,7 @@
-"""Ensembles of teachers: batches in, logits ``[M, B, ..., C]`` out.
+"""Ensembles of teachers, which answer a batch with logits ``[M, B, ..., C]``.
 
 ``base.py`` has the protocol, the ensemble of this process and ``annotate``, which attaches soft
-targets to a stream of batches; ``out_of_fold.py`` asks only teachers that have not seen an example;
-``stored.py`` reads stored logits and asks for the rest. The ensemble in Ray actors is in
-``distributed/teachers/client.py``.
+targets to a stream of batches; ``out_of_fold.py`` sends an example only to teachers that were not
+trained on it; ``stored.py`` reads stored logits and requests the rest. The ensemble in Ray actors
+is in ``distributed/teachers/client.py``.
 """

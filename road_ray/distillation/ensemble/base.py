@@ -1,7 +1,7 @@
-"""Teachers that answer with logits, and the stream of batches that their answers are attached to.
+"""The ensemble protocol, teachers in this process, and batches annotated with teacher logits.
 
-The protocol has two sides: here is the ensemble in this process; ``distributed/teachers/client.py``
-has the same in actors. The student's loop, loss and head never learn which one it was.
+``distributed/teachers/client.py`` implements the same protocol with teachers in Ray actors. The
+student's loop, loss and head are the same for both.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from __future__ import annotations
 import copy
 import inspect
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Self, TypeVar, cast
 
 import torch
 from torch import Tensor
 
-from road_ray.data.batching import allowed_positions
+from road_ray.data.batching import INPUTS, allowed_positions
 from road_ray.data.features.types import UNKNOWN
 from road_ray.data.model_files import locate_model
 from road_ray.data.schema import Span, Tag, Task
@@ -29,30 +30,49 @@ from road_ray.models.config import Precision
 from road_ray.models.precision import autocast_dtype
 from road_ray.models.weights import load_stored
 
-# A padding position is no answer. Finite, exact in fp16, and nothing after a softmax.
-PAD_LOGIT = -10000.0
-INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+PAD_LOGIT = -10000.0  # of padding positions: finite, exact in fp16, 0 after a softmax
 
 
-class Ensemble(Protocol):
-    """M teachers behind two calls; the order of the teachers is kept, and all of them answer or
-    none.
+class Ensemble(ABC):
+    """M teachers that answer batches with logits, in a fixed order; all of them answer, or none.
+
+    The protocol of all ensembles. The methods with a body suit one without resources; as a context
+    manager it closes itself.
     """
 
     @property
-    def size(self) -> int: ...
+    @abstractmethod
+    def size(self) -> int:
+        """Number of teachers, M."""
 
+    @property
+    def stats(self) -> Mapping[str, float]:
+        """Figures of the last answer, for the journal."""
+        return {}
+
+    @abstractmethod
     def submit(self, batch: Mapping[str, Any]) -> Any:
-        """Ask all teachers; gives a handle at once."""
-        ...
+        """Send a batch to all teachers and return a handle at once."""
 
+    @abstractmethod
     def gather(self, handle: Any) -> Tensor:
-        """The answers to a handle. ``-> [M, B, ..., C]``, fp32."""
-        ...
+        """Return the logits of a submitted batch. ``-> [M, B, ..., C]``, fp32."""
+
+    def flush(self) -> None:  # noqa: B027  # only a stored ensemble overrides it
+        """Write all answers so far to disk, where the ensemble stores them."""
+
+    def close(self) -> None:  # noqa: B027  # only an ensemble with resources does
+        """Release what the ensemble owns: actors, files."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class Teacher:
-    """One frozen model of plain ``transformers``, its classes in the order of the task's labels."""
+    """A frozen ``transformers`` model, its classes in the order of the task's labels."""
 
     def __init__(
         self,
@@ -81,18 +101,17 @@ class Teacher:
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
     ) -> Tensor:
-        """Raw logits in fp32. ``[B, L] -> [B, C]``, or ``[B, 2, L]`` (start, end) for spans and
-        ``[B, L, C]`` for tags, with ``PAD_LOGIT`` at padding: no rule and no loss may depend on
-        what stands there.
+        """Return raw logits in fp32. ``[B, L] -> [B, C]``, or ``[B, 2, L]`` (start, end) for spans
+        and ``[B, L, C]`` for tags, with ``PAD_LOGIT`` at padding, which no rule and no loss reads.
         """
         device = self._model.device
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
         if self._segments:
             inputs["token_type_ids"] = token_type_ids
-        halved = torch.autocast(device.type, self._autocast, enabled=self._autocast is not None)
-        with torch.inference_mode(), halved:
-            given = {name: x.to(device).long() for name, x in inputs.items() if x is not None}
-            output = self._model(**given)
+        autocast = torch.autocast(device.type, self._autocast, enabled=self._autocast is not None)
+        with torch.inference_mode(), autocast:
+            present = {name: x.to(device).long() for name, x in inputs.items() if x is not None}
+            output = self._model(**present)
         # Cloned outside: a tensor of inference mode cannot be saved for a backward pass.
         if isinstance(self.task.kind, Span):
             logits = torch.stack([output.start_logits, output.end_logits], 1).float()
@@ -111,8 +130,8 @@ class Teacher:
         return logits
 
 
-class LocalEnsemble:
-    """Teachers in this process, asked one after the other when their answer is wanted."""
+class LocalEnsemble(Ensemble):
+    """Ensemble of teachers in this process, which run one after the other on ``gather``."""
 
     def __init__(self, teachers: Sequence[Teacher]) -> None:
         if not teachers:
@@ -129,7 +148,7 @@ class LocalEnsemble:
         device: str | torch.device = "cpu",
         precision: Precision = "auto",
     ) -> LocalEnsemble:
-        """One teacher a directory."""
+        """Load one teacher per directory."""
         return cls(
             [
                 Teacher(place, task, label_map=label_map, device=device, precision=precision)
@@ -142,29 +161,31 @@ class LocalEnsemble:
         return len(self.teachers)
 
     def submit(self, batch: Mapping[str, Any]) -> dict[str, Tensor]:
-        """The inputs of the batch; the work is done on ``gather``."""
+        """Return the inputs of the batch; ``gather`` does the work."""
         return inputs_of(batch)
 
     def gather(self, handle: dict[str, Tensor]) -> Tensor:
-        """The teachers' logits. ``-> [M, B, ..., C]``, fp32."""
         return stacked([teacher.logits(**handle) for teacher in self.teachers])
 
 
+BatchT = TypeVar("BatchT", bound=Mapping[str, Any])
+
+
 def annotate(
-    batches: Iterable[Mapping[str, Any]],
+    batches: Iterable[BatchT],
     ensemble: Ensemble,
     weigh: Rule,
     lookahead: int = 2,
     *,
     each: bool = False,
-) -> Iterator[Mapping[str, Any]]:
-    """Each batch, copied, with what the teachers say; order kept, ``lookahead`` requests ahead of
-    the consumer.
+) -> Iterator[BatchT]:
+    """Yield a copy of each batch with the teachers' answers, in order; requests run ``lookahead``
+    batches ahead of the consumer.
 
     Adds ``soft_logits`` ``[B, ..., C]``, ``kd_keep`` ``[B, ...]`` (some teacher counts) and
     ``stats``: sums of ``time/teacher_wait_seconds`` and ``teachers/right_0`` to ``right_M``
-    (examples, or heads of spans, by how many teachers were right; unknown gold is not counted).
-    ``each`` adds ``teacher_logits`` ``[M, B, ..., C]`` and ``teacher_weights`` ``[M, B, ...]``.
+    (labelled examples, or heads of spans, by the number of teachers that are right). ``each`` adds
+    ``teacher_logits`` ``[M, B, ..., C]`` and ``teacher_weights`` ``[M, B, ...]``.
     """
     if each and isinstance(weigh, Merge):
         raise ConfigError(
@@ -177,13 +198,13 @@ def annotate(
 
 
 def _annotated(
-    batches: Iterable[Mapping[str, Any]],
+    batches: Iterable[BatchT],
     ensemble: Ensemble,
     weigh: Rule,
     lookahead: int,
     each: bool,
-) -> Iterator[Mapping[str, Any]]:
-    waiting: deque[tuple[Mapping[str, Any], Any]] = deque()
+) -> Iterator[BatchT]:
+    waiting: deque[tuple[BatchT, Any]] = deque()
     for batch in batches:
         waiting.append((batch, ensemble.submit(batch)))
         if len(waiting) > lookahead:
@@ -192,13 +213,11 @@ def _annotated(
         yield _softened(*waiting.popleft(), ensemble, weigh, each)
 
 
-def _softened(
-    batch: Mapping[str, Any], handle: Any, ensemble: Ensemble, weigh: Rule, each: bool
-) -> Mapping[str, Any]:
+def _softened(batch: BatchT, handle: Any, ensemble: Ensemble, weigh: Rule, each: bool) -> BatchT:
     begin = time.perf_counter()
     logits = ensemble.gather(handle)
     stats = {"time/teacher_wait_seconds": time.perf_counter() - begin}
-    stats |= getattr(ensemble, "gauges", {})  # what an ensemble can tell of its last answer
+    stats |= ensemble.stats
     targets, allowed = targets_of(batch).to(logits.device), allowed_of(batch)
     soft = soften(weigh, logits, targets, allowed)
     if not targets.is_floating_point():
@@ -206,26 +225,25 @@ def _softened(
         right = num_right(mask_disallowed(logits, allowed), targets)
         counts = right[known].bincount(minlength=ensemble.size + 1)
         stats |= {f"teachers/right_{n}": float(count) for n, count in enumerate(counts.tolist())}
-    # A copy of its own type: a collator's batch keeps methods such as ``to``.
-    softened = copy.copy(batch) if isinstance(batch, MutableMapping) else dict(batch)
+    # A copy of the same type: a collator's batch has methods such as ``to``.
+    softened: Any = copy.copy(batch) if isinstance(batch, MutableMapping) else dict(batch)
     softened["soft_logits"] = soft.logits
     softened["kd_keep"] = soft.keep
     if each:
         softened["teacher_logits"], softened["teacher_weights"] = logits, soft.weights
     softened["stats"] = {**batch.get("stats", {}), **stats}
-    return softened
+    return cast("BatchT", softened)
 
 
 def inputs_of(batch: Mapping[str, Any]) -> dict[str, Tensor]:
-    """What a teacher reads of a batch, ``[B, L]`` each."""
+    """Return the inputs of a teacher, ``[B, L]`` each."""
     if "input_ids" not in batch:
         raise DataError(f"the batch has no input_ids; it has {sorted(batch)}")
-    given = (name for name in INPUTS if batch.get(name) is not None)
-    return {name: torch.as_tensor(batch[name]) for name in given}
+    return {n: torch.as_tensor(batch[n]) for n in INPUTS if batch.get(n) is not None}
 
 
 def targets_of(batch: Mapping[str, Any]) -> Tensor:
-    """The gold of a batch: ``labels`` ``[B]``, or start and end positions ``[B, 2]``; -100 is
+    """Return the labels of a batch, ``[B]``, or its start and end positions, ``[B, 2]``; -100 is
     unknown.
     """
     if batch.get("start_positions") is not None and batch.get("end_positions") is not None:
@@ -233,23 +251,21 @@ def targets_of(batch: Mapping[str, Any]) -> Tensor:
         return torch.stack(ends, -1)
     if batch.get("labels") is None:
         raise DataError(
-            f"the batch has no gold to weigh the teachers with; it has {sorted(batch)}\n"
+            f"the batch has no labels to weight the teachers by; it has {sorted(batch)}\n"
             f"  allowed: labels, or start_positions and end_positions; {UNKNOWN} where unknown"
         )
     return torch.as_tensor(batch["labels"])
 
 
 def allowed_of(batch: Mapping[str, Any]) -> Tensor | None:
-    """The classes that a teacher may be judged by, None for all: of spans ``[B, 1, L]``, without
-    question and padding.
+    """Return the classes that correctness is judged on: of spans ``[B, 1, L]``, without question
+    and padding; None for all.
     """
     return allowed_positions(batch)[:, None, :] if "start_positions" in batch else None
 
 
 def stacked(answers: Sequence[Tensor]) -> Tensor:
-    """``M x [B, ..., C] -> [M, B, ..., C]``. Raises ``DataError`` when one teacher answers in
-    another shape.
-    """
+    """Stack ``M x [B, ..., C] -> [M, B, ..., C]``. Raises ``DataError`` if shapes differ."""
     for index, answer in enumerate(answers):
         if answer.shape != answers[0].shape:
             raise DataError(
@@ -260,16 +276,14 @@ def stacked(answers: Sequence[Tensor]) -> Tensor:
 
 
 def _cast_once(model: torch.nn.Module, dtype: torch.dtype) -> None:
-    """What autocast would make of frozen weights for every batch anew; the answers are the same."""
+    """Cast frozen weights once, as autocast would for every batch; the logits are the same."""
     for part in model.modules():
         if isinstance(part, torch.nn.Linear):
             part.to(dtype)
 
 
 def _load(directory: Path, task: Task) -> Any:
-    """The model with every weight from the file. Raises ``CheckpointError`` when a part would be
-    random.
-    """
+    """Load the model. Raises ``CheckpointError`` if a weight is not in the files."""
     import transformers
 
     auto = getattr(transformers, f"AutoModel{HEADS[type(task.kind)]}")

@@ -1,4 +1,4 @@
-"""An ensemble that asks, for every example, only teachers that did not learn from it."""
+"""Ensemble that sends each training example only to teachers that were not trained on it."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from road_ray.errors import ConfigError, DataError
 
 
 class FoldMember(NamedTuple):
-    """The rows of a batch that one fold's teachers answer for."""
+    """Rows of a batch that one fold's teachers answer."""
 
     fold: int
-    rows: Tensor  # their places in the batch
+    rows: Tensor  # their positions in the batch
     handle: Any
 
 
-class OutOfFoldEnsemble:
-    """``members[k]`` are the teachers trained without fold ``k``; ``folds`` ``[rows]`` tells the
-    fold of each training row. Each row is asked of M teachers, as without folds.
+class OutOfFoldEnsemble(Ensemble):
+    """Ensemble of cross-validation teachers: ``members[k]`` are those trained without fold ``k``,
+    ``folds`` ``[rows]`` is the fold of each training row. M teachers answer each row.
 
-    On training rows every teacher is nearly always right, so a rule that asks who was right learns
-    nothing there; of rows that they never saw they are as right as they are on new data.
+    On their own training rows teachers are nearly always right, so correctness carries no
+    information there; out of fold their accuracy is that on new data.
     """
 
     def __init__(self, members: Sequence[Ensemble], folds: Ints) -> None:
@@ -48,10 +48,10 @@ class OutOfFoldEnsemble:
         return self.members[0].size
 
     def submit(self, batch: Mapping[str, Any]) -> list[FoldMember]:
-        """Ask each fold's teachers for the rows of that fold."""
+        """Send the rows of each fold to its teachers."""
         if "rows" not in batch:
             raise DataError(
-                "the batch does not tell its rows, so nobody knows which teachers have seen them\n"
+                "the batch has no rows, so the teachers that were trained on them are unknown\n"
                 "  fix: teachers of folds only work with batches of road_ray"
             )
         numbers = torch.as_tensor(batch["rows"]).cpu()
@@ -68,12 +68,15 @@ class OutOfFoldEnsemble:
         return parts
 
     def gather(self, handle: list[FoldMember]) -> Tensor:
-        """The answers, in the order of the batch. ``-> [M, B, ..., C]``, fp32."""
+        """Return the logits in the order of the batch. ``-> [M, B, ..., C]``, fp32."""
         answers = [self.members[part.fold].gather(part.handle) for part in handle]
         rows = torch.cat([part.rows for part in handle]).to(answers[0].device)
         return torch.cat(answers, 1)[:, rows.argsort()]
 
     def flush(self) -> None:
-        """What the members keep is on the disk."""
         for member in self.members:
-            getattr(member, "flush", lambda: None)()
+            member.flush()
+
+    def close(self) -> None:
+        for member in self.members:
+            member.close()

@@ -1,8 +1,9 @@
-"""Teachers that are asked once: what the store holds is read, the rest is asked live and kept.
+"""Ensemble behind a store: stored logits are read, missing ones come from live teachers and are
+stored.
 
-Also the first touch gives the kept value (rounded to fp16), so a cold, a warm and a resumed run
-read the same numbers. The live teachers are made on the first miss and let go when nothing can be
-missing any more.
+The first read too returns the stored value (rounded to fp16), so a cold, a warm and a resumed run
+read the same numbers. Live teachers are started on the first miss and closed when the store is
+complete.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ _log = logging.getLogger(__name__)
 
 Members = tuple[int, ...]
 Live = Callable[[Members], tuple[Members, Ensemble]]
-"""Starts at least the teachers of these numbers; gives the numbers of those that it started."""
+"""Starts at least the teachers of these numbers; returns the numbers of those started."""
 OnEvent = Callable[[dict[str, Any]], None]
 
 
 @dataclass
 class Request:
-    """A batch on its way: its rows, where each store has them, and what was asked of live teachers
-    about which of them.
+    """Submitted batch: its rows, their locations in each store, and the requests to live teachers
+    for missing ones.
     """
 
     inputs: Mapping[str, Tensor]
@@ -44,10 +45,10 @@ class Request:
     asked: list[tuple[Members, Ensemble, NDArray[np.int64], Any]] = field(default_factory=list)
 
 
-class StoredEnsemble:
-    """An ensemble in front of one store a teacher; close it after use.
+class StoredEnsemble(Ensemble):
+    """Ensemble with one store per teacher; close it after use.
 
-    ``needed`` are the keys of all rows that will ever be asked for, where they are known.
+    ``needed`` are the keys of all rows that will be requested, if known.
     """
 
     def __init__(
@@ -63,8 +64,8 @@ class StoredEnsemble:
         self._live, self._on_event = live, on_event
         self._started: list[tuple[Members, Ensemble]] = []
         self._wanted = None if needed is None else MissingRows(needed)
-        self._in_flight, self._told = 0, False
-        self._look()
+        self._in_flight, self._reported = 0, False
+        self._mark_stored()
 
     @classmethod
     def open(
@@ -77,7 +78,7 @@ class StoredEnsemble:
         needed: Keys | None = None,
         on_event: OnEvent | None = None,
     ) -> StoredEnsemble:
-        """The stores below ``root`` of the teachers of ``identity.teacher_manifest``."""
+        """Open the stores below ``root`` of the teachers of a ``teacher_manifest``."""
         stores = [TeacherStore(root, teacher, task) for teacher in manifest["teachers"]]
         return cls(stores, live, needed=needed, on_event=on_event)
 
@@ -87,11 +88,11 @@ class StoredEnsemble:
 
     @property
     def complete(self) -> bool:
-        """Whether every needed row is there, of every teacher; False where they are not known."""
+        """Whether every needed row of every teacher is stored; False if the rows are not known."""
         return self._wanted is not None and self._wanted.num_missing == 0
 
     def submit(self, batch: Mapping[str, Any]) -> Request:
-        """Look the rows up and ask the live teachers for those that are not there."""
+        """Look up the rows and request missing ones from the live teachers."""
         inputs = inputs_of(batch)
         rows = rows_of(inputs)
         places = self._find(rows.keys)
@@ -104,12 +105,12 @@ class StoredEnsemble:
         return request
 
     def gather(self, handle: Request) -> Tensor:
-        """The kept logits. ``-> [M, B, ..., C]``, fp32; padding of spans is ``PAD_LOGIT``."""
+        """Return the stored logits. ``-> [M, B, ..., C]``, fp32; span padding is ``PAD_LOGIT``."""
         was_asked = bool(handle.asked)
         self._take(handle)
         if was_asked or any(places.waits for places in handle.places):
             handle.places = self._find(handle.rows.keys)
-            if (missing := _missing(handle.places)).any():  # forgotten, for want of room on disk
+            if (missing := _missing(handle.places)).any():  # dropped, because the disk was full
                 self._ask(handle, missing)
                 self._take(handle)
                 handle.places = self._find(handle.rows.keys)
@@ -122,24 +123,24 @@ class StoredEnsemble:
         if was_asked:
             for store in self.stores:
                 store.flush_if_due()
-            self._note(handle.rows.keys)
+            self._mark(handle.rows.keys)
         return answers
 
     def holds(self, keys: Keys) -> NDArray[np.bool_]:
-        """Which rows every teacher's store has. ``[N, 2] -> [N]``."""
+        """Return which rows are stored for every teacher. ``[N, 2] -> [N]``."""
         held: NDArray[np.bool_] = np.logical_not(np.any(_missing(self._find(keys)), axis=0))
         return held
 
     def paths(self, batch: Mapping[str, Any]) -> dict[str, Answers]:
-        """What the store and the live teachers say to a batch, for ``parity.check_parity``; nothing
-        is kept of it. Teachers whose store lacks nothing are not started.
+        """Return the answers of store and live teachers to a batch, for ``check_parity``, without
+        storing them. Teachers with a complete store are not started.
         """
         inputs = inputs_of(batch)
         rows = rows_of(inputs)
         held = ~_missing(self._find(rows.keys))
-        found: dict[str, Answers] = {}
+        paths: dict[str, Answers] = {}
         if held.any():
-            found["the store"] = self._stored(rows, held)
+            paths["the store"] = self._stored(rows, held)
         lacking = ~held if self._wanted is None else _missing(self._find(self._wanted.keys))
         for members, ensemble in self._needed_live(lacking):
             answers = ensemble.gather(ensemble.submit(inputs)).cpu()
@@ -147,25 +148,18 @@ class StoredEnsemble:
             full[list(members)] = answers
             counted = np.zeros_like(held)
             counted[list(members)] = True
-            found[f"the live teachers {', '.join(map(str, members))}"] = full, counted
-        return found
+            paths[f"the live teachers {', '.join(map(str, members))}"] = full, counted
+        return paths
 
     def flush(self) -> None:
-        """All answers so far are on the disk."""
         for store in self.stores:
             store.flush()
 
     def close(self) -> None:
-        """Flush, end the live teachers, leave the store to others."""
+        """Close the live teachers and the stores, which are flushed."""
         self._release()
         for store in self.stores:
             store.close()
-
-    def __enter__(self) -> StoredEnsemble:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _ask(self, request: Request, missing: NDArray[np.bool_]) -> None:
         for members, ensemble in self._needed_live(missing):
@@ -176,7 +170,7 @@ class StoredEnsemble:
             self._in_flight += 1
 
     def _needed_live(self, missing: NDArray[np.bool_]) -> list[tuple[Members, Ensemble]]:
-        """The live ensembles that a batch needs, started on their first miss."""
+        """Return the live ensembles that a batch needs, started on their first miss."""
         wanted = {int(member) for member in np.flatnonzero(missing.any(1))}
         new = tuple(sorted(wanted - {m for members, _ in self._started for m in members}))
         if new:
@@ -184,7 +178,7 @@ class StoredEnsemble:
         return [started for started in self._started if wanted & {*started[0]}]
 
     def _take(self, request: Request) -> None:
-        """Add the answers that were asked for to the store."""
+        """Store the answers of the live teachers."""
         while request.asked:
             members, ensemble, numbers, asked = request.asked.pop()
             self._in_flight -= 1
@@ -193,8 +187,8 @@ class StoredEnsemble:
                 self._keep(self.stores[member], part, answers)
 
     def _keep(self, store: TeacherStore, part: Rows, answers: Tensor) -> None:
-        """Add what is not there already: a teacher may have been asked for another's sake, and a
-        row may have come in meanwhile.
+        """Store answers to rows that are not stored yet: some may be, because live teachers answer
+        together and other processes write too.
         """
         new = np.flatnonzero(~store.holds(part.keys))
         if len(new):
@@ -202,7 +196,7 @@ class StoredEnsemble:
             store.add(part, unpadded(_taken(answers, new), part, store.kind))
 
     def _stored(self, rows: Rows, held: NDArray[np.bool_]) -> Answers:
-        """The kept logits of those rows that are held ``[M, B]``; zeros for the others."""
+        """Return the stored logits of the rows in ``held`` ``[M, B]``; zeros for the others."""
         per_teacher = []
         for store, there in zip(self.stores, held, strict=True):
             part = rows.some(there)
@@ -218,50 +212,57 @@ class StoredEnsemble:
     def _refresh(self) -> bool:
         changed = [store.refresh() for store in self.stores]
         if any(changed):
-            self._look()
+            self._mark_stored()
         return any(changed)
 
-    def _look(self) -> None:
-        """Note which of the needed rows are there."""
+    def _mark_stored(self) -> None:
+        """Mark the needed rows that are stored."""
         if self._wanted is not None:
             self._wanted.found(self._wanted.keys[self.holds(self._wanted.keys)])
 
-    def _note(self, keys: Keys) -> None:
-        """These rows are there from now on; with the last of them the live teachers go."""
+    def _mark(self, keys: Keys) -> None:
+        """Mark rows as stored; with the last one, close the live teachers."""
         if self._wanted is None:
             return
         self._wanted.found(keys)
         if self.complete and not self._in_flight and self._started:
             self.flush()
             self._release()
-            if self._on_event is not None and not self._told:
-                self._told = True
+            if self._on_event is not None and not self._reported:
+                self._reported = True
                 self._on_event({"kind": "store_complete", "rows": len(self._wanted.keys)})
 
     def _release(self) -> None:
         for _, ensemble in self._started:
-            close = getattr(ensemble, "close", None)
-            if close is not None:
-                close()
+            ensemble.close()
         self._started = []
 
 
 def _missing(places: Sequence[RowLocations]) -> NDArray[np.bool_]:
-    """Which rows of which teacher are not there. ``-> [M, B]``."""
+    """Return which rows of which teacher are not stored. ``-> [M, B]``."""
     missing: NDArray[np.bool_] = np.logical_not([one.found for one in places])
     return missing
 
 
 def _taken(tensor: Tensor, rows: NDArray[np.int64]) -> Tensor:
-    """These rows of it, in rising order."""
+    """Return these rows of a tensor, in rising order."""
     if len(rows) == len(tensor):
         return tensor
     return tensor[torch.from_numpy(rows).to(tensor.device)]
 
 
-class NonOwningEnsemble:
-    """An ensemble that belongs to somebody else, who closes it."""
+class NonOwningEnsemble(Ensemble):
+    """View of an ensemble whose ``close`` leaves the ensemble open."""
 
     def __init__(self, ensemble: Ensemble) -> None:
-        self.size = ensemble.size
-        self.submit, self.gather = ensemble.submit, ensemble.gather
+        self._ensemble = ensemble
+
+    @property
+    def size(self) -> int:
+        return self._ensemble.size
+
+    def submit(self, batch: Mapping[str, Any]) -> Any:
+        return self._ensemble.submit(batch)
+
+    def gather(self, handle: Any) -> Tensor:
+        return self._ensemble.gather(handle)

@@ -1,6 +1,6 @@
-"""Looking after a store: what is in it, whether it is whole, fewer files, less of it.
+"""Maintenance of a store: list, verify, merge and prune.
 
-Whatever changes or removes files waits for nobody: a directory that some run has open is refused.
+Operations that change or remove files do not wait: a directory that a run has open is refused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from road_ray.distillation.store.store import LOCK, MANIFEST
 from road_ray.errors import ConfigError, DataError, ResourceError
 
 _SECONDS_A_DAY = 86400.0
-_GONE = ".gone"  # what a directory is called while it is removed
+_GONE = ".gone"  # suffix of a directory while it is removed
 
 
 @dataclass(frozen=True)
@@ -45,34 +45,34 @@ class StoredTeacher:
 
     @property
     def num_rows(self) -> int:
-        """Rows in all shards; raises ``ValueError`` for one that is damaged."""
+        """Number of rows in all shards. Raises ``ValueError`` for a damaged one."""
         return sum(len(read_shard(path).keys) for path in self.shards)
 
 
 def list_teachers(root: str | Path) -> list[StoredTeacher]:
-    """The teachers of a store, by name. Raises ``ConfigError`` where there is no store."""
+    """Return the teachers of a store, by name. Raises ``ConfigError`` if there is no store."""
     root = Path(root).expanduser()
-    found = sorted(root.glob(f"[!.]*/{MANIFEST}")) if root.is_dir() else []
-    if not found:
+    manifests = sorted(root.glob(f"[!.]*/{MANIFEST}")) if root.is_dir() else []
+    if not manifests:
         raise ConfigError(
-            f"{root}: no store of logits here\n  allowed: what distillation.store names in a run"
+            f"{root}: no store of logits here\n  allowed: the value of distillation.store of a run"
         )
-    return [_kept(path) for path in found]
+    return [_stored(path) for path in manifests]
 
 
-def select_teachers(kept: Sequence[StoredTeacher], names: Sequence[str]) -> list[StoredTeacher]:
-    """Those of these names (their beginnings suffice); all when none is given."""
+def select_teachers(teachers: Sequence[StoredTeacher], names: Sequence[str]) -> list[StoredTeacher]:
+    """Return the teachers whose names start with one of ``names``; all if it is empty."""
     for name in names:
-        if not any(one.directory.name.startswith(name) for one in kept):
-            known = ", ".join(one.directory.name for one in kept)
+        if not any(one.directory.name.startswith(name) for one in teachers):
+            known = ", ".join(one.directory.name for one in teachers)
             raise ConfigError(f"{name}: no teacher of this store\n  allowed: {known}")
-    return [one for one in kept if not names or one.directory.name.startswith(tuple(names))]
+    return [one for one in teachers if not names or one.directory.name.startswith(tuple(names))]
 
 
-def find_damage(kept: StoredTeacher, *, put_aside: bool = False) -> list[str]:
-    """What is wrong with the shards, a line each; ``put_aside`` quarantines them as a run would."""
+def find_damage(teacher: StoredTeacher, *, put_aside: bool = False) -> list[str]:
+    """Return the problems of the shards, one line each; ``put_aside`` quarantines damaged ones."""
     problems = []
-    for path in kept.shards:
+    for path in teacher.shards:
         try:
             read_shard(path)
         except OSError as error:
@@ -84,20 +84,21 @@ def find_damage(kept: StoredTeacher, *, put_aside: bool = False) -> list[str]:
     return problems
 
 
-def merge(kept: StoredTeacher) -> tuple[int, int]:
-    """All shards in one, each row once, the oldest answer kept; how many files and rows are left.
+def merge(teacher: StoredTeacher) -> tuple[int, int]:
+    """Merge all shards into one, with the oldest answer of each row; return the new numbers of
+    files and rows.
 
-    The new file is committed before the old ones go, so a kill in between costs nothing. Raises
-    ``DataError`` for a shard that is damaged.
+    The new file is committed before the old ones are removed, so a kill in between loses nothing.
+    Raises ``DataError`` for a damaged shard.
     """
-    with _alone(kept.directory):
-        paths = shards_in(kept.directory)
+    with _locked(teacher.directory):
+        paths = shards_in(teacher.directory)
         shards = [_whole(path) for path in paths]
         rows = sum(len(shard.keys) for shard in shards)
         if len(shards) < 2:
             return len(shards), rows
-        keys, counts, values = _together(shards)
-        made = write_shard(kept.directory, keys, counts, values)
+        keys, counts, values = _concatenated(shards)
+        made = write_shard(teacher.directory, keys, counts, values)
         for path in paths:
             if path != made:
                 path.unlink()
@@ -105,19 +106,19 @@ def merge(kept: StoredTeacher) -> tuple[int, int]:
 
 
 def prune(
-    kept: Sequence[StoredTeacher], *, unused_days: float | None = None
+    teachers: Sequence[StoredTeacher], *, unused_days: float | None = None
 ) -> Iterator[StoredTeacher]:
-    """Remove these teachers' directories, or those of them that nobody opened for so long; gives
-    each that is gone. What an earlier one began to remove goes too.
+    """Remove the teachers' directories, or those unused for ``unused_days``, and yield each removed
+    teacher. The rest of an interrupted removal is removed too.
     """
-    for root in {one.directory.parent for one in kept}:
+    for root in {one.directory.parent for one in teachers}:
         for left in root.glob(f".*{_GONE}"):
             shutil.rmtree(left, ignore_errors=True)
-    for one in kept:
+    for one in teachers:
         if unused_days is not None and one.unused_days < unused_days:
             continue
-        with _alone(one.directory):
-            # Out of sight by one rename: a kill in between leaves no directory half there.
+        with _locked(one.directory):
+            # Renamed first, so a kill leaves no incomplete directory under its name.
             aside = one.directory.with_name(f".{one.directory.name}{_GONE}")
             one.directory.rename(aside)
         shutil.rmtree(aside, ignore_errors=True)
@@ -136,15 +137,15 @@ def _whole(path: Path) -> Shard:
         ) from error
 
 
-def remove_damaged(kept: StoredTeacher) -> int:
-    """How many shards that had been put aside were deleted."""
-    paths = list(kept.directory.glob(f"*{DAMAGED}"))
+def remove_damaged(teacher: StoredTeacher) -> int:
+    """Delete quarantined shards and return their number."""
+    paths = list(teacher.directory.glob(f"*{DAMAGED}"))
     for path in paths:
         path.unlink(missing_ok=True)
     return len(paths)
 
 
-def _together(shards: Sequence[Shard]) -> tuple[Any, Any, Any]:
+def _concatenated(shards: Sequence[Shard]) -> tuple[Any, Any, Any]:
     keys = np.concatenate([shard.keys for shard in shards])
     counts = np.concatenate([shard.counts for shard in shards])
     values = np.concatenate([shard.values for shard in shards])
@@ -154,7 +155,7 @@ def _together(shards: Sequence[Shard]) -> tuple[Any, Any, Any]:
     return keys[keep], counts[keep], values[np.repeat(keep, counts)]
 
 
-def _kept(manifest: Path) -> StoredTeacher:
+def _stored(manifest: Path) -> StoredTeacher:
     directory = manifest.parent
     shards = shards_in(directory)
     return StoredTeacher(
@@ -170,7 +171,7 @@ def _kept(manifest: Path) -> StoredTeacher:
 
 
 @contextmanager
-def _alone(directory: Path) -> Iterator[None]:
+def _locked(directory: Path) -> Iterator[None]:
     with (directory / LOCK).open("a", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

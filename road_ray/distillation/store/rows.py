@@ -1,7 +1,7 @@
-"""A row of a batch as the store knows it: by its content, and with its answer freed of padding.
+"""Keys and values of rows in the store: a hash of the content, and logits without padding.
 
-The key of a row is a hash of its real token ids and segments, so whoever made the batch, in
-whatever order and however padded, finds the same row. Nothing here knows a file or a teacher.
+The key of a row is a hash of its real token ids and segments, so it does not depend on the order
+and padding of the batch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from road_ray.data.schema import Kind, Regress, Span, Tag
 from road_ray.distillation.ensemble.base import PAD_LOGIT
 from road_ray.errors import CheckpointError
 
-KEY_BYTES = 16  # of blake2b: two rows share a key once in 10^19 stores of a thousand million rows
+KEY_BYTES = 16  # of blake2b: 10^9 rows collide with a probability of about 10^-21
 _SEGMENT_SHIFT = 24  # of a segment above its token id, in 32 bits
 
 Keys = NDArray[np.uint64]
@@ -33,7 +33,7 @@ Values = NDArray[Any]
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a batch: their keys ``[B, 2]``, and which positions ``[B, L]`` are real."""
+    """Rows of a batch: their keys ``[B, 2]``, and a mask of the real positions ``[B, L]``."""
 
     keys: Keys
     real: NDArray[np.bool_]
@@ -43,22 +43,22 @@ class Rows:
 
     @cached_property
     def lengths(self) -> Longs:
-        """Real tokens of each row."""
+        """Number of real tokens of each row."""
         lengths: Longs = self.real.sum(-1, dtype=np.int64)
         return lengths
 
     @cached_property
     def padded_on_the_right(self) -> bool:
-        """Whether all padding follows what is real, as nearly everybody has it."""
+        """Whether all padding follows the real tokens, the usual case."""
         return _on_the_right(self.real, self.lengths)
 
     def some(self, numbers: NDArray[Any]) -> Rows:
-        """Those of these numbers, or where a mask is true."""
+        """Return the rows of these numbers, or of a mask."""
         return Rows(self.keys[numbers], self.real[numbers])
 
 
 class MissingRows:
-    """Which of some rows are still missing."""
+    """Tracker of the rows that a store still lacks."""
 
     def __init__(self, keys: Keys) -> None:
         self.keys: Keys = np.unique(keys, axis=0)
@@ -66,7 +66,7 @@ class MissingRows:
         self.num_missing = len(self.keys)
 
     def found(self, keys: Keys) -> None:
-        """These are there now; keys of other rows are ignored."""
+        """Mark rows as present; unknown keys are ignored."""
         if not len(self.keys):
             return
         at = np.searchsorted(self.keys[:, 0], keys[:, 0]).clip(max=len(self.keys) - 1)
@@ -75,8 +75,8 @@ class MissingRows:
 
 
 def rows_of(inputs: Mapping[str, Tensor]) -> Rows:
-    """The rows of ``input_ids`` ``[B, L]`` (or ``[B, N, L]``: N choices a row) with mask and
-    segments, where given.
+    """Return the rows of ``input_ids`` ``[B, L]`` (or ``[B, N, L]``: N choices per row), with mask
+    and segments if given.
     """
     ids = _array(inputs["input_ids"]).astype(np.int32)
     mask, segments = inputs.get("attention_mask"), inputs.get("token_type_ids")
@@ -94,7 +94,7 @@ def rows_of(inputs: Mapping[str, Tensor]) -> Rows:
 
 
 def keys_of(features: Features) -> Keys:
-    """The keys of all rows of a data set, ``[N, 2]``: those that its batches will ask for."""
+    """Return the keys of all rows of a data set, ``[N, 2]``."""
     lengths = np.diff(features.bounds)
     position = np.arange(len(features.tokens)) - np.repeat(features.bounds[:-1], lengths)
     second = position >= np.repeat(features.first_segment, lengths)
@@ -104,20 +104,20 @@ def keys_of(features: Features) -> Keys:
 
 
 def value_type(kind: Kind) -> type[np.floating[Any]]:
-    """How a logit is kept: float16 (relative rounding 2^-11); a regression's number in float32."""
+    """Return the dtype of stored logits: float16 (rounding 2^-11), float32 in regression."""
     return np.float32 if isinstance(kind, Regress) else np.float16
 
 
 def counts_of(kind: Kind, lengths: Longs) -> Longs:
-    """How many numbers a teacher's answer to rows of these lengths has, once unpadded."""
+    """Return the size of a teacher's unpadded answer to rows of these lengths."""
     return kind.width * (lengths if isinstance(kind, Span | Tag) else np.ones_like(lengths))
 
 
 def unpadded(answers: Tensor, rows: Rows, kind: Kind) -> Values:
-    """All numbers of one teacher's answers in one array, row after row, as they are kept.
+    """Flatten one teacher's answers into one array, row after row, in the stored dtype.
 
-    ``[B, C]``, ``[B, 2, L]`` or ``[B, L, C] -> [numbers]``. Raises ``CheckpointError`` for what
-    float16 cannot hold.
+    ``[B, C]``, ``[B, 2, L]`` or ``[B, L, C] -> [numbers]``. Raises ``CheckpointError`` for values
+    beyond the range of float16.
     """
     values = _array(answers.float())
     limit = float(np.finfo(value_type(kind)).max)
@@ -132,8 +132,8 @@ def unpadded(answers: Tensor, rows: Rows, kind: Kind) -> Values:
 
 
 def padded(answers: list[Values], rows: Rows, kind: Kind) -> Tensor:
-    """One teacher's kept numbers, an array a row, as they were answered; padding gets
-    ``PAD_LOGIT``. ``-> [B, C]``, ``[B, 2, L]`` or ``[B, L, C]``, fp32.
+    """Restore one teacher's answers from an array per row; padding is ``PAD_LOGIT``.
+    ``-> [B, C]``, ``[B, 2, L]`` or ``[B, L, C]``, fp32.
     """
     dtype = value_type(kind)
     if not isinstance(kind, Span | Tag):
@@ -150,11 +150,11 @@ def padded(answers: list[Values], rows: Rows, kind: Kind) -> Tensor:
                 row[:length] = answer.reshape(length, kind.width)
     else:
         full[spread] = np.concatenate([np.zeros(0, dtype), *answers])
-    return torch.from_numpy(full).float()  # ten times as quick as NumPy's own conversion
+    return torch.from_numpy(full).float()  # ten times as fast as NumPy's conversion
 
 
 def _spread(real: NDArray[np.bool_], kind: Kind) -> NDArray[np.bool_]:
-    """Which numbers of an answer are real: ``[B, L] -> [B, 2, L]`` or ``[B, L, C]``."""
+    """Return the mask of an answer's real numbers: ``[B, L] -> [B, 2, L]`` or ``[B, L, C]``."""
     size, length = real.shape
     if isinstance(kind, Span):
         return np.broadcast_to(real[:, None, :], (size, kind.width, length))
@@ -162,7 +162,7 @@ def _spread(real: NDArray[np.bool_], kind: Kind) -> NDArray[np.bool_]:
 
 
 def _together(keys: Keys, choices: int) -> Keys:
-    """One key for so many in a row: those of the choices, hashed once more."""
+    """Return one key per row, a hash of the keys of its choices."""
     numbers = np.full(len(keys) // choices, 2 * choices)
     return _hashed(keys, starts_of(numbers), numbers)
 

@@ -1,7 +1,7 @@
-"""Files of stored rows: each is there whole or not at all, never changes, and names its own sha256.
+"""Files of stored rows: written atomically, immutable, with their sha256 in the name.
 
 A shard is one Arrow IPC file of two columns, ``key`` (16 bytes) and ``logits`` (a list of numbers),
-memory-mapped on reading. Writers never touch each other's files.
+memory-mapped on reading. Writers do not change each other's files.
 """
 
 from __future__ import annotations
@@ -28,15 +28,13 @@ from road_ray.distillation.store.rows import KEY_BYTES, Keys, Values
 _log = logging.getLogger(__name__)
 _SHARD = re.compile(r"shard-[0-9a-f]{16}-([0-9a-f]{64})\.arrow")
 _STAGED = re.compile(r"\.staged-(\d+)-([^/]*)-[0-9a-f]{32}")
-DAMAGED = ".damaged"  # what is appended to the name of a shard that does not verify
-_LEFTOVER_SECONDS = 86400.0  # of another machine, whose processes cannot be asked
+DAMAGED = ".damaged"  # suffix of a shard that does not verify
+_LEFTOVER_SECONDS = 86400.0  # of another machine, whose processes cannot be checked
 
 
 @dataclass(frozen=True)
 class Shard:
-    """The rows of one file: ``keys`` ``[N, 2]``; row r has ``counts[r]`` numbers from
-    ``starts[r]`` on.
-    """
+    """Rows of one file: ``keys`` ``[N, 2]``; row r has ``counts[r]`` numbers from ``starts[r]``."""
 
     keys: Keys
     starts: Longs
@@ -45,7 +43,7 @@ class Shard:
 
 
 def write_shard(directory: Path, keys: Keys, counts: Longs, values: Values) -> Path:
-    """The committed file of these rows; on failure nothing of it remains."""
+    """Write rows to a new file and return its path; a failure leaves no file."""
     bounds = np.concatenate([[0], np.cumsum(counts)])
     packed = np.ascontiguousarray(keys).tobytes()
     key = pa.FixedSizeBinaryArray.from_buffers(
@@ -58,7 +56,7 @@ def write_shard(directory: Path, keys: Keys, counts: Longs, values: Values) -> P
         with pa.OSFile(str(staged), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
             writer.write_batch(batch)
 
-    # The time comes first, so that of two answers to one row the older one is always taken.
+    # The time comes first in the name, so that the older of two answers to a row is read.
     return commit(
         directory, write, lambda sha: f"shard-{time.time_ns():016x}-{sha}.arrow", fault="store"
     )
@@ -74,9 +72,9 @@ def read_shard(path: Path) -> Shard:
     if path.stat().st_size == 0 or not path.is_file():
         raise ValueError("it is empty" if path.is_file() else "it is no file")
     mapped = pa.memory_map(str(path), "r")
-    found = hashlib.sha256(memoryview(mapped.read_buffer())).hexdigest()
-    if found != named[1]:
-        raise ValueError(f"its sha256 is {found[:16]}..., its name says {named[1][:16]}...")
+    digest = hashlib.sha256(memoryview(mapped.read_buffer())).hexdigest()
+    if digest != named[1]:
+        raise ValueError(f"its sha256 is {digest[:16]}..., its name says {named[1][:16]}...")
     mapped.seek(0)
     batch = pa.ipc.open_file(mapped).get_batch(0)
     key, logits = batch.column("key"), batch.column("logits")
@@ -86,12 +84,12 @@ def read_shard(path: Path) -> Shard:
 
 
 def shards_in(directory: Path) -> list[Path]:
-    """The committed shards, oldest first."""
+    """Return the committed shards, oldest first."""
     return sorted(path for path in directory.iterdir() if _SHARD.fullmatch(path.name))
 
 
 def quarantine(path: Path, problem: str) -> None:
-    """Put a damaged shard aside; its rows will be asked for again."""
+    """Rename a damaged shard; its rows will be requested from the teachers again."""
     _log.warning("%s is damaged (%s); its rows are asked for again", path, problem)
     try:
         path.rename(path.with_name(path.name + DAMAGED))
@@ -100,7 +98,7 @@ def quarantine(path: Path, problem: str) -> None:
 
 
 def remove_leftovers(directory: Path) -> None:
-    """No staged file of a process that is gone."""
+    """Remove staged files of processes that no longer run."""
     for path in directory.iterdir():
         staged = _STAGED.fullmatch(path.name)
         if staged and _is_left(path, int(staged[1]), staged[2]):
@@ -114,7 +112,7 @@ def commit(
     *,
     fault: str = "",
 ) -> Path:
-    """What ``write`` leaves in a staged file, on the disk under ``name(sha256)`` by one rename."""
+    """Write a staged file by ``write``, sync it, and rename it to ``name(sha256)``; return it."""
     host = re.sub(r"[^\w.]", "_", socket.gethostname())
     staged = directory / f".staged-{os.getpid()}-{host}-{uuid.uuid4().hex}"
     try:
@@ -135,7 +133,7 @@ def commit(
 
 
 def _fault(what: str, staged: Path) -> None:
-    """For tests: ``RR_FAULT=store:after_bytes=N`` leaves N staged bytes and dies by SIGKILL."""
+    """Inject a fault for tests: ``RR_FAULT=store:after_bytes=N`` truncates the file and kills."""
     name, _, value = os.environ.get("RR_FAULT", "").partition("=")
     if not what or name != f"{what}:after_bytes" or int(value) > staged.stat().st_size:
         return

@@ -1,9 +1,9 @@
-"""What one teacher has said, kept on disk: raw logits by the content of the row.
+"""Store of one teacher's raw logits on disk, keyed by the content of the row.
 
-A directory of the store belongs to one teacher's very weights, configuration, tokenizer, task and
-label order; replace any of them and it is another directory. Any number of processes read and add
-at once: shards are immutable, a row that two of them add is merely there twice, and the older
-answer is the one that all read. Weights, temperature, rule and subset of teachers come after it.
+A directory belongs to one combination of weights, configuration, tokenizer, task and label order.
+Any number of processes read and add at the same time: shards are immutable, a row may be stored
+twice, and all processes read the older answer. The logits are independent of weighting rule,
+temperature and choice of teachers.
 """
 
 from __future__ import annotations
@@ -43,17 +43,15 @@ _log = logging.getLogger(__name__)
 FORMAT = 1
 MANIFEST = "manifest.json"
 LOCK = ".in-use"
-_PENDING_BYTES = 32 * 2**20  # of answers not yet on disk; a kill costs at most these
+_PENDING_BYTES = 32 * 2**20  # of answers in memory, the most that a kill loses
 _PENDING_SECONDS = 60.0
 _TICK_NS = 50_000_000
-_WAITING, _NOWHERE = -1, -2  # in place of a shard's number
+_WAITING, _NOWHERE = -1, -2  # instead of a shard's number: in memory, not stored
 
 
 @dataclass(frozen=True)
 class RowLocations:
-    """Where the answers to some rows are: the number of a shard, or ``_WAITING``, or
-    ``_NOWHERE``.
-    """
+    """Locations of answers to some rows: the number of a shard, ``_WAITING`` or ``_NOWHERE``."""
 
     shard: Longs
     start: Longs
@@ -65,15 +63,15 @@ class RowLocations:
 
     @property
     def waits(self) -> bool:
-        """Whether one of the rows may yet move to the disk."""
+        """Whether an answer is still in memory."""
         return bool((self.shard == _WAITING).any())
 
 
 class TeacherStore:
-    """The stored answers of one teacher; close it, so that the last ones reach the disk."""
+    """Stored answers of one teacher; ``close`` writes the last ones to disk."""
 
     def __init__(self, root: str | Path, teacher: Mapping[str, Any], task: Task) -> None:
-        """``teacher``: an entry of ``identity.teacher_manifest``."""
+        """Open the store of ``teacher``, an entry of ``teacher_manifest``."""
         self.kind: Kind = task.kind
         self.directory = Path(root).expanduser() / directory_name(teacher, task)
         self.writable = True
@@ -88,12 +86,12 @@ class TeacherStore:
 
     @property
     def num_rows(self) -> int:
-        """Rows on disk and waiting for it; a row that is there twice counts twice."""
+        """Number of rows on disk and in memory; duplicates count twice."""
         return len(self._order) + len(self._pending)
 
     def find(self, keys: Keys) -> RowLocations:
-        """Where the answers to these rows are. ``[N, 2] -> [N]``; it stays true for ever, except
-        for rows that wait for the disk.
+        """Return the locations of the answers to these rows. ``[N, 2] -> [N]``. They stay valid,
+        except for rows in memory.
         """
         if len(self._order):
             at = np.searchsorted(self._first, keys[:, 0]).clip(max=len(self._order) - 1)
@@ -110,11 +108,11 @@ class TeacherStore:
         return places
 
     def holds(self, keys: Keys) -> NDArray[np.bool_]:
-        """Which of the rows are there. ``[N, 2] -> [N]``."""
+        """Return which of the rows are stored. ``[N, 2] -> [N]``."""
         return self.find(keys).found
 
     def read(self, rows: Rows, places: RowLocations | None = None) -> list[Values]:
-        """The numbers of each row. Raises ``KeyError`` when one is not there."""
+        """Return the numbers of each row. Raises ``KeyError`` if one is not stored."""
         places = self.find(rows.keys) if places is None else places
         counts = counts_of(self.kind, rows.lengths)
         found = zip(places.shard.tolist(), places.start.tolist(), counts.tolist(), strict=True)
@@ -126,7 +124,7 @@ class TeacherStore:
         ]
 
     def add(self, rows: Rows, values: Values) -> None:
-        """Keep the answers to these rows, all numbers end to end; one that waits already stays."""
+        """Add the answers to these rows, concatenated; an answer already in memory stays."""
         counts = counts_of(self.kind, rows.lengths)
         for index, start in enumerate(starts_of(counts)):
             key = rows.keys[index].tobytes()
@@ -137,14 +135,14 @@ class TeacherStore:
         self._pending_since = self._pending_since or time.monotonic()
 
     def flush_if_due(self) -> None:
-        """Bounds what waits in memory, by size and by time."""
+        """Flush if answers in memory exceed a size or an age."""
         waited = time.monotonic() - self._pending_since if self._pending else 0.0
         if self._pending_bytes > _PENDING_BYTES or waited > _PENDING_SECONDS:
             self.flush()
 
     def flush(self) -> None:
-        """Everything that waits is on the disk, or forgotten where there is no room for it: the
-        store is a convenience, and a run does not end for it.
+        """Write the answers in memory to disk. If that fails they are dropped, with a warning: the
+        store is a cache, and its failure does not stop a run.
         """
         if not self._pending:
             return
@@ -168,7 +166,7 @@ class TeacherStore:
         self.refresh()
 
     def refresh(self) -> bool:
-        """Take in what others have written; True when there was something new."""
+        """Read shards that other processes have written; return whether there were any."""
         try:
             changed_ns = self.directory.stat().st_mtime_ns
             if changed_ns == self._seen_ns:
@@ -185,17 +183,17 @@ class TeacherStore:
                 quarantine(path, str(error))
             except FileNotFoundError:  # put aside by another process meanwhile
                 continue
-            except OSError as error:  # whole, perhaps, but not for this user
+            except OSError as error:  # valid, perhaps, but not readable by this user
                 self._unreadable.add(path.name)
                 _log.warning("%s cannot be read (%s); its rows are asked for again", path, error)
-        # Two changes within one tick of the file system's clock look like one: look again then.
+        # Two changes within one tick of the file system's clock have one time: read again then.
         self._seen_ns = changed_ns if time.time_ns() - changed_ns > _TICK_NS else -1
         if new:
             self._index()
         return bool(new)
 
     def close(self) -> None:
-        """Flush, and let others merge or prune the directory."""
+        """Flush, and release the directory for merge and prune."""
         self.flush()
         self._lock.close()
 
@@ -206,8 +204,8 @@ class TeacherStore:
         return shard
 
     def _index(self) -> None:
-        """All keys of all shards in one sorted array; of equal ones the oldest shard's first. A
-        shard keeps the number under which it came in.
+        """Build one sorted array of the keys of all shards; the oldest of equal keys comes first.
+        The number of a shard does not change.
         """
         names = list(self._shards)
         self._values = [shard.values for shard in self._shards.values()]
@@ -242,7 +240,7 @@ class TeacherStore:
 
 
 def directory_name(teacher: Mapping[str, Any], task: Task) -> str:
-    """Task, weights and a hash over all that decides the answers."""
+    """Return the name: task, weights and a hash of all that decides the answers."""
     content = json.dumps(_identity(teacher, task), sort_keys=True)
     digest = hashlib.sha256(content.encode()).hexdigest()
     return f"{task.name}-{teacher['weights_sha256'][:12]}-{digest[:16]}"
@@ -258,7 +256,7 @@ def _manifest_name(_: str) -> str:
 
 
 def expected_bytes(kind: Kind, lengths: Longs, num_teachers: int) -> int:
-    """What the store will take for rows of these lengths, for plans: logits, keys and bounds."""
+    """Return the estimated size of a store for rows of these lengths: logits, keys and bounds."""
     per_row = 16 + 8
     numbers = int(counts_of(kind, lengths).sum())
     return num_teachers * (numbers * np.dtype(value_type(kind)).itemsize + per_row * len(lengths))

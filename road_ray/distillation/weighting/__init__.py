@@ -1,12 +1,12 @@
-"""How several teachers become one: what each counts for each example, and the mean that is taken.
+"""Weighting rules: the combination of the logits of M teachers into soft logits.
 
-A rule of one file of this package is a pure function ``(logits [M, B, ..., C], targets [B, ...])``.
-Those entered with ``weighting`` give weights ``[M, B, ...]``, non-negative, finite and summing to M
-where somebody counts; ``combine`` then averages the logits. Those entered with ``merging`` give the
-soft logits ``[B, ..., C]`` themselves, because they average something else. ``soften`` is the
-common law. Classification has no trailing axes; spans are ``[M, B, 2, L]`` with targets ``[B, 2]``
-(start and end; the position is the class), tags ``[M, B, L, C]`` with ``[B, L]``, choices ``[M, B,
-N]``: one code serves all.
+A rule is a pure function ``(logits [M, B, ..., C], targets [B, ...])``. Rules registered with
+``weighting`` return weights ``[M, B, ...]``, non-negative, finite and summing to M where some
+teacher counts; ``combine`` then averages the logits. Rules registered with ``merging`` return the
+soft logits ``[B, ..., C]`` themselves, because they average something else. ``soften`` applies a
+rule. Classification has no trailing axes; spans are ``[M, B, 2, L]`` with targets ``[B, 2]`` (start
+and end; the position is the class), tags ``[M, B, L, C]`` with ``[B, L]``, choices ``[M, B, N]``:
+the code is the same for all.
 """
 
 from road_ray.distillation.weighting.averaging import mean_probabilities, probability_shift

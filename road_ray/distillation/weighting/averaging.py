@@ -1,4 +1,4 @@
-"""Rules that average something else than logits, or change the mean afterwards."""
+"""Rules that average probabilities instead of logits, or change the mean afterwards."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from road_ray.errors import ConfigError
 
 @merging("mean_probabilities")
 def mean_probabilities(logits: Tensor, targets: Tensor, *, temperature: float = 1.0) -> Tensor:
-    """Logits whose softmax at ``temperature`` is the teachers' mean probability at it.
+    """Return logits whose softmax at ``temperature`` is the teachers' mean probability.
 
-    ``[M, B, ..., C], [B, ...] -> [B, ..., C]``. One teacher that is sure outvotes two that doubt,
-    where the mean of logits lets one that excludes a class veto it. Regressions: plain mean.
+    ``[M, B, ..., C], [B, ...] -> [B, ..., C]``. A confident teacher outweighs two uncertain ones;
+    in the mean of logits one teacher that excludes a class vetoes it. Regressions: plain mean.
     Source: Liu et al. 2019, MT-DNN-KD (at temperature 1).
     """
     if not 0 < temperature < math.inf:  # false for NaN too
@@ -33,9 +33,9 @@ def mean_probabilities(logits: Tensor, targets: Tensor, *, temperature: float = 
 
 @merging("probability_shift")
 def probability_shift(logits: Tensor, targets: Tensor) -> Tensor:
-    """The mean of the logits; where it errs, its largest and that of the gold change places.
+    """Return the mean of the logits; where it is wrong, its largest and the label's logit swapped.
 
-    ``[M, B, ..., C], [B, ...] -> [B, ..., C]``. Unknown gold and regressions: plain mean. Source:
+    ``[M, B, ..., C], [B, ...] -> [B, ..., C]``. Unknown labels and regressions: plain mean. Source:
     TextBrewer, ``probability_shift``, applied to the teachers' mean.
     """
     soft = combine(logits, mean(logits, targets))
@@ -44,6 +44,6 @@ def probability_shift(logits: Tensor, targets: Tensor) -> Tensor:
     targets = targets.to(logits.device)
     check_targets(logits, targets, UNKNOWN)
     top = soft.argmax(-1, keepdim=True)
-    gold = targets.unsqueeze(-1).where((targets != UNKNOWN).unsqueeze(-1), top)
-    shifted = soft.scatter(-1, top, soft.gather(-1, gold))
-    return torch.scatter(shifted, -1, gold, soft.gather(-1, top))
+    label = targets.unsqueeze(-1).where((targets != UNKNOWN).unsqueeze(-1), top)
+    shifted = soft.scatter(-1, top, soft.gather(-1, label))
+    return torch.scatter(shifted, -1, label, soft.gather(-1, top))

@@ -1,4 +1,4 @@
-"""From what the teachers said to soft logits: the mean, and the law that all rules share."""
+"""Soft logits from teacher logits: the weighted mean, and the application of a rule."""
 
 from __future__ import annotations
 
@@ -12,46 +12,43 @@ from road_ray.errors import DataError
 
 
 class SoftTargets(NamedTuple):
-    """What an ensemble says of a batch. Where nobody counts ``keep`` is false, and nothing is to be
-    learnt.
-    """
+    """Soft targets of a batch. Where no teacher counts, ``keep`` is false and there is no loss."""
 
     logits: Tensor  # [B, ..., C], fp32
     keep: Tensor  # [B, ...] bool
-    weights: Tensor | None  # [M, B, ...]; None where a rule gives no weights
+    weights: Tensor | None  # [M, B, ...]; None for a rule without weights
 
 
 def soften(
     rule: Rule, logits: Tensor, targets: Tensor, allowed: Tensor | None = None
 ) -> SoftTargets:
-    """The teachers' logits made one by a rule. ``[M, B, ..., C], [B, ...] -> [B, ..., C]``.
+    """Combine the teachers' logits by a rule. ``[M, B, ..., C], [B, ...] -> [B, ..., C]``.
 
-    Classes outside ``allowed`` (broadcast to ``[B, ..., C]``: no padding, no question) have no say
-    in the rule's judgement. Weights are then put on the raw logits, which the student's loss masks;
-    a rule that merges gives ``-inf`` there. Source of that order: ROaD part 1, Algorithm 2, our
-    reading.
+    The rule ignores classes outside ``allowed`` (broadcast to ``[B, ..., C]``: no padding, no
+    question). Its weights are applied to the raw logits, which the student's loss masks; a merging
+    rule returns ``-inf`` there. Source of that order: ROaD part 1, Algorithm 2, our reading.
     """
     targets = targets.to(logits.device)
-    judged = mask_disallowed(logits, allowed)
+    masked = mask_disallowed(logits, allowed)
     if isinstance(rule, Merge):
         every = torch.ones(targets.shape, dtype=torch.bool, device=logits.device)
-        return SoftTargets(rule(judged, targets), every, None)
-    weights = rule(judged, targets)
+        return SoftTargets(rule(masked, targets), every, None)
+    weights = rule(masked, targets)
     return SoftTargets(combine(logits, weights), (weights != 0).any(0), weights)
 
 
 def mask_disallowed(logits: Tensor, allowed: Tensor | None) -> Tensor:
-    """The logits with ``-inf`` outside ``allowed``. ``[M, B, ..., C] -> [M, B, ..., C]``."""
+    """Return the logits with ``-inf`` outside ``allowed``. ``[M, B, ..., C] -> [M, B, ..., C]``."""
     if allowed is None:
         return logits
     return logits.float().masked_fill(~allowed.to(logits.device), -torch.inf)
 
 
 def combine(logits: Tensor, weights: Tensor) -> Tensor:
-    """The weighted logits ``sum_m w_m z_m / M`` in fp32. ``[M, B, ..., C], [M, B, ...] -> [B, ...,
-    C]``.
+    """Return the weighted logits ``sum_m w_m z_m / M`` in fp32.
+    ``[M, B, ..., C], [M, B, ...] -> [B, ..., C]``.
 
-    Weights ``[M, B]`` or ``[M]`` count for all trailing axes. Mask positions after this, never
+    Weights ``[M, B]`` or ``[M]`` hold for all trailing axes. Mask positions after this, never
     before. Source: ROaD part 1, Algorithm 2.
     """
     if weights.shape != logits.shape[: weights.ndim] or not 0 < weights.ndim < logits.ndim:
@@ -61,14 +58,14 @@ def combine(logits: Tensor, weights: Tensor) -> Tensor:
         )
     weights = weights.to(logits.device, torch.float32)
     weights = weights.reshape(*weights.shape, *[1] * (logits.ndim - weights.ndim))
-    # A teacher that does not count must not spoil the sum with 0 * -inf.
+    # A teacher of weight 0 must not add 0 * -inf.
     weighted = torch.where(weights == 0, 0.0, weights * logits.float())
     return weighted.sum(0) / len(logits)
 
 
 def check_shapes(logits: Tensor, targets: Tensor) -> None:
-    """Raises ``DataError`` unless logits are ``[M, B, ..., C]`` and targets ``[B, ...]``; nothing
-    is broadcast.
+    """Raise ``DataError`` unless logits are ``[M, B, ..., C]`` and targets ``[B, ...]``, without
+    broadcasting.
     """
     if logits.ndim < 3 or targets.shape != logits.shape[1:-1] or not len(logits):
         raise DataError(
@@ -78,11 +75,11 @@ def check_shapes(logits: Tensor, targets: Tensor) -> None:
 
 
 def check_targets(logits: Tensor, targets: Tensor, unknown: int) -> None:
-    """Raises ``DataError`` for gold that is neither a class nor ``unknown``."""
+    """Raise ``DataError`` for a label that is neither a class nor ``unknown``."""
     classes = logits.shape[-1]
-    misfit = (targets != unknown) & ((targets < 0) | (targets >= classes))
-    if bool(misfit.any()):
+    invalid = (targets != unknown) & ((targets < 0) | (targets >= classes))
+    if bool(invalid.any()):
         raise DataError(
-            f"target {int(targets[misfit][0])} is outside the teachers' classes 0..{classes - 1}\n"
-            f"  fix: correct the gold, or mark it as unknown with {unknown}"
+            f"target {int(targets[invalid][0])} is outside the teachers' classes 0..{classes - 1}\n"
+            f"  fix: correct the label, or mark it as unknown with {unknown}"
         )

@@ -1,4 +1,4 @@
-"""Rules that ask who was right: the plain mean, ROaD's Algorithm 2, and its limit."""
+"""Rules by the correctness of the teachers: ROaD's Algorithm 2 and its limit; the plain mean."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from road_ray.errors import ConfigError
 
 @weighting("mean")
 def mean(logits: Tensor, targets: Tensor) -> Tensor:
-    """Ones: every teacher counts the same. ``[M, B, ..., C], [B, ...] -> [M, B, ...]``."""
+    """Return ones, for a plain mean. ``[M, B, ..., C], [B, ...] -> [M, B, ...]``."""
     check_shapes(logits, targets)
     return torch.ones(logits.shape[:-1], dtype=torch.float32, device=logits.device)
 
@@ -32,15 +32,13 @@ def correctness(
     all_wrong: AllWrong = "scale",
     span_correctness: SpanCorrectness = "independent",
 ) -> Tensor:
-    """``wrong`` for a teacher that errs, the rest of M shared by those that are right.
+    """Return the weight ``wrong`` for each wrong teacher; the right ones share the rest of M.
 
-    ``[M, B, ..., C], [B, ...] -> [M, B, ...]``.
-
-    Sums to M, unless every teacher errs: then ``wrong`` each (``scale``, the literal reading), ones
-    (``mean``) or zeros (``drop``: no distillation for this example). ``joint`` calls a teacher
-    right only if it is right wherever the gold of the example is known, and gives all its trailing
-    axes the same weight. An unknown target (-100) and a regression have no right or wrong: plain
-    mean, our choice. Source: ROaD part 1, Algorithm 2.
+    ``[M, B, ..., C], [B, ...] -> [M, B, ...]``. They sum to M, unless all teachers are wrong: then
+    they are ``wrong`` (``scale``, the literal reading), ones (``mean``) or zeros (``drop``: no
+    distillation for this example). With ``joint`` a teacher is right only if it is right at every
+    known label of the example, and all trailing axes get the same weight. Unknown targets (-100)
+    and regressions: plain mean, our choice. Source: ROaD part 1, Algorithm 2.
     """
     _check_options(wrong, all_wrong, span_correctness)
     ones = mean(logits, targets)
@@ -54,8 +52,8 @@ def correctness(
         known = known.any(trailing, keepdim=True).expand_as(known)
     num_teachers, count = len(logits), right.sum(0)
     boost = (num_teachers - (num_teachers - count) * wrong) / count.clamp(min=1)
-    nobody = {"scale": wrong, "mean": 1.0, "drop": 0.0}[all_wrong]
-    weights = torch.where(right, boost, torch.where(count > 0, wrong, nobody))
+    none_right = {"scale": wrong, "mean": 1.0, "drop": 0.0}[all_wrong]
+    weights = torch.where(right, boost, torch.where(count > 0, wrong, none_right))
     return torch.where(known, weights, ones)
 
 
@@ -67,10 +65,10 @@ def correct_only(
     all_wrong: AllWrong = "drop",
     span_correctness: SpanCorrectness = "independent",
 ) -> Tensor:
-    """The teachers that are right share M, the others count nothing. ``[M, B, ..., C], [B, ...] ->
-    [M, B, ...]``.
+    """Return weights that share M among the right teachers; those of the others are 0.
+    ``[M, B, ..., C], [B, ...] -> [M, B, ...]``.
 
-    The limit of ``correctness`` at ``wrong = 0``; so when nobody is right, ``scale`` is ``drop``.
+    The limit of ``correctness`` at ``wrong = 0``; where no teacher is right, ``scale`` is ``drop``.
     """
     return correctness(
         logits, targets, wrong=0.0, all_wrong=all_wrong, span_correctness=span_correctness
@@ -78,8 +76,8 @@ def correct_only(
 
 
 def num_right(logits: Tensor, targets: Tensor) -> Tensor:
-    """How many teachers have their first largest logit at the target. ``[M, B, ..., C], [B, ...] ->
-    [B, ...]``.
+    """Return the number of teachers whose first largest logit is at the target.
+    ``[M, B, ..., C], [B, ...] -> [B, ...]``.
     """
     check_shapes(logits, targets)
     return _right(logits, targets.to(logits.device)).sum(0)

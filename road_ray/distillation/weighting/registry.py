@@ -1,4 +1,4 @@
-"""Rules by name, and their options bound and checked before anything starts."""
+"""Registry of the rules by name; their options are bound and checked before training."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Weighting(Protocol):
 
 @dataclass(frozen=True)
 class Merge:
-    """A rule, its options bound, that averages something else than logits: ``[M, B, ..., C], [B,
-    ...] -> [B, ..., C]``.
+    """A rule with its options bound that returns soft logits:
+    ``[M, B, ..., C], [B, ...] -> [B, ..., C]``.
     """
 
     function: Callable[[Tensor, Tensor], Tensor]
@@ -44,18 +44,16 @@ MERGES: dict[str, Callable[..., Tensor]] = {}
 
 
 def weighting(name: str) -> Callable[[_Function], _Function]:
-    """A decorator that enters a rule of weights under ``name``; the contract tests then hold it to
-    its law.
-    """
-    return functools.partial(_enter, WEIGHTINGS, name)
+    """Register a rule of weights under ``name``; the contract tests then cover it. A decorator."""
+    return functools.partial(_register, WEIGHTINGS, name)
 
 
 def merging(name: str) -> Callable[[_Function], _Function]:
-    """The same for a rule that gives soft logits."""
-    return functools.partial(_enter, MERGES, name)
+    """Register a rule that returns soft logits under ``name``. A decorator."""
+    return functools.partial(_register, MERGES, name)
 
 
-def _enter(rules: dict[str, Callable[..., Tensor]], name: str, rule: _Function) -> _Function:
+def _register(rules: dict[str, Callable[..., Tensor]], name: str, rule: _Function) -> _Function:
     rules[name] = rule
     return rule
 
@@ -66,16 +64,16 @@ def known_rules() -> tuple[str, ...]:
 
 
 def options_of(name: str) -> tuple[str, ...]:
-    """The names of the options that the rule ``name`` takes. Raises ``ConfigError`` naming the
-    nearest rule.
+    """Return the names of the options of the rule ``name``. Raises ``ConfigError`` with the nearest
+    name if there is none.
     """
     parameters = inspect.signature(_named(name)).parameters.values()
     return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
 
 
 def resolve(name: str, **options: object) -> Rule:
-    """The rule ``name`` with its options bound. Raises ``ConfigError`` for a name, option or value
-    that is not known.
+    """Return the rule ``name`` with its options bound. Raises ``ConfigError`` for an unknown name,
+    option or value.
     """
     known = options_of(name)
     for option in options:
@@ -84,7 +82,7 @@ def resolve(name: str, **options: object) -> Rule:
                 unknown_name(f"weighting.{option}", f"option of {name!r}", option, known)
             )
     function = functools.partial(_named(name), **options)
-    # A wrong value fails here, not in step 1.
+    # An invalid value fails here, not in step 1.
     function(torch.zeros(1, 1, 2), torch.zeros(1, dtype=torch.long))
     return function if name in WEIGHTINGS else Merge(function)
 
@@ -97,13 +95,13 @@ def _named(name: str) -> Callable[..., Tensor]:
 
 
 def check_choice(key: str, value: str, kind: object) -> None:
-    """Raises ``ConfigError`` unless ``value`` is one of the literals of ``kind``."""
+    """Raise ``ConfigError`` unless ``value`` is one of the literals of ``kind``."""
     if value not in get_args(kind):
         raise ConfigError(unknown_name(f"weighting.{key}", "value", value, get_args(kind)))
 
 
 def unknown_name(key: str, what: str, name: str, known: Iterable[str]) -> str:
-    """What is said of a name that nobody knows, with the nearest that somebody does."""
+    """Return the message for an unknown name, with the nearest known one."""
     names = list(known)
     hint = did_you_mean(name, names)
     return f"{key}: unknown {what} {name!r}{hint}\n  known: {', '.join(names) or '(none)'}"

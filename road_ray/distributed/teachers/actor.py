@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from road_ray.data.batching import INPUTS
 from road_ray.data.schema import Kind, Regress, Span, Tag, Task
-from road_ray.distillation.ensemble.base import INPUTS, Teacher, inputs_of
+from road_ray.distillation.ensemble.base import Teacher, inputs_of
 from road_ray.distributed.teachers.request_batcher import Answers, Batcher, Inputs
 from road_ray.errors import CheckpointError
 from road_ray.models.config import Precision

@@ -26,7 +26,7 @@ from ray.exceptions import (
 )
 from torch import Tensor
 
-from road_ray.distillation.ensemble.base import stacked
+from road_ray.distillation.ensemble.base import Ensemble, stacked
 from road_ray.distributed.placement import free_resources
 from road_ray.distributed.teachers.actor import packed_inputs
 from road_ray.distributed.teachers.replicas import Pool, Replicas, cause_of, ping
@@ -60,7 +60,7 @@ class Request:
     asks: dict[int, ReplicaRequest] = field(default_factory=dict)
 
 
-class ActorEnsemble:
+class ActorEnsemble(Ensemble):
     """Teachers in actors, asked all at once. Made by ``pool.start`` (which owns them),
     ``attach_ensemble`` or ``sharing.shared`` (which holds a lease on them).
 
@@ -74,7 +74,7 @@ class ActorEnsemble:
         self.handles = pool
         self.replacements = 0
         self.dropped: tuple[int, ...] = ()  # teachers that no longer answer, by their place
-        self.gauges: dict[str, float] = {}  # of the last batch, for the journal
+        self._stats: dict[str, float] = {}
         self.on_event: Callable[..., Any] | None = None
         self._owner, self._release = owner, release
         caller = uuid.uuid4().hex
@@ -84,6 +84,11 @@ class ActorEnsemble:
     def size(self) -> int:
         """How many teachers answer."""
         return len(self.handles.directories) - len(self.dropped)
+
+    @property
+    def stats(self) -> Mapping[str, float]:
+        """Seconds of the slowest forward pass of the last batch, and dropped teachers if any."""
+        return self._stats
 
     def submit(self, batch: Mapping[str, Any]) -> Request:
         """Send the batch to every teacher. Waits only while too many requests are on their way."""
@@ -115,9 +120,9 @@ class ActorEnsemble:
         if not answers:
             raise ClusterError(f"no teacher is left of {len(self.handles.directories)}\n{_KEPT}")
         seconds = max(seconds for _, seconds in answers.values())
-        self.gauges = {"time/teacher_busy_seconds": seconds}
+        self._stats = {"time/teacher_busy_seconds": seconds}
         if self.dropped:
-            self.gauges["teachers/dropped"] = float(len(self.dropped))
+            self._stats["teachers/dropped"] = float(len(self.dropped))
         arrays = [array for group in sorted(answers) for array in answers[group][0]]
         return stacked([torch.tensor(array, dtype=torch.float32) for array in arrays])
 
@@ -151,12 +156,6 @@ class ActorEnsemble:
         if self._release is not None:
             self._release()
         self._release = None
-
-    def __enter__(self) -> ActorEnsemble:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return attach_ensemble, (self.handles,)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from road_ray.distributed.teachers.client import ActorEnsemble
 
 
-class Ensemble:
+class Ensemble(local.Ensemble):
     """M teachers of one task, checked against each other, in Ray actors or in this process; close
     it after use.
 
@@ -64,7 +64,7 @@ class Ensemble:
         options["precision"] = precision
         self._cluster = ExitStack()
         self.directories, self.store, self.host = list(directories), store, host
-        self.members: local.LocalEnsemble | ActorEnsemble | StoredEnsemble
+        self.members: local.Ensemble
         if store is not None:
             self.members = self._behind(store, label_map, options)
         elif host == "process":
@@ -77,6 +77,10 @@ class Ensemble:
     @property
     def size(self) -> int:
         return self.members.size
+
+    @property
+    def stats(self) -> Mapping[str, float]:
+        return self.members.stats
 
     def submit(self, batch: Mapping[str, Any]) -> Any:
         """Ask all teachers; gives a handle at once."""
@@ -112,18 +116,13 @@ class Ensemble:
         """
         return local.annotate(batches, self, rules.resolve(weighting, **rule), lookahead)
 
+    def flush(self) -> None:
+        self.members.flush()
+
     def close(self) -> None:
         """End the actors, and the cluster if it was started for them."""
-        if isinstance(self.members, local.LocalEnsemble):
-            return
         self.members.close()
         self._cluster.close()
-
-    def __enter__(self) -> Ensemble:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _behind(
         self,

@@ -1,4 +1,4 @@
-"""Heads: what a task adds to an encoder.
+"""Heads: the output layers that a task adds to an encoder.
 
 ``standard.py`` has Hugging Face's own heads and ``build_head``; ``joint_span.py`` is ELECTRA's
 joint head for questions, ``san.py`` MT-DNN's stochastic answer network, ``bilstm_tagger.py`` a

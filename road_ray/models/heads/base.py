@@ -1,4 +1,4 @@
-"""What every head says of itself, so that nobody need know which it is."""
+"""Interface of a head."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from torch import nn
 
 
 class Head(nn.Module):
-    """What a task adds to the encoder: ``forward(hidden)`` gives the logits, or ``forward(hidden,
-    batch)`` where it ``reads_batch``.
+    """Output layers of a task: ``forward(hidden)`` returns the logits, or, where ``reads_batch`` is
+    true, ``forward(hidden, batch)``.
     """
 
     reads_batch: ClassVar[bool] = False
-    # Of how many of the last layers, side by side, ``hidden`` is made; the encoder then stays as it
-    # is. None: of the last layer alone, of an encoder that learns too.
+    # Number of last layers that are concatenated to ``hidden``, of a frozen encoder. None: the last
+    # layer alone, of an encoder that is trained.
     feature_layers: ClassVar[int | None] = None

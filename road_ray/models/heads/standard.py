@@ -1,7 +1,6 @@
-"""Heads: what a task adds to the encoder.
+"""Hugging Face's own heads, so that a trained one loads with ``transformers``; ``build_head``.
 
-One head a task, shared by its data sets (ROaD part 1, section 3.4). They are Hugging Face's own
-heads, so that a trained one loads with plain ``transformers``.
+There is one head per task, shared by its data sets (ROaD part 1, section 3.4).
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from road_ray.models.heads.san import StochasticAnswerNetwork
 
 
 class SentenceHead(Head):
-    """One vector of ``width`` logits from the first token: ``[B, L, D] -> [B, width]``."""
+    """Classification or regression from the first token: ``[B, L, D] -> [B, width]``."""
 
     def __init__(self, config: PreTrainedConfig, width: int) -> None:
         super().__init__()
@@ -51,9 +50,7 @@ class SentenceHead(Head):
 
 
 class PooledHead(Head):
-    """The same as BERT and ALBERT have it, whose last layer but one is a tanh: ``[B, L, D] ->
-    [B, width]``.
-    """
+    """``SentenceHead`` of BERT and ALBERT, with a tanh pooler: ``[B, L, D] -> [B, width]``."""
 
     def __init__(self, config: PreTrainedConfig, width: int) -> None:
         super().__init__()
@@ -71,8 +68,7 @@ class PooledHead(Head):
 class SpanHead(Head):
     """Start and end logits, independent of each other: ``[B, L, D] -> [B, 2, L]``.
 
-    Position 0 means no answer.
-    Source: ROaD part 1, section 2.
+    Position 0 means no answer. Source: ROaD part 1, section 2.
     """
 
     def __init__(self, config: PreTrainedConfig) -> None:
@@ -100,7 +96,7 @@ class TagHead(Head):
 
 
 class ChoiceHead(Head):
-    """One logit a choice from its first token: ``[B * N, L, D] -> [B, N]``."""
+    """One logit per choice from its first token: ``[B * N, L, D] -> [B, N]``."""
 
     def __init__(self, config: PreTrainedConfig, choices: int) -> None:
         super().__init__()
@@ -116,7 +112,7 @@ class ChoiceHead(Head):
 
 
 class PooledChoiceHead(PooledHead):
-    """The same as BERT and ALBERT have it: ``[B * N, L, D] -> [B, N]``."""
+    """``ChoiceHead`` of BERT and ALBERT: ``[B * N, L, D] -> [B, N]``."""
 
     def __init__(self, config: PreTrainedConfig, choices: int) -> None:
         super().__init__(config, 1)
@@ -127,7 +123,7 @@ class PooledChoiceHead(PooledHead):
 
 
 def build_head(kind: Kind, config: PreTrainedConfig) -> Head:
-    """A new head of that kind for an encoder of that family and size."""
+    """Return a new head of that kind for an encoder of that configuration."""
     pooled = FAMILIES[config.model_type].pooler is not None
     match kind:
         case JointSpan():
@@ -147,7 +143,7 @@ def build_head(kind: Kind, config: PreTrainedConfig) -> Head:
 
 
 class Heads(nn.ModuleDict):
-    """Heads by the names of tasks, also such as ``v1.2`` and ``train``, which PyTorch refuses."""
+    """Heads by task name, also names such as ``v1.2`` and ``train``, which PyTorch refuses."""
 
     def __getitem__(self, key: str) -> nn.Module:
         return super().__getitem__(_module_name(key))
@@ -160,6 +156,6 @@ _EMPTY = nn.ModuleDict()
 
 
 def _module_name(task: str) -> str:
-    """The name itself where PyTorch takes it; no name of a task has a space."""
-    taken = "." in task or hasattr(_EMPTY, task)
-    return f"task {task.replace('.', ' ')}" if taken else task
+    """Return the name, or one with a space where PyTorch refuses it; no task name has a space."""
+    refused = "." in task or hasattr(_EMPTY, task)
+    return f"task {task.replace('.', ' ')}" if refused else task

@@ -1,4 +1,4 @@
-"""A few tokens to choose from: drawn by a generator, scored by a main encoder."""
+"""Candidate tokens of a multiple choice: drawn by a generator, scored by a main encoder."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from road_ray.objectives.masking import invert
 
 
 def with_replacement(logits: Tensor, noise: Tensor) -> Tensor:
-    """Independent draws from ``softmax(logits)``: ``[N, V], [N, K] -> [N, K]``; no gradient."""
+    """Return draws from ``softmax(logits)``, without gradient: ``[N, V], [N, K] -> [N, K]``."""
     return invert(torch.softmax(logits.detach().float(), -1), noise)
 
 
 def without_replacement(logits: Tensor, excluded: Tensor, noise: Tensor) -> Tensor:
-    """Different ids, none of them ``excluded``: ``[N, V], [N], [N, K] -> [N, K]``; no gradient.
+    """Return distinct ids other than ``excluded``: ``[N, V], [N], [N, K] -> [N, K]``; no gradient.
 
-    One after the other from what is left, which is distributed as Gumbel top-k is. Source: TEAMS,
-    official/projects/teams.
+    Drawn one after the other from the rest, which has the distribution of Gumbel top-k. Source:
+    TEAMS, official/projects/teams.
     """
     left = torch.softmax(logits.detach().float(), -1)
     taken = excluded
     drawn: list[Tensor] = []
     for number in noise.unbind(-1):
         left.scatter_(1, taken[:, None], 0.0)
-        # A sure generator leaves nothing: then any other id, as the logits' penalty there does.
+        # A certain generator leaves no probability: any other id then, as their logit penalty
+        # gives.
         empty = left.sum(-1, keepdim=True) <= 0
         if bool(empty.any()):
             even = torch.ones_like(left).scatter_(1, excluded[:, None], 0.0)
@@ -37,6 +38,6 @@ def without_replacement(logits: Tensor, excluded: Tensor, noise: Tensor) -> Tens
 
 
 def candidate_logits(state: Tensor, table: Tensor, candidates: Tensor) -> Tensor:
-    """Products with the embeddings of candidates: ``[N, E], [V, E], [N, K] -> [N, K]``."""
+    """Return the dot products with candidates' embeddings: ``[N, E], [V, E], [N, K] -> [N, K]``."""
     rows = torch.nn.functional.embedding(candidates, table)
     return torch.einsum("ne,nke->nk", state.to(rows.dtype), rows)

@@ -1,4 +1,4 @@
-"""What objectives have in common whose input a generator corrupts."""
+"""Base class of the objectives whose input a generator corrupts."""
 
 from __future__ import annotations
 
@@ -16,27 +16,28 @@ from road_ray.models.cpu_kernels import use_cpu_kernels
 from road_ray.models.hf_logging import suppress_logging
 from road_ray.models.language_model import states
 from road_ray.models.weight_tying import share
-from road_ray.objectives.base import Term
+from road_ray.objectives.base import Metrics, Term
 from road_ray.objectives.masking import corrupt
 from road_ray.objectives.parts.generator import Frequencies, Generator, draw, is_frozen
 from road_ray.objectives.parts.masked_input import MaskingObjective
 
 
 class Corruption(NamedTuple):
-    """The input of the main encoder, and what the generator made of it."""
+    """The corrupted input of the main encoder, and the terms and metrics of the generator."""
 
     chosen: Tensor  # [B, L] bool
     tokens: Tensor  # [B, L] with samples at chosen positions
     replaced: Tensor  # [B, L] bool: where the sample is not the original
-    gold: Tensor  # [N] originals at chosen positions
-    terms: dict[str, Term]  # of the generator; none when it does not learn
+    labels: Tensor  # [N] originals at chosen positions
+    terms: dict[str, Term]  # of the generator; empty where it is frozen
+    metrics: Metrics  # of the generator
 
 
 class CorruptingObjective(MaskingObjective):
     """A generator and a main encoder ``main``, trained together.
 
-    The generator learns by masked language modelling, the subclass says what the main encoder
-    learns. A generator whose parameters are all frozen has no loss and no dropout: the second of
+    The generator learns by masked language modelling; the subclass defines the loss of the main
+    encoder. A generator whose parameters are all frozen has no loss and no dropout: the second of
     two stages. No gradient passes through the sampling. Source: Clark et al. 2020, section 2.
     """
 
@@ -69,10 +70,10 @@ class CorruptingObjective(MaskingObjective):
         return self
 
     def corrupted(self, batch: Batch) -> Corruption:
-        """The corrupted batch; sets the gauges of the generator."""
+        """Return the corrupted batch, with the terms and metrics of the generator."""
         tokens = batch["input_ids"]
         chosen, masked = self.hide(batch)
-        gold = tokens[chosen]
+        labels = tokens[chosen]
         hidden = None
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             if isinstance(self.generator, PreTrainedModel):
@@ -80,24 +81,24 @@ class CorruptingObjective(MaskingObjective):
             drawn = draw(
                 self.generator,
                 hidden,
-                gold,
+                labels,
                 batch["noise"][2][chosen],
                 temperature=self.temperature,
                 disallow_correct=self.disallow_correct,
             )
         sampled = tokens.masked_scatter(chosen, drawn.sampled)
         changed, replaced = corrupt(tokens, chosen, sampled)
-        count = torch.tensor(len(gold), device=tokens.device)
-        self.gauges = {
-            "generator_accuracy": (drawn.right, count),
+        count = torch.tensor(len(labels), device=tokens.device)
+        metrics = {
+            "generator_accuracy": (drawn.num_correct, count),
             "generator_entropy": (drawn.entropy, count),
             "replaced_fraction": (replaced.sum(), batch["attention_mask"].sum()),
         }
         terms = {} if self.frozen else {"generator": Term(drawn.loss, count)}
-        return Corruption(chosen, changed, replaced, gold, terms)
+        return Corruption(chosen, changed, replaced, labels, terms, metrics)
 
     def export_pair(self, directory: Path, main: PreTrainedModel) -> None:
-        """The main encoder in ``directory``, the generator in ``directory/generator``."""
+        """Write the main encoder to ``directory``, the generator to ``directory/generator``."""
         with suppress_logging():
             main.save_pretrained(directory)
             if isinstance(self.generator, PreTrainedModel):
@@ -107,14 +108,15 @@ class CorruptingObjective(MaskingObjective):
 def _check_tying(generator: PreTrainedModel, tying: Tying) -> None:
     if tying != "none" and is_frozen(generator):
         raise ConfigError(
-            f"generator.frozen = true with generator.tying = {tying}: what is shared would learn\n"
+            f"generator.frozen = true with generator.tying = {tying} would train shared weights\n"
             "  fix: generator.tying=none"
         )
 
 
 def language_model(generator: Generator, name: str) -> PreTrainedModel:
-    """``generator`` itself. Raises ``ConfigError`` when it is no masked language model that
-    learns, which the objective ``name`` needs.
+    """Return ``generator``, which the objective ``name`` needs to be a trainable language model.
+
+    Raises ``ConfigError`` if it is not.
     """
     if isinstance(generator, Frequencies) or is_frozen(generator):
         raise ConfigError(

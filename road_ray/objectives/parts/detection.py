@@ -1,4 +1,4 @@
-"""Replaced or original: the loss of a detector, and how well it does."""
+"""Replaced-token detection: the loss of a detector, and its metrics."""
 
 from __future__ import annotations
 
@@ -6,38 +6,39 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from road_ray.objectives.base import Metrics
+
 
 def detection_losses(scores: Tensor, replaced: Tensor) -> Tensor:
-    """Cross-entropy of each token, ``[B, L]``; the label is 1 where a token is replaced."""
+    """Return the cross-entropy of each token, ``[B, L]``; the label is 1 where it is replaced."""
     return functional.binary_cross_entropy_with_logits(scores, replaced.float(), reduction="none")
 
 
 @torch.no_grad()
-def detection_gauges(
-    scores: Tensor, replaced: Tensor, counted: Tensor
-) -> dict[str, tuple[Tensor, Tensor]]:
-    """Health of the detection over ``counted`` tokens. The area under the ROC curve is 0.5 at
-    chance and rises long before any score crosses 0, where accuracy, recall and precision are
-    taken. Recall is the accuracy on replaced tokens, ``specificity`` that on originals.
+def detection_metrics(scores: Tensor, replaced: Tensor, counted: Tensor) -> Metrics:
+    """Return the metrics of the detection over ``counted`` tokens: ``[B, L]`` each.
+
+    The area under the ROC curve is 0.5 at chance and rises long before any score crosses 0, the
+    threshold of accuracy, recall and precision. Recall is the accuracy on replaced tokens,
+    ``specificity`` that on originals.
     """
     score, fake = scores[counted], replaced[counted]
-    said = score > 0
-    hits = (said & fake).sum()
+    predicted = score > 0
+    hits = (predicted & fake).sum()
     count = counted.sum()
     return {
         "detection_auc": (area_under_curve(score, fake) * count, count),
-        "detection_accuracy": ((said == fake).sum(), count),
+        "detection_accuracy": ((predicted == fake).sum(), count),
         "detection_recall": (hits, fake.sum()),
-        "detection_precision": (hits, said.sum()),
-        "detection_specificity": ((~said & ~fake).sum(), (~fake).sum()),
+        "detection_precision": (hits, predicted.sum()),
+        "detection_specificity": ((~predicted & ~fake).sum(), (~fake).sum()),
     }
 
 
 def area_under_curve(scores: Tensor, positive: Tensor) -> Tensor:
-    """Chance that a positive scores above a negative: ``[N], [N] -> []``; 0.5 when one kind is
-    missing.
+    """Return the probability that a positive scores above a negative: ``[N], [N] -> []``.
 
-    By the rank sum; tied scores are ranked as they come.
+    It is 0.5 where one class is missing. Computed by the rank sum; ties are ranked in order.
     """
     ranks = scores.argsort().argsort().double() + 1
     num_positive = positive.sum().double()

@@ -1,4 +1,4 @@
-"""What corrupts the input: a masked language model, or draws that look at no context."""
+"""Generators that corrupt the input: a masked language model, or context-free token frequencies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from road_ray.objectives.parts.sampling import predict
 
 
 class Frequencies(nn.Module):
-    """Draws tokens by fixed ``probabilities`` ``[V]`` whatever stands around them.
+    """Generator that draws tokens from fixed ``probabilities`` ``[V]``, regardless of context.
 
     Uniform or unigram. Source: Clark et al. 2020, section 3.2 (figure 3, "unigram").
     """
@@ -29,57 +29,58 @@ class Frequencies(nn.Module):
 Generator: TypeAlias = PreTrainedModel | Frequencies
 
 
-class FrequencyGenerator(NamedTuple):
-    """Samples ``[N]`` at the chosen positions, and how well their distribution knew the gold."""
+class GeneratorOutput(NamedTuple):
+    """Samples ``[N]`` at the chosen positions, and the loss and metrics of their distribution."""
 
     sampled: Tensor
     loss: Tensor  # summed cross-entropy
-    right: Tensor  # how often the gold was the most probable
+    num_correct: Tensor  # rows whose label is the most probable token
     entropy: Tensor  # summed, in nats
 
 
 def draw(
     generator: Generator,
     hidden: Tensor | None,
-    gold: Tensor,
+    labels: Tensor,
     noise: Tensor,
     *,
     temperature: float = 1.0,
     disallow_correct: bool = False,
-) -> FrequencyGenerator:
-    """A sample a chosen position, from ``hidden`` ``[N, D]``; ``gold`` and ``noise`` are ``[N]``.
+) -> GeneratorOutput:
+    """Return one sample per chosen position: ``[N, D], [N], [N] -> [N]``.
 
-    With ``disallow_correct`` the gold is never drawn (google electra, ``disallow_correct``).
+    ``hidden`` is None for a generator without context. With ``disallow_correct`` the label is
+    never drawn (google electra, ``disallow_correct``).
     """
     if isinstance(generator, Frequencies):
         return _from_frequencies(
-            generator.probabilities, gold, noise, temperature, disallow_correct
+            generator.probabilities, labels, noise, temperature, disallow_correct
         )
     assert hidden is not None
     logits = vocabulary_logits(generator, hidden)
-    found = predict(logits, gold, noise)
-    sampled = found.sampled
+    predicted = predict(logits, labels, noise)
+    sampled = predicted.sampled
     if temperature != 1.0 or disallow_correct:
         tempered = torch.softmax(logits.detach().float() / temperature, -1)
         if disallow_correct:
-            tempered.scatter_(1, gold[:, None], 0.0)
+            tempered.scatter_(1, labels[:, None], 0.0)
         sampled = invert(tempered, noise)
-    return FrequencyGenerator(sampled, found.loss, found.right, found.entropy)
+    return GeneratorOutput(sampled, predicted.loss, predicted.num_correct, predicted.entropy)
 
 
 def _from_frequencies(
-    probabilities: Tensor, gold: Tensor, noise: Tensor, temperature: float, disallow: bool
-) -> FrequencyGenerator:
+    probabilities: Tensor, labels: Tensor, noise: Tensor, temperature: float, disallow: bool
+) -> GeneratorOutput:
     tempered = probabilities ** (1 / temperature)
-    tempered = (tempered / tempered.sum()).repeat(len(gold), 1)
+    tempered = (tempered / tempered.sum()).repeat(len(labels), 1)
     entropy = torch.special.entr(tempered).sum()
-    loss = -probabilities[gold].clamp(min=1e-30).log().sum()
-    right = (gold == probabilities.argmax()).sum()
+    loss = -probabilities[labels].clamp(min=1e-30).log().sum()
+    num_correct = (labels == probabilities.argmax()).sum()
     if disallow:
-        tempered.scatter_(1, gold[:, None], 0.0)
-    return FrequencyGenerator(invert(tempered, noise), loss, right, entropy)
+        tempered.scatter_(1, labels[:, None], 0.0)
+    return GeneratorOutput(invert(tempered, noise), loss, num_correct, entropy)
 
 
 def is_frozen(generator: Generator) -> bool:
-    """True when nothing of the generator learns: frequencies, or the second of two stages."""
+    """Return whether no parameter is trained: frequencies, or the second of two stages."""
     return not any(parameter.requires_grad for parameter in generator.parameters())

@@ -1,4 +1,4 @@
-"""What objectives have in common that hide a part of the tokens: BERT's, and ELECTRA's line."""
+"""Base class of the objectives that mask a part of the tokens: MLM and the ELECTRA family."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from road_ray.objectives.masking import choose, mask
 
 
 class MaskingObjective(Objective):
-    """Chooses positions and masks most of them, from the noise of the batch.
+    """Objective that chooses positions and masks most of them, by the noise of the batch.
 
     Source of the defaults: google electra, pretrain_helpers.py.
     """
@@ -32,7 +32,7 @@ class MaskingObjective(Objective):
         self.mask_fraction = mask_fraction
 
     def hide(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Chosen positions and masked tokens, ``[B, L]`` each."""
+        """Return the chosen positions and the masked tokens, ``[B, L]`` each."""
         tokens, noise = batch["input_ids"], batch["noise"]
         chosen = choose(
             tokens,

@@ -175,7 +175,7 @@ def main(
                 settings.lookahead,
                 each=settings.average_loss,
             )
-            made = accumulated((dict(batch) for batch in batches), passes)
+            made = accumulated(batches, passes)
             timely = with_fraction_done(made, start=start, total=prepared.total_steps)
             every = config.training.save_every_steps
             return flush_store_before_checkpoint(timely, ensemble, start=start, every=every)

@@ -158,7 +158,7 @@ def flush_store_before_checkpoint(
     for step, passes in enumerate(steps, start + 1):
         if every is not None and step % every == 0:
             for ensemble in ensembles:
-                getattr(ensemble, "flush", lambda: None)()  # that of a store
+                ensemble.flush()
         yield passes
 
 

@@ -145,9 +145,7 @@ class AsyncSaver:
         workers that do not lead.
         """
         if self._twin is None and self._worker.leads:
-            gauges, self._objective.gauges = self._objective.gauges, {}
             self._twin = copy.deepcopy(self._objective).cpu().eval()
-            self._objective.gauges = gauges
         copy_weights(self._trained, self._twin)
         tensors, layout = optimizer_tensors(self._optimizer)
         moments = {}

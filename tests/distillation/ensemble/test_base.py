@@ -12,6 +12,7 @@ from road_ray.data.catalog import task
 from road_ray.distillation import weighting
 from road_ray.distillation.ensemble.base import (
     PAD_LOGIT,
+    Ensemble,
     LocalEnsemble,
     Teacher,
     allowed_of,
@@ -45,7 +46,7 @@ def trio(tmp_path, teacher):
     return LocalEnsemble.load([teacher(tmp_path / str(s), s) for s in range(3)], NLI)
 
 
-class Echo:
+class Echo(Ensemble):
     """Two teachers that answer the batch's first id; records who is in flight."""
 
     size = 2
@@ -291,7 +292,26 @@ def test_targets_come_from_labels_or_from_positions():
     assert targets_of({"labels": [1, 2]}).tolist() == [1, 2]
     spans = {"start_positions": torch.tensor([1, 2]), "end_positions": torch.tensor([3, 4])}
     assert targets_of(spans).tolist() == [[1, 3], [2, 4]]
-    with pytest.raises(DataError, match="no gold"):
+    with pytest.raises(DataError, match="no labels"):
         targets_of({"input_ids": [[1]]})
     with pytest.raises(DataError, match="no input_ids"):
         inputs_of({"labels": [1]})
+
+
+def test_stats_of_an_ensemble_go_into_the_batch():
+    class Counting(Echo):
+        @property
+        def stats(self):
+            return {"teachers/dropped": float(len(self.log))}
+
+    one = {"input_ids": torch.ones(1, 3, dtype=torch.long), "labels": torch.tensor([0])}
+    (softened,) = annotate([one], Counting(), weighting.resolve("mean"))
+    assert softened["stats"]["teachers/dropped"] == 2
+
+
+def test_an_ensemble_has_every_member_that_callers_use():
+    with pytest.raises(TypeError, match=r"gather.*size.*submit"):
+        Ensemble()
+    with Echo() as echo:
+        echo.flush()
+    assert echo.stats == {}

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from road_ray.data.catalog import task
-from road_ray.distillation.ensemble.base import LocalEnsemble, annotate
+from road_ray.distillation.ensemble.base import Ensemble, LocalEnsemble, annotate
 from road_ray.distillation.ensemble.out_of_fold import OutOfFoldEnsemble
 from road_ray.distillation.weighting import resolve
 from road_ray.errors import ConfigError, DataError
@@ -15,8 +15,10 @@ from road_ray.errors import ConfigError, DataError
 FOLDS = np.array([0, 1, 0, 2, 1, 1], dtype=np.int32)
 
 
-class Echo:
+class Echo(Ensemble):
     """Teachers that answer their fold and the row's first id, and keep what they were asked."""
+
+    size = 2
 
     def __init__(self, fold: int, size: int = 2) -> None:
         self.fold, self.size, self.asked = fold, size, []

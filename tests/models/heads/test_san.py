@@ -59,13 +59,13 @@ def test_a_single_text_is_read_as_both(head):
 
 def test_training_drops_a_tenth_of_the_steps_but_never_all(head, monkeypatch):
     rows = torch.zeros(20_000, 1)
-    assert head._kept_steps(rows).eq(1).all()
+    assert head._step_mask(rows).eq(1).all()
     head.train()
-    kept = head._kept_steps(rows)
+    kept = head._step_mask(rows)
     assert kept.shape == (20_000, STEPS)
     assert kept.mean() == pytest.approx(0.9, abs=0.01)
-    monkeypatch.setattr(san, "_DROPPED", 1.0)
-    assert head._kept_steps(rows).sum(1).eq(1).all()
+    monkeypatch.setattr(san, "_DROPOUT", 1.0)
+    assert head._step_mask(rows).sum(1).eq(1).all()
 
 
 def test_it_is_saved_and_read_back_and_not_taken_for_another(tmp_path):

@@ -29,7 +29,7 @@ def test_the_whole_encoder_is_shared_with_tying_all(discriminator, batch):
     electra = Electra(generator, discriminator, tying="all", **OPTIONS)
     ours, theirs = encoders(electra)
     assert ours is theirs
-    electra(batch)["generator"].total.backward()
+    electra(batch).terms["generator"].total.backward()
     assert theirs.encoder.layer[0].output.dense.weight.grad is not None
 
 
@@ -49,11 +49,12 @@ def test_a_frozen_generator_draws_and_does_not_learn(discriminator, batch):
     electra = Electra(generator, discriminator, tying="none", **OPTIONS).train()
     assert not electra.generator.training
     assert electra.discriminator.training
-    terms = electra(batch)
+    losses = electra(batch)
+    terms = losses.terms
     assert set(terms) == {"discriminator"}
     terms["discriminator"].total.backward()
     assert all(p.grad is None for p in generator.parameters())
-    assert float(electra.gauges["replaced_fraction"][0]) > 0
+    assert float(losses.metrics["replaced_fraction"][0]) > 0
     with pytest.raises(ConfigError, match=r"frozen = true with generator\.tying = embeddings"):
         Electra(generator, discriminator, **OPTIONS)
 
@@ -62,7 +63,7 @@ def test_frequencies_corrupt_too_and_are_not_exported(discriminator, batch, tmp_
     chances = torch.ones(VOCAB)
     chances[list(SPECIAL)] = 0
     electra = Electra(Frequencies(chances), discriminator, **OPTIONS)
-    assert set(electra(batch)) == {"discriminator"}
+    assert set(electra(batch).terms) == {"discriminator"}
     made = electra.corrupted(batch)
     assert not torch.isin(made.tokens[made.chosen], torch.tensor(SPECIAL)).any()
     electra.export(tmp_path)
@@ -70,11 +71,11 @@ def test_frequencies_corrupt_too_and_are_not_exported(discriminator, batch, tmp_
     ElectraForPreTraining.from_pretrained(tmp_path)
 
 
-def test_every_replaced_token_is_chosen_and_gauges_tell_of_the_generator(
+def test_every_replaced_token_is_chosen_and_metrics_are_those_of_the_generator(
     generator, discriminator, batch
 ):
     electra = Electra(generator, discriminator, disallow_correct=True, **OPTIONS)
     made = electra.corrupted(batch)
     assert torch.equal(made.replaced, made.chosen)
-    total, count = electra.gauges["generator_entropy"]
+    total, count = made.metrics["generator_entropy"]
     assert 0 < float(total / count) <= torch.tensor(float(VOCAB)).log()

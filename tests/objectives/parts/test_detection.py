@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from road_ray.objectives.parts.detection import detection_gauges, detection_losses
+from road_ray.objectives.parts.detection import detection_losses, detection_metrics
 
 SCORES = torch.tensor([[2.0, -1.0, 3.0, -0.5]])
 REPLACED = torch.tensor([[True, True, False, False]])
@@ -20,7 +20,7 @@ def test_the_label_is_1_where_a_token_is_replaced():
 
 
 def test_figures_count_what_is_counted():
-    found = detection_gauges(SCORES, REPLACED, torch.tensor([[True, True, True, True]]))
+    found = detection_metrics(SCORES, REPLACED, torch.tensor([[True, True, True, True]]))
     shares = {name: (float(total), int(count)) for name, (total, count) in found.items()}
     assert shares["detection_accuracy"] == (2, 4)
     assert shares["detection_recall"] == (1, 2)
@@ -28,5 +28,5 @@ def test_figures_count_what_is_counted():
     assert shares["detection_specificity"] == (1, 2)
     # Of four pairs (replaced above original) 2 > -0.5 alone holds.
     assert shares["detection_auc"] == (1.0, 4)
-    some = detection_gauges(SCORES, REPLACED, torch.tensor([[True, False, False, True]]))
+    some = detection_metrics(SCORES, REPLACED, torch.tensor([[True, False, False, True]]))
     assert float(some["detection_accuracy"][0]) == 2

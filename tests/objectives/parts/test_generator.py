@@ -19,7 +19,7 @@ def test_frequencies_are_drawn_by_their_share_and_know_the_gold_by_it():
     assert_close(shares, torch.tensor([0.0, 0.25, 0.75]), rtol=0, atol=0.01)
     assert float(drawn.loss) == pytest.approx(40_000 * 1.386294, rel=1e-4)  # log 4
     assert float(drawn.entropy) / 40_000 == pytest.approx(0.562335, rel=1e-4)
-    assert int(drawn.right) == 0
+    assert int(drawn.num_correct) == 0
     assert is_frozen(generator)
 
 

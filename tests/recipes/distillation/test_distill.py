@@ -223,7 +223,7 @@ class TestMistakes:
         first = teachers.directory / "teacher-0"
         said = attempt(first, first, teachers.directory)
         assert said.code == 4
-        assert f"distillation.teachers: {teachers.directory}: no model itself" in said.err
+        assert f"distillation.teachers: {teachers.directory}: not a model" in said.err
         assert f"(as teachers: {teachers.directory / 'teachers.json'})" in said.err
 
     def test_a_directory_that_is_not_there(self, attempt, teachers):
