@@ -35,14 +35,15 @@ from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.flops import cost as flops
 from road_ray.recipes.pretraining.pretrain import phases
 from road_ray.recipes.validation import require_init
-from road_ray.training.profile import Measured, measuring
+from road_ray.training.context import RunContext
+from road_ray.training.profile import Measured
 
-_TOLD_TO_NOBODY = {"tracking": TrackingConfig()}
+_NO_TRACKING = {"tracking": TrackingConfig()}
 PLANNED = ("pretrain", "multitask", "finetune", "teachers", "distill")
 
 
 def plan(
-    verb: str, config: Config, recipe: Callable[[Any], Any], prices: Prices | None = None
+    verb: str, config: Config, recipe: Callable[..., Any], prices: Prices | None = None
 ) -> dict[str, Any]:
     """Everything that can be known before spending money.
 
@@ -173,16 +174,15 @@ def store_bytes(config: Config) -> int:
     return need
 
 
-def _measured(config: Config, recipe: Callable[[Any], Any], hosted: bool) -> Measured:
-    """The recipe here, alone, in a directory that goes away, with teachers in this process."""
-    with tempfile.TemporaryDirectory(prefix="road-plan-") as place, measuring():
+def _measured(config: Config, recipe: Callable[..., Any], hosted: bool) -> Measured:
+    """Measure the recipe in this process, with its teachers, in a temporary run directory."""
+    context = RunContext(plan_only=True)
+    with tempfile.TemporaryDirectory(prefix="road-plan-") as place:
         changes: dict[str, Any] = {"run_dir": place, "workers": 0, "console": "quiet"}
         if hosted:
             changes["distillation.host"] = "process"
         if "max_concurrent" in type(config).model_fields:
             changes["max_concurrent"] = 0
-        try:
-            recipe(override(config, changes).model_copy(update=_TOLD_TO_NOBODY))
-        except Measured as measured:
-            return measured
-    raise AssertionError("a recipe ended without training")
+        recipe(override(config, changes).model_copy(update=_NO_TRACKING), context=context)
+    assert context.measured is not None, "a recipe ended without training"
+    return context.measured

@@ -26,10 +26,12 @@ from road_ray.recipes.recorded_config import RECORD, allowed_inputs, require_sam
 from road_ray.reporting.provenance import environment, revision, version_of
 from road_ray.reporting.report import REPORT, leave_report
 from road_ray.training.checkpoint.checkpoint import MANIFEST, Checkpoints, disk_error
+from road_ray.training.context import RunContext
 from road_ray.training.monitoring.journal import Journal, write_json_atomic
 from road_ray.training.monitoring.progress import Work
 from road_ray.training.monitoring.trackers import (
-    callback_trackers,
+    CallbackTracker,
+    Tracker,
     mlflow_tracker,
     tensorboard_tracker,
     wandb_tracker,
@@ -108,10 +110,12 @@ def _other_inputs(directory: Path, changed: list[str]) -> CheckpointError:
 
 
 def _complete(directory: Path, *, anew: bool) -> None:
-    """Write manifest and report of a run that has ended, or those of them that are missing; trouble
-    with them does not take the run with it.
+    """Write manifest and report of a finished run, or those of them that are missing. A failure to
+    write them is logged and does not fail the run.
     """
-    if (directory / "metrics.json").is_file() and (anew or not (directory / MANIFEST).is_file()):
+    if not (directory / "metrics.json").is_file():
+        return  # a plan
+    if anew or not (directory / MANIFEST).is_file():
         try:
             seal(directory, RECORD)
         except (OSError, RoadError) as error:
@@ -212,12 +216,19 @@ def _record(config: RunConfig, lock: TextIO) -> Mapping[str, Any]:
 
 
 def journal(
-    config: RunConfig, *, leads: bool, total_steps: int | None, work: Work = float
+    config: RunConfig,
+    context: RunContext,
+    *,
+    leads: bool,
+    total_steps: int | None,
+    work: Work = float,
 ) -> Journal:
-    """The journal of a run, with the trackers that were asked for; silent on workers that do not
-    lead. ``work`` is what the time left goes by.
+    """Return the journal of a run with the configured trackers; disabled on workers that do not
+    lead. ``work`` weighs steps in the estimate of the time left.
     """
-    trackers = callback_trackers(total_steps)
+    trackers: list[Tracker] = []
+    if context.on_row is not None:
+        trackers.append(CallbackTracker(context.on_row, total_steps))
     if leads and config.tracking.wandb_project is not None:
         trackers.append(
             wandb_tracker(

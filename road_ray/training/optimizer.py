@@ -112,6 +112,11 @@ class ElectraAdamW(torch.optim.AdamW):
             if not self.bias_correction:
                 self._cancel_correction(group)
 
+    @property
+    def learning_rate(self) -> float:
+        """The scheduled rate of the heads, before layer-wise decay and bias correction."""
+        return self.multiplier * max(float(group["peak_lr"]) for group in self.param_groups)
+
     def step(self, closure: Any = None) -> Any:
         """One update of every group that has a gradient."""
         result = super().step(closure)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from road_ray.data.batching import Batch
+from road_ray.data.batching import Batch, to_device
 from road_ray.objectives.base import Objective, Term
 from road_ray.training.worker import Worker
 
@@ -56,7 +56,7 @@ def backward(
     (seed, step, pass, rank), so no generator state has to be stored.
     """
     result = StepResult()
-    for number, batch in enumerate(passes):
+    for number, batch in enumerate(to_device(batch, worker.device) for batch in passes):
         torch.manual_seed(_pass_seed(seed, step, number, worker.rank))
         # Where passes use different heads every pass must be reduced; elsewhere once a step does.
         # So must parts be, or each worker would hold the whole gradient: they know no silence.

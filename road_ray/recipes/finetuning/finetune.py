@@ -29,8 +29,8 @@ from road_ray.recipes.model_record import atomic_directory, head_for, other_task
 from road_ray.recipes.resume_identity import resume_identity
 from road_ray.recipes.run import Run, checkpoints, journal, load_finished_run, open_run_directory
 from road_ray.recipes.validation import check_length, require_init, warn_of_overlap
-from road_ray.training.context import Training
-from road_ray.training.loop import identity_of, train
+from road_ray.training.context import RunContext, Training
+from road_ray.training.loop import Steps, identity_of, train
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -53,18 +53,19 @@ class Prepared:
     lineage: dict[str, Any] = field(default_factory=dict)  # told of the model besides
 
 
-def finetune(config: FinetuneConfig) -> Run:
-    """Train and evaluate; the model is in ``run.hf_dir``, the figures are ``eval/<data
+def finetune(config: FinetuneConfig, context: RunContext | None = None) -> Run:
+    """Train and evaluate; the model is in ``run.hf_dir``, the metrics are ``eval/<data
     set>/<metric>``.
     """
-    return load_finished_run(config) or _run(config)
+    return load_finished_run(config) or _run(config, context)
 
 
-def _run(config: FinetuneConfig) -> Run:
+def _run(config: FinetuneConfig, context: RunContext | None) -> Run:
     with open_run_directory(config) as directory:
         metrics = launch(
             main,
             config,
+            context=context,
             workers=config.workers,
             min_workers=config.min_workers,
             gpus_per_worker=config.gpus_per_worker,
@@ -74,8 +75,8 @@ def _run(config: FinetuneConfig) -> Run:
     return Run(directory, metrics)
 
 
-def main(config: FinetuneConfig, worker: Worker) -> dict[str, float]:
-    """What every worker does."""
+def main(config: FinetuneConfig, worker: Worker, context: RunContext) -> dict[str, float]:
+    """Fine-tune on one worker; return the metrics."""
     prepared = prepare(config, worker)
     objective = Supervised(prepared.model)
 
@@ -83,7 +84,7 @@ def main(config: FinetuneConfig, worker: Worker) -> dict[str, float]:
         passes = config.training.passes
         return accumulated(prepared.stream.since(start * passes), passes)
 
-    return fit(config, worker, prepared, objective, steps)
+    return fit(config, worker, context, prepared, objective, steps)
 
 
 def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
@@ -150,13 +151,18 @@ def _judged(config: FinetuneConfig, tokenizer: Any) -> dict[str, Split]:
 
 
 def fit(
-    config: FinetuneConfig, worker: Worker, prepared: Prepared, objective: Objective, steps: Any
+    config: FinetuneConfig,
+    worker: Worker,
+    context: RunContext,
+    prepared: Prepared,
+    objective: Objective,
+    steps: Steps,
 ) -> dict[str, float]:
-    """Train ``objective``, then judge and export it on the leading worker; all workers return the
-    figures.
+    """Train ``objective``, then evaluate and export it on the leading worker, which returns the
+    metrics; other workers and plans return none.
     """
     figures: dict[str, float] = {}
-    with journal(config, leads=worker.leads, total_steps=prepared.total_steps) as log:
+    with journal(config, context, leads=worker.leads, total_steps=prepared.total_steps) as log:
         training = Training(
             config=config.training,
             optimizer=config.optimizer,
@@ -168,10 +174,11 @@ def fit(
             tokenizer=prepared.tokenizer,
             identity=prepared.identity,
             record=prepared.lineage,
-            evaluate=lambda: _quick(config, worker, prepared),
+            evaluate=lambda: _evaluate_dev(config, worker, prepared),
+            context=context,
         )
         train(objective, steps, training, worker)
-        if worker.leads:
+        if worker.leads and not context.plan_only:
             figures = judge(config, worker, prepared)
             log.write(prepared.total_steps, figures)
             log.finish(figures)
@@ -179,8 +186,8 @@ def fit(
     return figures
 
 
-def _quick(config: FinetuneConfig, worker: Worker, prepared: Prepared) -> dict[str, float]:
-    """Figures during training: the data set's own dev split."""
+def _evaluate_dev(config: FinetuneConfig, worker: Worker, prepared: Prepared) -> dict[str, float]:
+    """Return metrics on the dev split of the training data set, for use during training."""
     split, pad_id = prepared.judged[config.data.dataset], int(prepared.tokenizer.pad_token_id)
     result = evaluate_split(prepared.model, split, pad_id=pad_id, device=worker.device)
     return {f"eval/{config.data.dataset}/{name}": value for name, value in result.figures.items()}

@@ -31,8 +31,7 @@ from road_ray.recipes.pretraining.probe import early_probe
 from road_ray.recipes.resume_identity import resume_identity
 from road_ray.recipes.run import Run, checkpoints, journal, load_finished_run, open_run_directory
 from road_ray.recipes.validation import require_init
-from road_ray.training import profile as measure
-from road_ray.training.context import Training
+from road_ray.training.context import RunContext, Training
 from road_ray.training.loop import identity_of, train
 from road_ray.training.monitoring.journal import Journal
 from road_ray.training.worker import Worker
@@ -40,14 +39,14 @@ from road_ray.training.worker import Worker
 _log = logging.getLogger(__name__)
 
 
-def pretrain(config: PretrainConfig) -> Run:
+def pretrain(config: PretrainConfig, context: RunContext | None = None) -> Run:
     """Train to ``training.steps``; the encoder is in ``run.hf_dir``, a generator in
     ``hf/generator``.
     """
-    return load_finished_run(config) or _run(config)
+    return load_finished_run(config) or _run(config, context)
 
 
-def _run(config: PretrainConfig) -> Run:
+def _run(config: PretrainConfig, context: RunContext | None) -> Run:
     _check(config)
     with open_run_directory(config) as directory:
         for phase in phases(config):  # once, before there are several workers
@@ -56,6 +55,7 @@ def _run(config: PretrainConfig) -> Run:
         metrics = launch(
             main,
             config,
+            context=context,
             workers=config.workers,
             min_workers=config.min_workers,
             gpus_per_worker=config.gpus_per_worker,
@@ -144,18 +144,18 @@ def prepare(config: PretrainConfig, worker: Worker) -> Prepared:
     return Prepared(corpora, tokenizer, objective, steps)
 
 
-def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
-    """What every worker does."""
+def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[str, float]:
+    """Pre-train on one worker; return the last metrics."""
     made = prepare(config, worker)
     objective, tokenizer = made.objective, made.tokenizer
     total = config.training.steps or 1
     probe = config.probe.model_copy(update={"root": config.probe.root or config.data.root})
 
-    def judged() -> dict[str, float]:
-        return early_probe(probe, objective, tokenizer, config.run_dir, config.seed)
+    def evaluate() -> dict[str, float]:
+        return early_probe(probe, objective, tokenizer, config.run_dir, config.seed, context)
 
     work = partial(tokens_before, made.steps.phases)
-    with journal(config, leads=worker.leads, total_steps=total, work=work) as log:
+    with journal(config, context, leads=worker.leads, total_steps=total, work=work) as log:
         training = Training(
             config=config.training,
             optimizer=config.optimizer,
@@ -167,16 +167,17 @@ def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
             tokenizer=tokenizer,
             identity=made.identity(),
             phase_starts=tuple(phase.start for phase in made.steps.phases),
-            evaluate=judged if probe.datasets else None,
+            evaluate=evaluate if probe.datasets else None,
+            context=context,
         )
 
         def steps(start: int) -> Iterator[list[Batch]]:
-            return with_phase_events(made.steps, start, log)
+            return with_phase_events(made.steps, start, None if context.plan_only else log)
 
         last = train(objective, steps, training, worker)
-        if worker.leads:
+        if worker.leads and not context.plan_only:
             if probe.datasets:
-                log.write(total, figures := judged())
+                log.write(total, figures := evaluate())
                 last = last | figures
             _export(config, made, last)
             log.finish(last)
@@ -184,12 +185,14 @@ def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
     return last
 
 
-def with_phase_events(steps: ScheduledSteps, start: int, log: Journal) -> Iterator[list[Batch]]:
-    """The steps from ``start`` on; where there are several phases, an event as each begins."""
+def with_phase_events(
+    steps: ScheduledSteps, start: int, log: Journal | None
+) -> Iterator[list[Batch]]:
+    """Yield the steps from ``start`` on; of several phases, log the begin of each."""
     beginnings = {phase.start: phase for phase in steps.phases if len(steps.phases) > 1}
     for step, batches in enumerate(steps.since(start), start):
         phase = beginnings.get(step)
-        if phase is not None and log.enabled and not measure.asked():
+        if phase is not None and log is not None and log.enabled:
             tokens, rows = phase.max_length_tokens, phase.batch_size
             log.event("phase", step=step, max_length_tokens=tokens, batch_size=rows)
             _log.info("step %d: rows of %d tokens from here on, %d a batch", step, tokens, rows)

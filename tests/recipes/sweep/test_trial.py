@@ -39,7 +39,7 @@ def test_seeds_differ_and_their_mean_is_judged(sentiment, tmp_path, monkeypatch)
 
 def test_going_on_costs_nothing_where_all_is_done(sentiment, tmp_path, recipe):
     run = SimpleNamespace(metrics={METRIC: 50.0}, hf_dir=tmp_path)
-    recipe(lambda config: run)
+    recipe(lambda config, context: run)
     outcome = Trial(sweep(sentiment))(tmp_path, {"optimizer.peak_lr": 1e-3}, lambda report: None)
     assert outcome.values == [50.0]
     assert outcome.deviation == [None]
