@@ -96,15 +96,13 @@ def main(
     loaded here.
     """
     directory = model_directory(require_init(config.init))
-    tokenizer: Any = load_tokenizer(directory)
+    tokenizer = load_tokenizer(directory)
     encoder = load_encoder(directory)
     check_vocabulary(encoder.config.vocab_size, len(tokenizer), directory)
     splits, judged = read_mixture(config, worker, tokenizer, encoder.config.max_position_embeddings)
     torch.manual_seed(config.seed)
     model = MultitaskModel(encoder, _tasks(config, splits))
-    streams = {
-        name: make_stream(split, config, worker, tokenizer) for name, split in splits.items()
-    }
+    streams = {name: make_stream(one, config, worker, tokenizer) for name, one in splits.items()}
     total = config.training.steps or 1
     rows = {name: split.features.fingerprint() for name, split in splits.items()}
     identity = identity_of(batch=config.data.batch_size, **rows)

@@ -148,7 +148,7 @@ def test_more_workers_than_cores_are_refused_before_anything_starts(monkeypatch)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     connection.check_machine(2, None)
     connection.check_machine(8, "10.0.0.1:6379")
-    with pytest.raises(ClusterError, match=r"workers = 8 find no place on this machine: .* has 2"):
+    with pytest.raises(ClusterError, match=r"workers = 8 do not fit on this machine: .* has 2"):
         connection.check_machine(8, None)
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     connection.check_machine(8, None)
@@ -173,7 +173,7 @@ def test_the_address_of_the_environment_is_joined(monkeypatch, given, environmen
         return SimpleNamespace(dashboard_url=None)
 
     monkeypatch.setattr(ray, "init", init)
-    monkeypatch.setattr(connection, "asked_for", lambda create: None)
+    monkeypatch.setattr(connection, "require_token", lambda create: None)
     monkeypatch.setattr(connection, "_require_answer", lambda address: None)
     monkeypatch.setattr(ray, "shutdown", lambda: None)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
@@ -190,11 +190,14 @@ def test_an_address_where_nobody_listens_is_told_at_once(monkeypatch):
     import ray
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(connection, "asked_for", lambda create: None)
+    monkeypatch.setattr(connection, "require_token", lambda create: None)
     with socket.socket() as taken:  # bound, not listening: no other program can answer
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(ClusterError, match=rf"{address}: .*nobody answers"), connected(address):
+        with (
+            pytest.raises(ClusterError, match=rf"{address}: .*nothing answers"),
+            connected(address),
+        ):
             pass
 
 
@@ -312,7 +315,7 @@ class TestCluster:
         )
 
     def test_more_workers_than_room_is_said_at_once(self, tmp_path):
-        with pytest.raises(ClusterError, match="9 workers find no place"):
+        with pytest.raises(ClusterError, match=r"room for \d of 9 workers"):
             launch(report, 5, workers=9, scratch=tmp_path)
 
     def test_room_that_others_hold_is_not_waited_for_in_vain(self):
