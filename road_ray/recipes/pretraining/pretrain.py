@@ -1,6 +1,4 @@
-"""Pre-train: a corpus to shards, shards to batches, and an encoder out of a generator and a
-discriminator.
-"""
+"""Pre-training: corpus to shards, shards to batches, generator and discriminator to an encoder."""
 
 from __future__ import annotations
 
@@ -66,7 +64,7 @@ def _run(config: PretrainConfig, context: RunContext | None) -> Run:
 
 
 def _check(config: PretrainConfig) -> None:
-    """What can be told before a corpus is built, which takes minutes or hours."""
+    """Raise the errors that are known before a corpus is built, which takes minutes or hours."""
     phases(config)
     for key, init in (("init", config.init), ("generator.init", config.generator.init)):
         if init:
@@ -80,7 +78,7 @@ def _check(config: PretrainConfig) -> None:
 
 
 def phases(config: PretrainConfig) -> tuple[Phase, ...]:
-    """The phases of a training: one, unless it has shorter rows first.
+    """Return the phases of a training: one, unless it has shorter rows first.
 
     Raises ``ConfigError`` when ``training.steps`` is missing, or a phase is left without a step.
     """
@@ -90,7 +88,7 @@ def phases(config: PretrainConfig) -> tuple[Phase, ...]:
 
 
 def _data(config: PretrainConfig) -> CorpusConfig:
-    """The corpus, cut with the tokenizer of the model to go on from unless another is named."""
+    """Return the corpus settings, with the tokenizer of ``init`` unless another is named."""
     if not config.init or config.data.tokenizer is not None:
         return config.data
     return config.data.model_copy(update={"tokenizer": model_directory(config.init)})
@@ -98,15 +96,15 @@ def _data(config: PretrainConfig) -> CorpusConfig:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What is trained, on what: the same for a training and for a look at it."""
+    """Objective, corpora and steps: the same for a training and for its preview."""
 
-    corpora: tuple[Corpus, ...]  # one a phase
+    corpora: tuple[Corpus, ...]  # one for each phase
     tokenizer: Any
     objective: Objective
     steps: ScheduledSteps
 
     def identity(self) -> dict[str, str]:
-        """What a resumed run must share. Earlier phases count only where there are any."""
+        """Return digests of what a resumed run must share."""
         *earlier, last = zip(self.steps.phases, self.corpora, strict=True)
         named = {"corpus": last[1].manifest, "batch": last[0].batch_size}
         if earlier:
@@ -115,7 +113,7 @@ class Prepared:
 
 
 def prepare(config: PretrainConfig, worker: Worker) -> Prepared:
-    """Corpora, new networks, and the batches of this worker."""
+    """Return corpora, new networks and the batches of this worker."""
     _check(config)
     parts = phases(config)
     cut = [prepare_corpus(phase.corpus(_data(config))) for phase in parts]
@@ -188,7 +186,7 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
 def with_phase_events(
     steps: ScheduledSteps, start: int, log: Journal | None
 ) -> Iterator[list[Batch]]:
-    """Yield the steps from ``start`` on; of several phases, log the begin of each."""
+    """Yield the steps from ``start`` on; of several phases, log the start of each."""
     beginnings = {phase.start: phase for phase in steps.phases if len(steps.phases) > 1}
     for step, batches in enumerate(steps.since(start), start):
         phase = beginnings.get(step)
@@ -200,11 +198,9 @@ def with_phase_events(
 
 
 def _export(config: PretrainConfig, made: Prepared, figures: dict[str, float]) -> None:
-    """The networks as plain ``transformers`` loads them, with the tokenizer and where they come
-    from.
-    """
-    told = {"objective": config.objective.name, "corpus": made.corpora[-1].manifest}
+    """Write the networks in Hugging Face layout, with the tokenizer and their record."""
+    record = {"objective": config.objective.name, "corpus": made.corpora[-1].manifest}
     with atomic_directory(config.run_dir / "hf") as directory:
         made.objective.export(directory)
         made.tokenizer.save_pretrained(directory)
-        write_model_record(directory, **told, init=config.init, seed=config.seed, metrics=figures)
+        write_model_record(directory, **record, init=config.init, seed=config.seed, metrics=figures)
