@@ -15,6 +15,7 @@ from road_ray.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from road_ray.recipes.run import Run
+    from road_ray.training.context import RunContext
 
 
 @dataclass(frozen=True)
@@ -170,6 +171,7 @@ def perform(
     *,
     preset: str | None = None,
     overrides: Sequence[str] | Mapping[str, Any] = (),
+    context: RunContext | None = None,
     **named: Any,
 ) -> Run:
     """Run a verb from Python: a configuration, a YAML file or a preset, then overrides by dotted
@@ -177,6 +179,7 @@ def perform(
 
     ``distill`` also takes ``student``, ``task``, ``teachers`` (an ``Ensemble``, which stays its
     owner's, or directories), ``temperature``, ``kd_weight``, ``wrong`` and the other flat names.
+    ``context`` is what the run knows of its surroundings; by default nothing.
     """
     if isinstance(config, Config):
         if not isinstance(overrides, Mapping):
@@ -188,7 +191,7 @@ def perform(
     extra: tuple[Any, ...] = ()
     if verb == "distill":
         named, extra = _unflattened(named)
-    return VERBS[verb].run(override(chosen, named) if named else chosen, *extra)
+    return VERBS[verb].run(override(chosen, named) if named else chosen, *extra, context=context)
 
 
 def _unflattened(named: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Any, ...]]:

@@ -35,6 +35,7 @@ LOADERS = {"road_ray/data/tokenizer.py", "road_ray/models/weights.py"}  # of fil
 FORBIDDEN_MODULES = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
 FORBIDDEN_CALLS = {"torch.load", "yaml.load", "yaml.unsafe_load", "eval", "exec", "os.system"}
 FORBIDDEN_WORDS = {("shell", True), ("trust_remote_code", True), ("weights_only", False)}
+SWITCHES = {"torch._dynamo.config.suppress_errors"}  # of libraries that offer no other way
 # Checks of a machine look at its cluster too, when an address is given.
 ALLOWED = {("road_ray/reporting/environment.py", "distributed")}
 
@@ -163,9 +164,58 @@ def foreign_loaders(path: Path) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize(
-    "law", [upward_imports, imports_of_ray, private_ray, too_long, foreign_code, foreign_loaders]
-)
+def classes() -> dict[str, ast.ClassDef]:
+    nodes = (node for path in sources() for node in ast.walk(tree(path)))
+    return {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
+
+
+@cache
+def mutable_classes() -> set[str]:
+    """Names of the package's classes whose instances can change: neither frozen dataclasses nor
+    configurations nor enumerations.
+    """
+    found = classes()
+    bases = {name: {ast.unparse(base) for base in node.bases} for name, node in found.items()}
+    immutable = {"Config", "Enum", "StrEnum", "IntEnum", "NamedTuple"}
+    for name, node in found.items():
+        if "frozen=True" in " ".join(map(ast.unparse, node.decorator_list)):
+            immutable.add(name)
+    while more := {name for name in bases if bases[name] & immutable} - immutable:
+        immutable |= more
+    return set(found) - immutable
+
+
+def ambient_state(path: Path) -> list[str]:
+    """State of a whole process: what a run knows of its surroundings is in its ``RunContext``.
+
+    ``global`` statements, context variables, module-level objects that can change, and assignments
+    to attributes of imported modules.
+    """
+    nodes, wrong = list(ast.walk(tree(path))), []
+    aliases = [alias for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    modules = {alias.asname or alias.name.split(".")[0] for alias in aliases}
+    for node in nodes:
+        targets = [node.target] if isinstance(node, ast.AugAssign | ast.AnnAssign) else []
+        targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else targets
+        places = {ast.unparse(one) for one in targets if isinstance(one, ast.Attribute)} - SWITCHES
+        foreign = {one for one in places if one.split(".")[0] in modules and "(" not in one}
+        variable = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("ContextVar")
+        if isinstance(node, ast.Global) or variable or foreign:
+            wrong.append(node)
+    for node in tree(path).body:
+        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+        if isinstance(value, ast.Call) and ast.unparse(value.func) in mutable_classes():
+            wrong.append(node)
+    return [f"{named(path)}:{node.lineno}: {ast.unparse(node)[:80]}" for node in wrong]
+
+
+LAWS = [
+    *(upward_imports, imports_of_ray, private_ray, too_long),
+    *(foreign_code, foreign_loaders, ambient_state),
+]
+
+
+@pytest.mark.parametrize("law", LAWS)
 def test_every_module_keeps_the_law(law):
     assert [wrong for path in sources() for wrong in law(path)] == []
 
@@ -293,9 +343,15 @@ def test_the_checks_see_what_they_forbid(tmp_path, monkeypatch):
         "run('ls', shell=True)\n": foreign_code,
         "load('x', trust_remote_code=True)\n": foreign_code,
         "A.from_pretrained('x', trust_remote_code=False)\n": foreign_loaders,
+        "def f():\n    global x\n    x = 1\n": ambient_state,
+        "from contextvars import ContextVar\nx = ContextVar('x')\n": ambient_state,
+        "class A:\n    pass\nx = A()\n": ambient_state,
+        "import torch\ndef f():\n    torch.x = 1\n": ambient_state,
     }
     for source, check in checks.items():
         bad.write_text(source)
         tree.cache_clear()
+        mutable_classes.cache_clear()
         assert check(bad) != []
     tree.cache_clear()
+    mutable_classes.cache_clear()

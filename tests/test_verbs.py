@@ -19,7 +19,9 @@ from road_ray.verbs import VERBS, configure, perform
 def performed(monkeypatch: pytest.MonkeyPatch):
     """Verbs that run nothing: what reached the recipe."""
     seen: list[tuple[object, ...]] = []
-    monkeypatch.setattr(verbs.Verb, "run", property(lambda self: lambda *given: seen.append(given)))
+    monkeypatch.setattr(
+        verbs.Verb, "run", property(lambda self: lambda *given, context: seen.append(given))
+    )
     return seen
 
 

@@ -1,4 +1,4 @@
-"""Connection of this process to a Ray cluster: an existing one, the one of a job, or a new one."""
+"""Connection of this process to a Ray cluster: a running one, the one of a job, or a new one."""
 
 from __future__ import annotations
 
@@ -13,37 +13,40 @@ from pathlib import Path
 from road_ray.distributed.auth import refuse_open_cluster, require_token
 from road_ray.errors import ClusterError
 
-_READ_AT_IMPORT = {  # by Ray; the last: what its helpers say every second
-    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "1",  # so often a dead worker is looked for; its 2 s
-    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "15",  # its 60 s are spent on a node that is gone
+_READ_AT_IMPORT = {  # by Ray
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "1",  # default 2: seconds until a dead worker is noticed
+    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "15",  # default 60: too long for a node that is gone
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_worker_niceness": "0",  # its 15 starves them wherever the driver's process works too
+    "RAY_worker_niceness": "0",  # default 15: starves workers where the driver works too
+    # Messages that Ray's helpers repeat every second:
     "RAY_DEDUP_LOGS_SKIP_REGEX": "Failed to query Ray Train|arguments in the object store",
 }
 
 
 def check_machine(workers: int, address: str | None) -> None:
-    """Raises ``ClusterError`` for more workers than a cluster of our own would hold: at once, where
-    its start and the data before it would take half a minute.
+    """Raise ``ClusterError`` for more workers than a new cluster on this machine has CPUs for:
+    before the data and the cluster, which take half a minute to start.
     """
     cores = os.cpu_count() or workers
     joined = "ray" in sys.modules and sys.modules["ray"].is_initialized()
     if workers <= cores or address_of(address) or joined:
         return
     raise ClusterError(
-        f"workers = {workers} find no place on this machine: each takes a core, and it has {cores}"
+        f"workers = {workers} do not fit on this machine: each needs a core, and it has {cores}"
         f"\n  fix: --workers {cores} or fewer, or the address of a larger cluster (--address)\n"
         "  kept: nothing was started"
     )
 
 
 def address_of(address: str | None) -> str | None:
-    """The cluster to join, if any: the one that is named, or Ray's own choice inside a job."""
+    """Return the address of the cluster to join, or None: as given, or of the Ray job we are in."""
     return address or os.environ.get("RAY_ADDRESS")
 
 
 def prepare_address(address: str | None) -> str | None:
-    """The cluster to join, if any; sets what Ray reads when it is imported, so must come first."""
+    """Return ``address_of(address)``; set the variables that Ray reads at import, so call it before
+    Ray is imported.
+    """
     address = address_of(address)
     require_token(create=address is None)
     for name, value in _READ_AT_IMPORT.items():
@@ -55,9 +58,12 @@ def prepare_address(address: str | None) -> str | None:
 def connected(
     address: str | None = None, *, num_cpus: int | None = None, dashboard: bool = False
 ) -> Iterator[None]:
-    """Inside, this process is connected to Ray: the cluster at ``address``, the one already joined,
-    or a new one, with its ``dashboard`` for those who ask it (Ray Train's cleaner does). Inside a
-    Ray job that is the cluster of the job. A cluster that answers without a token is refused.
+    """Connect this process to Ray: to the cluster it already uses, else to the one at ``address``
+    or of the surrounding Ray job, else to a new one with ``num_cpus`` CPUs. ``dashboard`` starts
+    the new one's, which Ray Train's clean-up needs.
+
+    Raises ``ClusterError`` for a cluster that cannot be joined or that accepts requests without a
+    token.
     """
     address = prepare_address(address)
     import ray
@@ -88,19 +94,20 @@ def connected(
 
 
 def _require_answer(address: str) -> None:
-    """Raises ``ConnectionError`` where nobody listens, which Ray would wait for by the minute."""
+    """Raise ``ConnectionError`` where nothing listens; Ray would wait for minutes."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or "//" in address:
         return
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
-    except OSError as error:  # a name that is unknown, too
-        raise ConnectionError(f"nobody answers there ({error})") from error
+    except OSError as error:  # also for an unknown host name
+        raise ConnectionError(f"nothing answers there ({error})") from error
 
 
-def enter_directory(place: str) -> None:
-    """Relative paths of a configuration mean what they meant where it was given, if that is here
-    too.
+def enter_directory(directory: str) -> None:
+    """Make the driver's working directory this worker process's too, if it exists here, so that
+    relative paths of a configuration mean the same in both. Called once a task, before its run:
+    Ray starts the workers of a running cluster in a directory of its own.
     """
-    if Path(place).is_dir():
-        os.chdir(place)
+    if Path(directory).is_dir():
+        os.chdir(directory)

@@ -1,4 +1,4 @@
-"""A cluster of our own on this machine, for as long as this process lives."""
+"""A Ray cluster on this machine that lives as long as this process."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import ray
 
 from road_ray.errors import ClusterError
 
-_MARK = "ROAD_CLUSTER"  # in the environment of every process of a cluster of ours
-# Ray's processes notice the death of the one that started them, some of them after a minute only.
-# This one hears of it at once, because then its standard input ends, and ends what is still there.
+_MARK = "ROAD_CLUSTER"  # environment variable of every process of such a cluster
+# Some of Ray's processes notice only after a minute that the one that started them has died. The
+# undertaker notices at once, by the end of its standard input, and kills the processes left over.
 _UNDERTAKER = """
 import os, signal, sys, time
 sys.stdin.read()
@@ -33,8 +33,8 @@ for entry in os.listdir("/proc"):
 
 
 def start(num_cpus: int | None, *, dashboard: bool) -> None:
-    """Start one and join it. Raises ``ClusterError`` when it is not up within Ray's 30 s."""
-    os.environ[_MARK], _ = _attended()
+    """Start a cluster and join it. Raises ``ClusterError`` if it is not up within Ray's 30 s."""
+    os.environ[_MARK], _ = _undertaker()
     try:
         ray.init(
             address="local",
@@ -44,13 +44,13 @@ def start(num_cpus: int | None, *, dashboard: bool) -> None:
             logging_level=logging.ERROR,
         )
     except Exception as error:
-        if type(error) is not Exception:  # Ray has no class of its own for a start that failed
+        if type(error) is not Exception:  # Ray raises a plain Exception for a failed start
             raise
         raise ClusterError(
             f"Ray could not be started on this machine: {error}\n"
             f"  seen: {os.getloadavg()[0]:.0f} processes at work on {os.cpu_count()} cores\n"
-            "  fix: run the same command again when there is less to do, or give the address of a "
-            "cluster that is up (`ray start --head`, then --address auto)\n"
+            "  fix: run the same command again when the machine is less busy, or give the address "
+            "of a running cluster (`ray start --head`, then --address auto)\n"
             "  kept: what was there before"
         ) from error
     finally:
@@ -58,14 +58,14 @@ def start(num_cpus: int | None, *, dashboard: bool) -> None:
 
 
 @cache
-def _attended() -> tuple[str, subprocess.Popen[bytes]]:
-    """The mark of this process's clusters, and who waits from here on to end them."""
+def _undertaker() -> tuple[str, subprocess.Popen[bytes]]:
+    """Return the mark of this process's clusters and the undertaker, started once."""
     mark = uuid.uuid4().hex
     undertaker = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _UNDERTAKER, mark],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C is not for it
+        start_new_session=True,  # Ctrl-C does not reach it
     )
     return mark, undertaker

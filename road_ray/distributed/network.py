@@ -1,5 +1,5 @@
-"""How the workers of a group reach each other: by the address under which Ray knows their machine,
-not by what the machine's name happens to mean there, which often is 127.0.0.1.
+"""Network settings of a worker group: workers connect by the node addresses that Ray uses, not by
+host names, which often resolve to 127.0.0.1.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ class ByNodeAddress(TorchConfig):  # type: ignore[misc]  # Ray does not type it
     """Ray Train's process group, over the interface of the node's address."""
 
     timeout_s: int = 7 * 86400
-    """Ray's half an hour ends groups whose leader judges, looks or uploads for longer while the
-    others wait for it, and ends them again after each restart. Nothing else rests on it: a worker
-    that dies or falls silent is seen by its beats (supervisor.py), one that hangs before the group
-    stands by the deadline of its start (start_timeout.py).
+    """Timeout of a collective operation. Ray's default of 30 minutes would end groups whose leader
+    evaluates or uploads for longer while the others wait. A worker that dies or hangs is noticed by
+    its heartbeats (supervisor.py), or by the deadline of its start (start_timeout.py).
     """
 
     @property
@@ -45,32 +44,32 @@ class _Backend(TorchBackend):  # type: ignore[misc]
 
 
 def use_interface_of_node() -> None:
-    """Gloo, in this process, over the interface of the node's address; a choice of the user
-    stays.
+    """Make Gloo in this process use the interface of the node's address, unless the user has set
+    one.
     """
     if _GLOO not in os.environ and (name := interface_of(ray.util.get_node_ip_address())):
         os.environ[_GLOO] = name
 
 
 def interface_of(address: str) -> str | None:
-    """The network interface that has this IPv4 address; None where no one has it."""
+    """Return the network interface with this IPv4 address, or None."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
         for _, name in socket.if_nameindex():
-            asked = struct.pack("256s", name.encode()[:15])
+            request = struct.pack("256s", name.encode()[:15])
             try:
-                told = fcntl.ioctl(one.fileno(), _ADDRESS_OF_INTERFACE, asked)
+                answer = fcntl.ioctl(one.fileno(), _ADDRESS_OF_INTERFACE, request)
             except OSError:  # it has no address
                 continue
-            if socket.inet_ntoa(told[20:24]) == address:
+            if socket.inet_ntoa(answer[20:24]) == address:
                 return name
     return None
 
 
 @contextmanager
 def named_cluster() -> Iterator[None]:
-    """Inside, processes of Ray Train are told which cluster they belong to. Its cleaner of
-    placement groups would otherwise look for the only one on the machine, and fail where there are
-    several: then what stopped workers had is never free again.
+    """Pass the address of the cluster to the processes of Ray Train. Its clean-up of placement
+    groups would otherwise look for the only cluster on the machine and fail where there are
+    several, and the resources of stopped workers would never become free.
     """
     before = os.environ.get("RAY_ADDRESS")
     os.environ["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address

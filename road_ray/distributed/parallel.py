@@ -9,9 +9,35 @@ from typing import Any
 
 import torch
 
-from road_ray.distributed.connection import enter_directory
+from road_ray.distributed.connection import connected, enter_directory
 from road_ray.errors import ClusterError, InterruptedRunError, RoadError
-from road_ray.training.signals import OUTSIDE
+from road_ray.training.context import RunContext
+
+
+def run_all(
+    function: Callable[..., Any],
+    configs: Sequence[Any],
+    context: RunContext | None = None,
+    *,
+    max_concurrent: int,
+    address: str | None,
+    num_gpus: float,
+    timeout_seconds: float,
+) -> list[Any]:
+    """Return ``function(config, context=...)`` for every config: one after the other for
+    ``max_concurrent = 0``, else in parallel on the cluster at ``address``, or on a new one with
+    ``max_concurrent`` CPUs. Raises like ``run_parallel``.
+    """
+    if not max_concurrent:
+        return [function(config, context=context) for config in configs]
+    with connected(address, num_cpus=max_concurrent if address is None else None):
+        return run_parallel(
+            function,
+            configs,
+            num_gpus=num_gpus,
+            timeout_seconds=timeout_seconds,
+            context=context,
+        )
 
 
 def run_parallel(
@@ -21,10 +47,14 @@ def run_parallel(
     num_cpus: float = 1.0,
     num_gpus: float = 0.0,
     timeout_seconds: float,
+    context: RunContext | None = None,
 ) -> list[Any]:
-    """``function(config, *extra)`` for every config, as many at once as the cluster has room for;
-    results in their order. Raises the first error of ours; ``ClusterError`` when no node has room
-    for one, or when ``timeout_seconds`` pass.
+    """Return ``function(config, *extra, context=...)`` for every config, in order; as many run at
+    once as the connected cluster has room for. Each gets a ``RunContext`` of its own, which stop
+    requests to this process and to ``context`` reach.
+
+    Raises the first ``RoadError`` of a run, and ``ClusterError`` when no node has room for one or
+    the runs take longer than ``timeout_seconds``.
     """
     import ray
 
@@ -33,29 +63,30 @@ def run_parallel(
     from road_ray.distributed.train.supervisor import supervise
 
     check_placement("run", 1, {"CPU": num_cpus, "GPU": num_gpus})
-    place, coordinator = os.getcwd(), Coordinator()
+    directory, coordinator = os.getcwd(), Coordinator()
 
     def run(number: int, config: Any) -> Any:
         torch.set_num_threads(max(1, int(num_cpus)))
-        with connect_worker(coordinator, number):
-            if OUTSIDE.stop:
-                return InterruptedRunError(f"run {number} was not begun")
+        own = RunContext()
+        with connect_worker(coordinator, number, own):
+            if own.stop.is_set():
+                return InterruptedRunError(f"run {number} was not started")
             try:
-                return function(config, *extra)
+                return function(config, *extra, context=own)
             except RoadError as error:
                 return error
 
-    def one(number: int, config: Any) -> Any:
-        enter_directory(place)
-        # Ray lends a task's processors to the next one while its main thread waits for an answer
-        # (the board's, a teacher's), and two runs then share them; those of other threads it keeps.
-        with ThreadPoolExecutor(1) as own_thread:
-            return own_thread.submit(run, number, config).result()
+    def in_thread(number: int, config: Any) -> Any:
+        enter_directory(directory)
+        # While the main thread of a task waits for an answer (of the coordinator, of a teacher),
+        # Ray lends its CPUs to another task, and two runs share them. Other threads keep theirs.
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(run, number, config).result()
 
-    task = ray.remote(num_cpus=num_cpus, num_gpus=num_gpus, max_retries=2)(one)
+    task = ray.remote(num_cpus=num_cpus, num_gpus=num_gpus, max_retries=2)(in_thread)
     refs = [task.remote(number, config) for number, config in enumerate(configs)]
     try:
-        results = supervise(lambda: _gathered(refs, timeout_seconds), coordinator)
+        results = supervise(lambda: _gathered(refs, timeout_seconds), coordinator, context)
     finally:
         for ref in refs:
             ray.cancel(ref, force=True)
@@ -67,12 +98,12 @@ def run_parallel(
 
 
 def _gathered(refs: Sequence[Any], timeout_seconds: float) -> list[Any]:
-    """What the tasks gave. Raises ``ClusterError`` when time is over."""
+    """Return the results of the tasks. Raises ``ClusterError`` after ``timeout_seconds``."""
     import ray
 
-    _, waiting = ray.wait(list(refs), num_returns=len(refs), timeout=timeout_seconds)
-    if waiting:
+    _, unfinished = ray.wait(list(refs), num_returns=len(refs), timeout=timeout_seconds)
+    if unfinished:
         raise ClusterError(
-            f"{len(waiting)} of {len(refs)} runs did not end within {timeout_seconds:g} s"
+            f"{len(unfinished)} of {len(refs)} runs did not end within {timeout_seconds:g} s"
         )
     return [ray.get(ref, timeout=60) for ref in refs]

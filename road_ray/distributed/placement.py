@@ -1,4 +1,4 @@
-"""Whether a cluster has room for what is asked, told at once: Ray itself waits for ever."""
+"""Checks that a cluster has room for actors before they are requested; Ray would wait for ever."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from road_ray.errors import ClusterError
 
 
 def check_placement(what: str, count: int, asked: Mapping[str, float], *, remedy: str = "") -> None:
-    """Raises ``ClusterError`` with a table of asked and available unless ``count`` actors fit.
+    """Raise ``ClusterError`` with a table of resources unless ``count`` actors fit.
 
-    Each asks for all of ``asked`` and needs it on one node. What others occupy counts as room.
+    ``asked`` are the resources of one actor, all on one node. Resources in use count as free.
     """
     asked = {name: amount for name, amount in asked.items() if amount > 0}
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
@@ -27,18 +27,18 @@ def check_placement(what: str, count: int, asked: Mapping[str, float], *, remedy
         for name, amount in asked.items()
     )
     raise ClusterError(
-        f"{count} {what} find no place in the cluster; {places} would, on {len(nodes)} nodes\n"
+        f"the cluster has room for {places} of {count} {what}, on {len(nodes)} nodes\n"
         f"  {'resource':<12}{'asked':>14}{'available':>12}\n"
         + "\n".join(rows)
-        + f"\n  fix: ask for less for each, or add nodes{remedy}\n  kept: nothing was started"
+        + f"\n  fix: lower the resources of each, or add nodes{remedy}\n  kept: nothing was started"
     )
 
 
 def wait_for_room(
     what: str, count: int, asked: Mapping[str, float], *, timeout_seconds: float = 30.0
 ) -> None:
-    """Returns once that much is free, all nodes together. Raises ``ClusterError`` when others keep
-    it for ``timeout_seconds``: Ray itself would wait for ever.
+    """Wait until ``count`` times ``asked`` is free in the cluster. Raises ``ClusterError`` when it
+    is still in use after ``timeout_seconds``.
     """
     deadline = time.monotonic() + timeout_seconds
     while True:
@@ -57,22 +57,22 @@ def wait_for_room(
 
 
 def core_share(total: float, members: int, beside: int = 0) -> float:
-    """Cores of each of ``members`` actors: one, or so little that together they take at most half
-    of ``total`` and ``beside`` workers find one each.
+    """Return the CPUs of each of ``members`` actors: one, or the share with which all take at most
+    half of ``total`` and leave one CPU for each of ``beside`` workers.
     """
     room = max(0.0, min(total / 2, total - beside))
     return min(1.0, math.floor(100 * room / members) / 100)
 
 
 def free_resources() -> str:
-    """What nobody occupies now, for a message."""
+    """Return the free CPUs and GPUs as text for a message."""
     free, total = ray.available_resources(), ray.cluster_resources()
     names = [name for name in ("CPU", "GPU") if name in total]
     return ", ".join(f"{name} {free.get(name, 0.0):g} of {total[name]:g}" for name in names)
 
 
 def fitting(node: Mapping[str, float], asked: Mapping[str, float], most: int) -> int:
-    """How many actors that each ask for ``asked`` fit one node; ``most`` if they ask nothing."""
+    """Return how many actors with resources ``asked`` fit one node, ``most`` if they need none."""
     # The margin is for shares such as 0.1, of which ten must fit into one.
     fits = (int(node.get(name, 0.0) / amount + 1e-9) for name, amount in asked.items())
     return min(fits, default=most)

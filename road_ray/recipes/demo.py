@@ -24,6 +24,7 @@ from road_ray.recipes.pretraining.config import GeneratorConfig, PretrainConfig
 from road_ray.recipes.pretraining.pretrain import pretrain
 from road_ray.recipes.run import Run, load_finished_run, open_run_directory
 from road_ray.training.config import OptimizerConfig, TrainingConfig
+from road_ray.training.context import RunContext
 from road_ray.training.monitoring.journal import write_json_atomic
 
 if TYPE_CHECKING:
@@ -41,23 +42,23 @@ _FIGURES = {
 }
 
 
-def demo(config: DemoConfig) -> Run:
+def demo(config: DemoConfig, context: RunContext | None = None) -> Run:
     """Run the story; ``table.json`` and ``report.html`` hold what came out, and
     ``teachers/teachers.json`` lists the teachers for another `distill`.
     """
-    return load_finished_run(config) or _run(config)
+    return load_finished_run(config) or _run(config, context)
 
 
-def _run(config: DemoConfig) -> Run:
+def _run(config: DemoConfig, context: RunContext | None) -> Run:
     with open_run_directory(config) as directory:
-        pretrain(pretraining(config))
-        multitask(multitasking(config))
+        pretrain(pretraining(config), context)
+        multitask(multitasking(config), context)
         with connected(config.address, num_cpus=2 * config.max_concurrent):
             teachers = [finetuning(config, f"teacher-{n}", n) for n in range(config.num_teachers)]
-            taught = _alongside(finetune, teachers, config)
+            taught = _alongside(finetune, teachers, context)
             place = directory / "teachers"
             write_json_atomic(place / "teachers.json", listing(place, teachers, taught))
-            students = _students(config, taught)
+            students = _students(config, taught, context)
         rows = table(config, taught, students)
         figures = _flat(rows)
         write_json_atomic(directory / "table.json", rows)
@@ -65,26 +66,27 @@ def _run(config: DemoConfig) -> Run:
     return Run(directory, figures)
 
 
-def _students(config: DemoConfig, taught: Sequence[Run]) -> dict[str, list[Run]]:
+def _students(
+    config: DemoConfig, taught: Sequence[Run], context: RunContext | None
+) -> dict[str, list[Run]]:
     from road_ray.data import catalog
     from road_ray.distributed.teachers.pool import start_teachers
 
     seeds = range(100, 100 + config.num_seeds)
     plain = [finetuning(config, f"student-none-{seed}", seed) for seed in seeds]
-    students = {"no KD": _alongside(finetune, plain, config)}
+    students = {"no KD": _alongside(finetune, plain, context)}
     directories = [str(run.hf_dir) for run in taught]
     with start_teachers(directories, catalog.task(IN_DOMAIN)) as ensemble:
         for name, rule in (("mean KD", "mean"), ("Weighted KD", "correctness")):
             distilled = [distilling(config, rule, seed, directories) for seed in seeds]
-            students[name] = _alongside(distill, distilled, config, ensemble)
+            students[name] = _alongside(distill, distilled, context, ensemble)
     return students
 
 
 def _alongside(
-    recipe: Any, configs: Sequence[Any], config: DemoConfig, ensemble: ActorEnsemble | None = None
+    recipe: Any, configs: Sequence[Any], context: RunContext | None, *ensemble: ActorEnsemble
 ) -> list[Run]:
-    extra = () if ensemble is None else (ensemble,)
-    return run_parallel(recipe, configs, *extra, timeout_seconds=3600.0)
+    return run_parallel(recipe, configs, *ensemble, timeout_seconds=3600.0, context=context)
 
 
 def table(

@@ -26,11 +26,12 @@ from road_ray.recipes.model_record import head_for, stored_threshold, trained_le
 from road_ray.recipes.recorded_config import deciding_digest
 from road_ray.recipes.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.validation import check_length, require_init
+from road_ray.training.context import RunContext
 from road_ray.training.monitoring.journal import write_json_atomic
 from road_ray.training.worker import Worker
 
 
-def evaluate(config: EvaluateConfig) -> Run:
+def evaluate(config: EvaluateConfig, context: RunContext | None = None) -> Run:
     """Figures ``eval/<data set>/<metric>``; predictions in the official layouts below
     ``predictions/``. A model or a data set that has changed since is judged again.
     """

@@ -1,5 +1,5 @@
-"""A plan of a verb: the recipe itself is begun on its data and model, measured for three steps and
-left; the rest is arithmetic.
+"""Plan of a verb: three steps of the recipe, on its data and model, are measured; the rest is
+arithmetic.
 """
 
 from __future__ import annotations
@@ -35,36 +35,37 @@ from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.flops import cost as flops
 from road_ray.recipes.pretraining.pretrain import phases
 from road_ray.recipes.validation import require_init
-from road_ray.training.profile import Measured, measuring
+from road_ray.training.context import RunContext
+from road_ray.training.profile import Measured
 
-_TOLD_TO_NOBODY = {"tracking": TrackingConfig()}
+_NO_TRACKING = {"tracking": TrackingConfig()}
 PLANNED = ("pretrain", "multitask", "finetune", "teachers", "distill")
 
 
 def plan(
-    verb: str, config: Config, recipe: Callable[[Any], Any], prices: Prices | None = None
+    verb: str, config: Config, recipe: Callable[..., Any], prices: Prices | None = None
 ) -> dict[str, Any]:
-    """Everything that can be known before spending money.
+    """Return steps, memory, disk, time and cost of a run.
 
-    Raises the error of what will not fit, before anything is built where that is possible.
+    Raises ``ClusterError``, ``ConfigError`` or ``ResourceError`` for a run that does not fit.
     """
     if verb not in PLANNED:
         raise ConfigError(f"road {verb} is not planned\n  allowed: {', '.join(PLANNED)}")
-    asked = to_dict(config)
-    workers, gpus = int(asked["workers"]), float(asked["gpus_per_worker"])
+    settings = to_dict(config)
+    workers, gpus = int(settings["workers"]), float(settings["gpus_per_worker"])
     teachers, gpus_per_teacher = _hosted(config)
-    batch = int(asked["data"]["batch_size"])
-    _check_batches(asked["data"], workers)
-    with connected(asked["address"]) if asked["address"] else nullcontext():
+    batch = int(settings["data"]["batch_size"])
+    _check_batches(settings["data"], workers)
+    with connected(settings["address"]) if settings["address"] else nullcontext():
         place = check_room(workers, gpus, teachers, gpus_per_teacher)
     measured = _measured(config, recipe, teachers > 0)
     runs = num_runs(config)
-    sharded, passes = bool(asked["training"]["fsdp"]), int(asked["training"]["passes"])
-    held = _held(measured, max(workers, 1), sharded)
+    sharded, passes = bool(settings["training"]["fsdp"]), int(settings["training"]["passes"])
+    memory_bytes = _memory_bytes(measured, max(workers, 1), sharded)
     sent = reduced_bytes(measured.gradient_bytes, passes, fsdp=sharded)
     checkpoints = runs * measured.checkpoint_bytes * (measured.keep_checkpoints + 1)
-    memory = check_memory(sum(held.values()), gpus > 0, workers)
-    free = check_disk(Path(asked["run_dir"]), checkpoints)
+    memory = check_memory(sum(memory_bytes.values()), gpus > 0, workers)
+    free = check_disk(Path(settings["run_dir"]), checkpoints)
     seconds = step_seconds(measured.seconds_per_step, sent, workers)
     hours = runs * measured.total_steps * seconds / 3600
     steps = measured.total_steps
@@ -79,7 +80,7 @@ def plan(
         "phases": _phases(config, measured),
         "parameters": measured.parameters,
         "flops": _flops(config),
-        "memory_bytes": held | {"available": memory},
+        "memory_bytes": memory_bytes | {"available": memory},
         "disk_bytes": {
             "checkpoint": measured.checkpoint_bytes,
             "at_most": checkpoints,
@@ -98,7 +99,7 @@ def plan(
 
 
 def _hosted(config: Config) -> tuple[int, float]:
-    """How many teachers live in actors, and the GPUs of each, all its replicas together."""
+    """Return the number of teachers in actors, and the GPUs of each with all its replicas."""
     teaching: Any = getattr(config, "distillation", None)
     if teaching is None or teaching.host != "actors":
         return 0, 0.0
@@ -106,14 +107,14 @@ def _hosted(config: Config) -> tuple[int, float]:
 
 
 def num_runs(config: Config) -> int:
-    """How many trainings a configuration asks for, one like another."""
+    """Return the number of equal trainings that a configuration runs."""
     if isinstance(config, TeachersConfig):
         return config.num_teachers * config.num_folds
     return config.distillation.generations if isinstance(config, DistillConfig) else 1
 
 
-def _held(measured: Measured, workers: int, fsdp: bool) -> dict[str, int]:
-    """Bytes of one worker: its rows' activations, and everything else or its part of it."""
+def _memory_bytes(measured: Measured, workers: int, fsdp: bool) -> dict[str, int]:
+    """Return the bytes of one worker: activations of its rows, and the rest whole or its shard."""
     parts = workers if fsdp else 1
     return {
         "parameters": measured.parameter_bytes // parts,
@@ -132,7 +133,7 @@ def _check_batches(data: Mapping[str, Any], workers: int) -> None:
 
 
 def _phases(config: Config, measured: Measured) -> list[dict[str, float]]:
-    """The phases of a pre-training, each as long as it is; empty for other verbs."""
+    """Return the phases of a pre-training with their steps; empty for other verbs."""
     if not isinstance(config, PretrainConfig):
         return []
     return [
@@ -147,7 +148,7 @@ def _phases(config: Config, measured: Measured) -> list[dict[str, float]]:
 
 
 def _flops(config: Config) -> dict[str, float]:
-    """Of a pre-training and of one row through its encoder; empty for other verbs."""
+    """Return the FLOPs of a pre-training and of one row of its encoder; empty for other verbs."""
     if not isinstance(config, PretrainConfig):
         return {}
     found = flops(config)
@@ -159,9 +160,9 @@ def _flops(config: Config) -> dict[str, float]:
 
 
 def store_bytes(config: Config) -> int:
-    """What the store of the teachers' logits takes when it is complete; 0 without one.
+    """Return the bytes of the complete store of teacher logits, 0 without one.
 
-    Raises ``ResourceError`` when that is not free where the store will be.
+    Raises ``ResourceError`` when the disk of the store has too little room.
     """
     if not isinstance(config, DistillConfig) or config.distillation.store is None:
         return 0
@@ -173,16 +174,15 @@ def store_bytes(config: Config) -> int:
     return need
 
 
-def _measured(config: Config, recipe: Callable[[Any], Any], hosted: bool) -> Measured:
-    """The recipe here, alone, in a directory that goes away, with teachers in this process."""
-    with tempfile.TemporaryDirectory(prefix="road-plan-") as place, measuring():
+def _measured(config: Config, recipe: Callable[..., Any], hosted: bool) -> Measured:
+    """Measure the recipe in this process, with its teachers, in a temporary run directory."""
+    context = RunContext(plan_only=True)
+    with tempfile.TemporaryDirectory(prefix="road-plan-") as place:
         changes: dict[str, Any] = {"run_dir": place, "workers": 0, "console": "quiet"}
         if hosted:
             changes["distillation.host"] = "process"
         if "max_concurrent" in type(config).model_fields:
             changes["max_concurrent"] = 0
-        try:
-            recipe(override(config, changes).model_copy(update=_TOLD_TO_NOBODY))
-        except Measured as measured:
-            return measured
-    raise AssertionError("a recipe ended without training")
+        recipe(override(config, changes).model_copy(update=_NO_TRACKING), context=context)
+    assert context.measured is not None, "a recipe ended without training"
+    return context.measured

@@ -1,6 +1,6 @@
-"""A run directory: opened once by one process, recorded, resumed by the same command, finished.
+"""Run directories: locked by one process, recorded, resumed by the same command, finished.
 
-Holds what every recipe shares: where a run lies, on how many workers, and what is written about it.
+Every recipe uses these functions to open its directory, its journal and its checkpoints.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ from road_ray.recipes.recorded_config import RECORD, allowed_inputs, require_sam
 from road_ray.reporting.provenance import environment, revision, version_of
 from road_ray.reporting.report import REPORT, leave_report
 from road_ray.training.checkpoint.checkpoint import MANIFEST, Checkpoints, disk_error
+from road_ray.training.context import RunContext
 from road_ray.training.monitoring.journal import Journal, write_json_atomic
 from road_ray.training.monitoring.progress import Work
 from road_ray.training.monitoring.trackers import (
-    callback_trackers,
+    CallbackTracker,
+    Tracker,
     mlflow_tracker,
     tensorboard_tracker,
     wandb_tracker,
@@ -41,23 +43,23 @@ _LINE = "\n    "
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its directory and final figures."""
+    """A finished run: its directory and its final metrics."""
 
     directory: Path
     metrics: Mapping[str, float]
 
     @property
     def hf_dir(self) -> Path:
-        """The final model in Hugging Face layout."""
+        """Directory of the final model in Hugging Face layout."""
         return self.directory / "hf"
 
 
 def load_finished_run(config: RunConfig) -> Run | None:
-    """Return the run of this directory if it is complete, undamaged, and of this very configuration
-    and these inputs; None when it is to be run, or to be completed from its last checkpoint.
+    """Return the run of this directory if it is finished, undamaged, and has this configuration and
+    these inputs; None when it is to be run or resumed.
 
     Raises ``ConfigError`` for another configuration, ``CheckpointError`` when a training read other
-    files, or its model is damaged and cannot be made again.
+    files, or when its model is damaged and cannot be exported again.
     """
     directory = config.run_dir
     if not (directory / "metrics.json").is_file():
@@ -66,8 +68,8 @@ def load_finished_run(config: RunConfig) -> Run | None:
         if not (directory / MANIFEST).is_file():
             return None
         raise CheckpointError(
-            f"{directory / RECORD} is missing, so whose figures these are is not known\n"
-            "  fix: restore it, or give another run_dir\n  kept: the run, as it is"
+            f"{directory / RECORD} is missing, so the configuration of these metrics is unknown\n"
+            "  fix: restore it, or name another run_dir\n  kept: the run, as it is"
         )
     require_same(config, directory)
     if _outdated(config):
@@ -83,18 +85,18 @@ def load_finished_run(config: RunConfig) -> Run | None:
 
 
 def _outdated(config: RunConfig) -> bool:
-    """Whether a finished run must be run again, and say why."""
+    """Return True if a finished run must be run again, and log why."""
     directory = config.run_dir
     if changed := changed_inputs(directory, allow=allowed_inputs(config)):
         if not config.repeatable:
             raise _other_inputs(directory, changed)
         _log.warning(
-            "%s: run again, for it read other files:%s", directory, _LINE.join(["", *changed])
+            "%s: run again, because it read other files:%s", directory, _LINE.join(["", *changed])
         )
         return True
     if problems := damage(directory):
         require_source(directory, problems)
-        _log.warning("%s: made again, for it is damaged:%s", directory, _LINE.join(["", *problems]))
+        _log.warning("%s: exported again, it is damaged:%s", directory, _LINE.join(["", *problems]))
     return bool(problems)
 
 
@@ -102,31 +104,33 @@ def _other_inputs(directory: Path, changed: list[str]) -> CheckpointError:
     return CheckpointError(
         f"{directory}: was trained with other inputs; {directory / INPUTS} names them:"
         f"{_LINE.join(['', *changed])}\n"
-        "  fix: restore them, or give another run_dir to train with what is there now\n"
+        "  fix: restore them, or name another run_dir to train with the present files\n"
         "  kept: that run, as it is"
     )
 
 
 def _complete(directory: Path, *, anew: bool) -> None:
-    """Write manifest and report of a run that has ended, or those of them that are missing; trouble
-    with them does not take the run with it.
+    """Write manifest and report of a finished run, or those of them that are missing. A failure to
+    write them is logged and does not fail the run.
     """
-    if (directory / "metrics.json").is_file() and (anew or not (directory / MANIFEST).is_file()):
+    if not (directory / "metrics.json").is_file():
+        return  # a plan
+    if anew or not (directory / MANIFEST).is_file():
         try:
             seal(directory, RECORD)
         except (OSError, RoadError) as error:
-            _log.warning("no %s, so damage will not be noticed: %s", directory / MANIFEST, error)
+            _log.warning("no %s, so damage cannot be detected: %s", directory / MANIFEST, error)
     if anew or not (directory / REPORT).is_file():
         leave_report(directory)
 
 
 @contextmanager
 def open_run_directory(config: RunConfig) -> Iterator[Path]:
-    """The run directory, locked for this process, with its configuration and environment recorded,
-    and with ``report.html`` once the run has ended or diverged.
+    """Lock the run directory for this process and record configuration and environment; on exit,
+    write the inputs and, once the run has finished or diverged, ``report.html``.
 
-    Raises ``ConfigError`` when it belongs to another configuration, ``ResourceError`` when another
-    process has it, ``ClusterError`` for more workers than this machine holds.
+    Raises ``ConfigError`` when it holds a run of another configuration, ``ResourceError`` when
+    another process uses it, ``ClusterError`` for more workers than this machine has cores.
     """
     check_machine(config.workers, config.address)
     directory = config.run_dir
@@ -154,7 +158,7 @@ def open_run_directory(config: RunConfig) -> Iterator[Path]:
             write_json_atomic(directory / INPUTS, inputs)
         except Exception as error:
             if isinstance(error, DivergedError):
-                leave_report(directory)  # what led there is seen best in its curves
+                leave_report(directory)  # its curves show what led there
             if isinstance(error, RoadError) or disk_error(error) is None:
                 raise
             raise _refused(directory, error) from error
@@ -174,25 +178,25 @@ def _refused(directory: Path, error: Exception) -> ResourceError:
 
 
 def _check_recorded(config: RunConfig) -> None:
-    """Raises when the directory holds a run that this one must not go on with."""
+    """Raise when the directory holds a run that this one must not resume."""
     directory = config.run_dir
     if not _has_progress(directory):
         return
     require_same(config, directory)
-    changed = changed_inputs(directory, allow={TEACHERS})  # of whom teachers.json tells
+    changed = changed_inputs(directory, allow={TEACHERS})  # teachers.json is checked instead
     if changed and not config.repeatable:
         raise _other_inputs(directory, changed)
 
 
 def _has_progress(directory: Path) -> bool:
-    """True when there is something that another configuration must not go on with."""
+    """Return True if there is a run that another configuration must not resume."""
     done = (directory / "metrics.json").is_file() or any(directory.glob("checkpoints/step-*"))
     return done and (directory / RECORD).is_file()
 
 
 def _record(config: RunConfig, lock: TextIO) -> Mapping[str, Any]:
-    """Write who runs what, where, and return from what. A run that failed before its first
-    checkpoint is described anew.
+    """Record process, configuration and environment; return the inputs. A run that failed before
+    its first checkpoint is recorded anew.
     """
     lock.truncate(0)
     lock.write(f"process {os.getpid()} on {socket.gethostname()}\n")
@@ -204,20 +208,26 @@ def _record(config: RunConfig, lock: TextIO) -> Mapping[str, Any]:
         staged.write_text(header + to_yaml(config), encoding="utf-8")
         staged.replace(record)
     inputs = found_inputs(config.run_dir, config.inputs(), allow=allowed_inputs(config))
-    if not (config.run_dir / "metrics.json").is_file():  # else it says whence the figures there are
+    if not (config.run_dir / "metrics.json").is_file():  # else it describes the metrics there
         write_json_atomic(config.run_dir / INPUTS, inputs)
-    found = environment() | {"seed": config.seed}
-    write_json_atomic(config.run_dir / "environment.json", found)
+    write_json_atomic(config.run_dir / "environment.json", environment() | {"seed": config.seed})
     return inputs
 
 
 def journal(
-    config: RunConfig, *, leads: bool, total_steps: int | None, work: Work = float
+    config: RunConfig,
+    context: RunContext,
+    *,
+    leads: bool,
+    total_steps: int | None,
+    work: Work = float,
 ) -> Journal:
-    """The journal of a run, with the trackers that were asked for; silent on workers that do not
-    lead. ``work`` is what the time left goes by.
+    """Return the journal of a run with the configured trackers; disabled on workers that do not
+    lead. ``work`` weighs steps in the estimate of the time left.
     """
-    trackers = callback_trackers(total_steps)
+    trackers: list[Tracker] = []
+    if context.on_row is not None:
+        trackers.append(CallbackTracker(context.on_row, total_steps))
     if leads and config.tracking.wandb_project is not None:
         trackers.append(
             wandb_tracker(
@@ -252,12 +262,12 @@ def journal(
 
 
 def checkpoints(config: RunConfig, log: Journal, *, keep: int) -> Checkpoints:
-    """The checkpoints of a run; a damaged one that is passed over is an event of its journal."""
+    """Return the checkpoints of a run; a damaged one that is skipped is an event of its journal.
 
-    def tell(event: dict[str, Any]) -> None:
-        log.event(**event)
-
-    made = Checkpoints(config.run_dir / "checkpoints", keep=keep, on_event=tell)
+    Raises ``ResourceError`` before the first step when the directory cannot be written.
+    """
+    directory = config.run_dir / "checkpoints"
+    made = Checkpoints(directory, keep=keep, on_event=lambda event: log.event(**event))
     if log.enabled:
-        made.prepare()  # a directory that cannot be written is found before the first step
+        made.prepare()
     return made

@@ -1,4 +1,4 @@
-"""How the networks of an objective run: recomputed to save memory, compiled to save time."""
+"""Activation checkpointing and ``torch.compile`` of the networks of an objective."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 
 def configure_networks(objective: nn.Module, recomputed: bool, compiled: bool) -> None:
-    """Either, both or, as it is by default, neither."""
+    """Apply activation checkpointing, ``torch.compile``, or both."""
     if recomputed:
         recompute(objective)
     if compiled:
@@ -19,8 +19,9 @@ def configure_networks(objective: nn.Module, recomputed: bool, compiled: bool) -
 
 
 def recompute(objective: nn.Module) -> None:
-    """Activation checkpointing: layers keep their inputs only, and run again in the backward pass
-    with the same dropout. The same gradients, about a third more time. Source: Chen et al. 2016.
+    """Switch on activation checkpointing: layers save only their inputs and run again, with the
+    same dropout, in the backward pass. Same gradients, about a third more time. Source: Chen et al.
+    2016.
     """
     for encoder in encoders_of(objective):
         encoder.gradient_checkpointing_enable(
@@ -29,8 +30,8 @@ def recompute(objective: nn.Module) -> None:
 
 
 def compile_encoders(objective: nn.Module, backend: Any = "inductor") -> None:
-    """``torch.compile`` of every encoder, for batches of any shape. What cannot be compiled runs as
-    it did before, with a warning of PyTorch's; names in checkpoints stay as they are.
+    """Compile every encoder for batches of any shape. Code that cannot be compiled runs eagerly,
+    with a warning of PyTorch; names in checkpoints do not change.
     """
     torch._dynamo.config.suppress_errors = True
     for encoder in encoders_of(objective):
@@ -38,7 +39,7 @@ def compile_encoders(objective: nn.Module, backend: Any = "inductor") -> None:
 
 
 def encoders_of(objective: nn.Module) -> Iterator[PreTrainedModel]:
-    """The encoder of every network of an objective, a shared one once."""
+    """Yield the encoder of every network of an objective, a shared one once."""
     for module in objective.modules():
         if isinstance(module, PreTrainedModel) and module.base_model is module:
             yield module

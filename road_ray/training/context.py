@@ -1,19 +1,59 @@
-"""What a training is given besides its objective and data."""
+"""What a training is given besides its objective and data: its settings and its surroundings."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from road_ray.training.checkpoint.checkpoint import Checkpoints
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 from road_ray.training.monitoring.journal import Journal
+from road_ray.training.monitoring.trackers import RowCallback
+
+if TYPE_CHECKING:
+    from road_ray.training.profile import Measured
+
+
+@dataclass
+class RunContext:
+    """What a run knows of its surroundings: one object, made by whoever starts the run and passed
+    down to the training loop.
+
+    The host of the process sets ``stop`` and ``check_preemption``, from another thread if it likes;
+    the loop sets ``step``, ``batch`` and ``measured``.
+    """
+
+    plan_only: bool = False
+    """Measure a few steps instead of training; ``measured`` holds the result."""
+    on_row: RowCallback | None = None
+    """Called with every row of the journal; may end the run by ``SystemExit``."""
+    preempted: Callable[[], bool] | None = None
+    """Returns True when the machine of any worker is about to be taken away. A collective call: all
+    workers of the group make it after the same step.
+    """
+    stop: threading.Event = field(default_factory=threading.Event)
+    """Set to stop the run, with a checkpoint, after the step in progress."""
+    check_preemption: bool = False
+    """Set by the host when ``preempted`` is to be called again; cleared by the call."""
+    step: int = 0
+    """Last finished step."""
+    batch: str = "nothing yet"
+    """Shapes of the batches of the step in progress."""
+    measured: Measured | None = None
+    """Result of a run that is ``plan_only``."""
+
+    def nested(self) -> RunContext:
+        """Return the context of a training inside this one, on this worker alone: a stop request
+        reaches both, rows, steps and notices of preemption do not cross.
+        """
+        return RunContext(stop=self.stop)
 
 
 @dataclass(frozen=True)
 class Training:
-    """Everything the loop needs besides objective and data."""
+    """Settings of one training, and where its checkpoints and figures go."""
 
     config: TrainingConfig
     optimizer: OptimizerConfig
@@ -21,10 +61,15 @@ class Training:
     seed: int
     checkpoints: Checkpoints
     journal: Journal
-    identity: Mapping[str, str]  # what a resumed run must share: data, tokenizer, teachers
-    phase_starts: tuple[int, ...] = (0,)  # the steps that begin with longer rows; a plan asks each
+    identity: Mapping[str, str]
+    """Digests that a resumed run must share: data, tokenizer, teachers."""
+    phase_starts: tuple[int, ...] = (0,)
+    """Steps at which rows become longer; a plan measures each phase."""
     evaluate: Callable[[], Mapping[str, float]] | None = None
-    record: Mapping[str, Any] = field(default_factory=dict)  # in every checkpoint, not compared
-    # The keys that decide what comes out: with other ones a mirror's copy is of another run.
+    record: Mapping[str, Any] = field(default_factory=dict)
+    """Written into every checkpoint; not compared on resume."""
     configuration: Mapping[str, Any] = field(default_factory=dict)
-    tokenizer: Any = None  # kept beside the model of every checkpoint: any stage starts from one
+    """Keys that decide the result. A remote copy of a run with other values is refused."""
+    tokenizer: Any = None
+    """Saved beside the model of every checkpoint, so that any stage can start from one."""
+    context: RunContext = field(default_factory=RunContext)

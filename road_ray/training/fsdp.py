@@ -1,8 +1,8 @@
-"""Training in parts (PyTorch's FSDP2): parameters, gradients and moments lie over the workers, and
-a layer is whole only while it is at work.
+"""Sharded training (PyTorch's FSDP2): parameters, gradients and optimizer state are split over the
+workers; a layer is gathered only while it computes.
 
-The loop trains a copy; the objective of the recipe stays as it is, for whoever evaluates or exports
-it, and gets the weights back when it is looked at.
+The loop trains a sharded copy. The recipe's own objective stays whole and gets the weights when it
+is evaluated or exported.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from road_ray.training.worker import Worker
 
 
 def shard(objective: Objective, worker: Worker) -> Objective:
-    """A copy whose parameters lie over the workers in parts, under the same names; alone, the
-    objective itself.
+    """Return a copy whose parameters are sharded over the workers, under the same names; for one
+    worker, the objective itself.
 
-    Of ``objective`` the worker that leads keeps the weights, in host memory, and the others keep
-    the shapes; ``assemble`` brings it up to date.
+    The leading worker keeps ``objective`` in host memory, the others on the meta device;
+    ``assemble`` updates it.
     """
     if worker.size == 1:
         return objective.to(worker.device)
@@ -33,7 +33,7 @@ def shard(objective: Objective, worker: Worker) -> Objective:
     from torch.distributed.fsdp import fully_shard
 
     if worker.device.type == "cuda":
-        torch.cuda.set_device(worker.device)  # where FSDP puts the parts
+        torch.cuda.set_device(worker.device)  # where FSDP puts the shards
     objective.cpu()
     made = copy.deepcopy(objective)
     if not worker.leads:
@@ -41,13 +41,13 @@ def shard(objective: Objective, worker: Worker) -> Objective:
     mesh = init_device_mesh(worker.device.type, (worker.size,))
     for layer in layers(made):
         fully_shard(layer, mesh=mesh)
-    # Embeddings and heads together: networks share them, and a parameter belongs to one unit only.
+    # Embeddings and heads in one unit: networks share them, and a parameter has only one unit.
     fully_shard(made, mesh=mesh)
     return made
 
 
 def layers(objective: nn.Module) -> list[nn.Module]:
-    """Every layer of every encoder, those that networks share once; TEAMS has one more beside."""
+    """Return every layer of every encoder, shared ones once, and TEAMS' additional one."""
     stacks = [
         next(part for part in encoder.modules() if isinstance(part, nn.ModuleList))
         for encoder in encoders_of(objective)
@@ -57,26 +57,26 @@ def layers(objective: nn.Module) -> list[nn.Module]:
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
-    """The tensor itself, or put together from the parts of all workers, who all must ask."""
+    """Return the tensor, gathered from all workers if it is sharded; collective."""
     gathered: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     return gathered
 
 
 def local_part(value: Tensor, like: Any) -> Tensor:
-    """This worker's part of a whole ``value`` where ``like`` lies in parts, else the value."""
+    """Return this worker's shard of ``value`` if ``like`` is sharded, else ``value``."""
     if not hasattr(like, "device_mesh"):
         return value
     from torch.distributed.tensor import distribute_tensor
 
     value = value.to(like.device)
-    # Every worker has the whole, so nothing has to be sent.
+    # Every worker has the whole value, so nothing is sent.
     return distribute_tensor(value, like.device_mesh, like.placements, src_data_rank=None)
 
 
 @torch.no_grad()
 def copy_weights(trained: Objective, into: Objective | None) -> None:
-    """Copy the weights of now into another of the same shape; all workers must call, those without
-    one with None.
+    """Copy the current weights into an objective of the same shape; collective. Workers without
+    such an objective pass None.
     """
     theirs = {} if into is None else into.state_dict(keep_vars=True)
     seen: set[int] = set()
@@ -90,8 +90,8 @@ def copy_weights(trained: Objective, into: Objective | None) -> None:
 
 
 def assemble(objective: Objective, trained: Objective, worker: Worker) -> None:
-    """Make ``objective`` what ``trained`` is now, whole on the device of the worker that leads; all
-    must call.
+    """Copy the current weights of ``trained`` into ``objective``, on the device of the leading
+    worker; collective.
     """
     if objective is not trained:
         copy_weights(trained, objective if worker.leads else None)
@@ -101,7 +101,7 @@ def assemble(objective: Objective, trained: Objective, worker: Worker) -> None:
 
 @contextmanager
 def assembled(objective: Objective, trained: Objective, worker: Worker) -> Iterator[None]:
-    """Inside, the same; afterwards its place on the device is free again."""
+    """Like ``assemble``; on exit, free the objective's memory on the device."""
     assemble(objective, trained, worker)
     yield
     if worker.leads and objective is not trained:

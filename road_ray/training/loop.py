@@ -1,4 +1,4 @@
-"""The training loop: one page, for every objective, on one worker or many."""
+"""The training loop: one page for every objective, on one worker or many."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
-from road_ray.data.batching import Batch, to_device
+from road_ray.data.batching import Batch
 from road_ray.errors import CheckpointError, InterruptedRunError
 from road_ray.models.precision import autocast_dtype
 from road_ray.objectives.base import Objective
-from road_ray.training import profile as measure
 from road_ray.training.allocator import keep_freed_memory
 from road_ray.training.checkpoint.async_save import AsyncSaver, named_tensors
 from road_ray.training.checkpoint.remote_copy import RemoteCopy
@@ -33,91 +33,121 @@ from road_ray.training.monitoring.collapse import CollapseMonitor, gradient_norm
 from road_ray.training.monitoring.oom import shapes
 from road_ray.training.optimizer import ElectraAdamW, build_optimizer, clip, rate
 from road_ray.training.periodic_eval import PeriodicEvaluation
-from road_ray.training.signals import OUTSIDE, StopRequest
-from road_ray.training.step import Tally, backward
+from road_ray.training.profile import measure
+from road_ray.training.signals import StopRequest
+from road_ray.training.step import StepResult, Tally, backward
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
 
 Steps = Callable[[int], Iterator[list[Batch]]]
-"""``steps(start)`` gives the passes of step ``start``, ``start + 1``, ...: a pure function of the
-seed.
+"""``steps(start)`` yields the batches of update ``start``, ``start + 1``, ...; each list is one
+update, its batches the passes of gradient accumulation. A pure function of the seed.
 """
 
 
 def train(
     objective: Objective, steps: Steps, training: Training, worker: Worker
 ) -> dict[str, float]:
-    """Train to the last step, from the newest checkpoint if there is one; commits a checkpoint at
-    the end. Gives the last row of the journal, which checkpoints have too.
+    """Train to the last step, starting from the newest checkpoint if there is one, and save a
+    checkpoint at the end. Return the last row of the journal, which checkpoints hold too.
 
-    Raises ``DivergedError`` before the update that a non-finite loss would make,
-    ``InterruptedRunError`` after SIGTERM or Ctrl-C, the state saved; ``Measured`` for a plan.
+    With ``context.plan_only`` nothing is trained: ``context.measured`` is set and the result is
+    empty.
+
+    Raises ``DivergedError`` before an update with a non-finite loss or gradient, and
+    ``InterruptedRunError`` after SIGTERM or Ctrl-C, when a checkpoint has been saved.
     """
-    config, total = training.config, training.total_steps
+    config, total, context = training.config, training.total_steps, training.context
     keep_freed_memory()
     trained = shard(objective, worker) if config.fsdp else objective.to(worker.device)
     configure_networks(trained.train(), config.activation_checkpointing, config.torch_compile)
     autocast = autocast_dtype(config.precision, worker.device, objective.encoder.config.hidden_size)
-    if measure.asked():
-        raise measure.measure(objective, steps, training, worker, autocast)
+    if context.plan_only:
+        context.measured = measure(objective, steps, training, worker, autocast)
+        return {}
     optimizer = build_optimizer(trained, training.optimizer)
-    start, kept = _resume(trained, optimizer, training, worker)
     warmup = training.optimizer.warmup(total)
+    start, state = _resume(trained, optimizer, training, worker)
     wrapped = worker.wrap(trained, sparse=objective.sparse)
-    source, tally, row = steps(start), Tally(), dict[str, float](kept.get("row", {}))
-    share = ModelFlopsUtilization(trained, worker, autocast)
-    watch, periodic_eval = (
-        CollapseMonitor(training.journal, total),
-        PeriodicEvaluation(objective, trained, training, worker),
-    )
+    report = _Report(trained, training, worker, autocast, state.get("row", {}))
+    evaluation = PeriodicEvaluation(objective, trained, training, worker)
+    batches = steps(start)
     with (
-        StopRequest() as stop,
+        StopRequest(context) as stop,
         AsyncSaver(objective, trained, optimizer, training, worker) as saver,
     ):
-        guard = LossGuard(training, saver, kept)
-        for step in periodic_eval.steps(start, total):
-            began = time.perf_counter()
-            passes = next(source)
-            waited = time.perf_counter() - began
-            OUTSIDE.batch = shapes(passes)
+        guard = LossGuard(training, saver, state)
+        for step in evaluation.steps(start, total):
+            done = step + 1
+            started = time.perf_counter()
+            passes = next(batches)
+            data_seconds = time.perf_counter() - started
+            context.batch = shapes(passes)
             optimizer.set_rate(rate(step, total, warmup, training.optimizer.schedule))
             result = backward(
-                wrapped,
-                trained,
-                [to_device(batch, worker.device) for batch in passes],
-                worker,
-                seed=training.seed,
-                step=step,
-                autocast=autocast,
+                wrapped, trained, passes, worker, seed=training.seed, step=step, autocast=autocast
             )
-            done, last = step + 1, step + 1 == total
-            told = last or _due(done, config.log_every_steps)
-            norms = gradient_norms(trained) if told else {}
+            norms = gradient_norms(trained) if report.due(done) else {}
             norm = clip(trained, training.optimizer.max_grad_norm)
             if guard.admits(step, result, norm):
                 optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-            tally.add(result, passes, data_seconds=waited, step_seconds=time.perf_counter() - began)
-            if told:
-                norms |= {"train/grad_norm": float(norm), "train/lr": _rate_of(optimizer)}
-                training.journal.write(done, row := share.of(tally.collect(worker) | norms, passes))
-                watch.look(done, row)
-            last = periodic_eval.after_step(done, last=last)
+            report.add(result, passes, data_seconds, time.perf_counter() - started)
+            if report.due(done):
+                norms |= {"train/grad_norm": float(norm), "train/lr": optimizer.learning_rate}
+                report.write(done, norms, passes)
+            last = evaluation.after_step(done, last=done == total)
             stopped, save_now = stop.after_step(done, worker)
-            if last or stopped or save_now or _due(done, config.save_every_steps):
-                saver.save(done, guard.memory | {"row": row}, wait=last or stopped or save_now)
+            wait = last or stopped or save_now
+            if wait or _due(done, config.save_every_steps):
+                saver.save(done, guard.memory | {"row": report.row}, wait=wait)
             if stopped and not last:
-                raise _stopped(done, training)
-    periodic_eval.finish()
-    return row
+                raise _interrupted(done, training)
+    evaluation.finish()
+    return report.row
 
 
-def _stopped(done: int, training: Training) -> InterruptedRunError:
+class _Report:
+    """The rows of the journal: sums of the steps since the last row, throughput and health."""
+
+    def __init__(
+        self,
+        trained: Objective,
+        training: Training,
+        worker: Worker,
+        autocast: torch.dtype | None,
+        row: Mapping[str, float],
+    ) -> None:
+        self.row = dict(row)
+        self._training, self._worker = training, worker
+        self._tally = Tally()
+        self._utilization = ModelFlopsUtilization(trained, worker, autocast)
+        self._collapse = CollapseMonitor(training.journal, training.total_steps)
+
+    def due(self, done: int) -> bool:
+        """Return True when step ``done`` gets a row."""
+        last = done == self._training.total_steps
+        return last or _due(done, self._training.config.log_every_steps)
+
+    def add(
+        self, result: StepResult, passes: list[Batch], data_seconds: float, step_seconds: float
+    ) -> None:
+        """Add one step."""
+        self._tally.add(result, passes, data_seconds=data_seconds, step_seconds=step_seconds)
+
+    def write(self, done: int, norms: dict[str, float], passes: list[Batch]) -> None:
+        """Write the row of step ``done``, counted over all workers; collective."""
+        self.row = self._utilization.of(self._tally.collect(self._worker) | norms, passes)
+        self._training.journal.write(done, self.row)
+        self._collapse.look(done, self.row)
+
+
+def _interrupted(done: int, training: Training) -> InterruptedRunError:
     return InterruptedRunError(
         f"stopped after step {done} of {training.total_steps}\n"
         f"  kept: {training.checkpoints.root}/step-{done:08d}\n"
-        "  go on: run the same command again"
+        "  to resume, run the same command"
     )
 
 
@@ -128,8 +158,10 @@ def _due(done: int, every_steps: int | None) -> bool:
 def _resume(
     objective: Objective, optimizer: ElectraAdamW, training: Training, worker: Worker
 ) -> tuple[int, dict[str, Any]]:
-    """The step to go on with and what was kept with it: 0 and nothing, or those of the newest good
-    checkpoint after loading it.
+    """Load the newest valid checkpoint; return the number of its finished steps and its
+    ``state.json``, or 0 and an empty dict where there is none.
+
+    Raises ``CheckpointError`` when the inputs of the run have changed.
     """
     _fetch_from_mirror(training, worker)
     directory = training.checkpoints.newest()
@@ -137,21 +169,16 @@ def _resume(
         training.journal.truncate_after(0)  # rows of a run killed before its first checkpoint
         return 0, {}
     state = json.loads((directory / "state.json").read_text(encoding="utf-8"))
-    then = state["identity"]
-    changed = [
-        name
-        for name in sorted({*then, *training.identity})
-        if then.get(name) != training.identity.get(name)
-    ]
+    then, now = state["identity"], training.identity
+    changed = [name for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
     if changed:
         lines = "".join(
-            f"\n    {name}: then {then.get(name)}, now {training.identity.get(name)}"
-            for name in changed
+            f"\n    {name}: then {then.get(name)}, now {now.get(name)}" for name in changed
         )
         raise CheckpointError(
             f"{directory}: was trained with other inputs:{lines}\n"
-            "  fix: restore them, or give another run directory to start afresh\n"
-            "  kept: the checkpoint, untouched"
+            "  fix: restore them, or name another run directory to start anew\n"
+            "  kept: the checkpoint, unchanged"
         )
     load_weights(objective, directory / "model.safetensors")
     load_optimizer(
@@ -160,14 +187,14 @@ def _resume(
     training.journal.truncate_after(int(state["step"]))
     training.journal.event("resumed", step=state["step"], checkpoint=str(directory))
     if training.journal.enabled:
-        _log.info("going on from %s", directory)
+        _log.info("resuming from %s", directory)
     return int(state["step"]), state
 
 
 def _fetch_from_mirror(training: Training, worker: Worker) -> None:
-    """A run directory without a checkpoint gets the newest copy of the mirror, if there is one.
+    """Copy the newest checkpoint of the mirror into a run directory that has none.
 
-    Raises ``CheckpointError`` when that is of another run.
+    Raises ``CheckpointError`` when the copy belongs to another run.
     """
     root, mirror = training.checkpoints.root, training.config.mirror
     if mirror is None:
@@ -182,14 +209,15 @@ def _fetch_from_mirror(training: Training, worker: Worker) -> None:
 
 
 def load_weights(objective: Objective, path: Path) -> None:
-    """Those of a checkpoint's ``model.safetensors``. Raises ``CheckpointError`` when they are of
-    another model.
+    """Load a checkpoint's ``model.safetensors`` into the objective, sharded or whole.
+
+    Raises ``CheckpointError`` when names or shapes do not match.
     """
     saved, wanted = tensors_from_file(path), named_tensors(objective)
-    if odd := sorted(saved.keys() ^ wanted.keys()):
+    if unmatched := sorted(saved.keys() ^ wanted.keys()):
         raise CheckpointError(
-            f"{path}: of another model: {len(odd)} weights have no counterpart, "
-            f"the first: {', '.join(odd[:3])}\n  fix: resume with the configuration of the run"
+            f"{path}: does not match the model: {len(unmatched)} missing or unexpected tensors, "
+            f"such as {', '.join(unmatched[:3])}\n  fix: resume with the configuration of the run"
         )
     saved = {name: local_part(value, like=wanted[name]) for name, value in saved.items()}
     try:
@@ -200,13 +228,8 @@ def load_weights(objective: Objective, path: Path) -> None:
         ) from error
 
 
-def _rate_of(optimizer: ElectraAdamW) -> float:
-    """The undecayed, uncorrected rate of the heads: what the schedule says."""
-    return optimizer.multiplier * max(float(group["peak_lr"]) for group in optimizer.param_groups)
-
-
 def identity_of(**named: Any) -> dict[str, str]:
-    """Short sha256 digests of what a resumed run must share."""
+    """Return 16 hexadecimal digits of the sha256 of each input that a resumed run must share."""
     return {
         name: hashlib.sha256(_bytes_of(value)).hexdigest()[:16] for name, value in named.items()
     }

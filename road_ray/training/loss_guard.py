@@ -1,4 +1,4 @@
-"""What looks at every update before it is made: a loss that is not finite, a loss that jumps."""
+"""Checks of every update before it is made: non-finite losses and loss spikes."""
 
 from __future__ import annotations
 
@@ -18,24 +18,21 @@ from road_ray.training.step import StepResult
 _log = logging.getLogger(__name__)
 
 _WINDOW_STEPS = 50  # long enough to hold a hard batch of every data set of a mixture
-_LEAST_STEPS = 10  # before them nobody knows what is usual
+_LEAST_STEPS = 10  # needed to know the usual level
 _FACTOR = 2.0  # times the largest loss of the window; our choice
-_NEW_LEVEL_STEPS = 5  # spikes in a row are none: the level has changed
+_NEW_LEVEL_STEPS = 5  # spikes in a row mean that the level has changed
 
 
 class SpikeDetector:
-    """Tells a loss that jumps from those before it; ``recent`` and ``in_a_row`` are all it
-    remembers.
-    """
+    """Detects loss spikes; ``recent`` losses and spikes ``in_a_row`` are its whole state."""
 
     def __init__(self, recent: Iterable[float] = (), in_a_row: int = 0) -> None:
         self.recent = deque(recent, maxlen=_WINDOW_STEPS)
         self.in_a_row = in_a_row  # spikes, up to the last loss
 
     def seen(self, loss: float) -> bool:
-        """Whether ``loss`` is over twice the largest of the last 50 steps, at least ten of them.
-
-        After five in a row the new level is the usual one.
+        """Add a loss; return True if it is more than twice the largest of the last 50, of which
+        there must be at least ten. The fifth spike in a row counts as the new level.
         """
         if len(self.recent) >= _LEAST_STEPS and loss > _FACTOR * max(self.recent):
             self.in_a_row += 1
@@ -48,21 +45,21 @@ class SpikeDetector:
 
 
 class LossGuard:
-    """Admits the updates of one training, or not; the same on all its workers."""
+    """Decides whether an update is made; the same on all workers."""
 
-    def __init__(self, training: Training, saver: AsyncSaver, kept: Mapping[str, Any]) -> None:
+    def __init__(self, training: Training, saver: AsyncSaver, state: Mapping[str, Any]) -> None:
         self._training, self._saver = training, saver
-        # Older checkpoints have neither.
-        self._spikes = SpikeDetector(kept.get("losses", ()), kept.get("spikes_in_a_row", 0))
+        # Checkpoints of older versions have neither.
+        self._spikes = SpikeDetector(state.get("losses", ()), state.get("spikes_in_a_row", 0))
 
     @property
     def memory(self) -> dict[str, Any]:
-        """What a resumed run must know to judge as this one would; kept in its checkpoints."""
+        """State to save with checkpoints, so that a resumed run decides alike."""
         return {"losses": list(self._spikes.recent), "spikes_in_a_row": self._spikes.in_a_row}
 
     def admits(self, step: int, result: StepResult, norm: Tensor) -> bool:
-        """Whether the update of ``step`` is to be made. Raises ``DivergedError`` before one that is
-        not finite, and before one of a spike where ``training.on_spike`` says stop.
+        """Return True if the update of ``step`` is to be made. Raises ``DivergedError`` for a
+        non-finite loss or gradient norm, and for a spike with ``training.on_spike=stop``.
         """
         if not torch.isfinite(norm + result.loss):
             raise self._not_finite(step, result, norm)
@@ -80,18 +77,18 @@ class LossGuard:
             rows=_rows_of(result),
             action=policy,
         )
-        told = (
+        message = (
             f"step {step}: the loss jumped to {loss:.4g}; the largest of the last "
             f"{len(self._spikes.recent)} steps was {largest:.4g}\n"
             f"  data: {', '.join(result.datasets)}; rows on this worker: {_rows_of(result)}"
         )
         if policy == "stop":
             raise DivergedError(
-                f"{told}\n  fix: look at these rows; training.on_spike=skip leaves them out, "
+                f"{message}\n  fix: look at these rows; training.on_spike=skip leaves them out, "
                 f"warn learns from them\n  kept: {self._kept()}; the update was not made"
             )
         if training.journal.enabled:
-            _log.warning("%s%s", told, "\n  the update was left out" if policy == "skip" else "")
+            _log.warning("%s%s", message, "\n  the update was left out" if policy == "skip" else "")
         return policy == "warn"
 
     def _not_finite(self, step: int, result: StepResult, norm: Tensor) -> DivergedError:
@@ -111,5 +108,5 @@ class LossGuard:
 
 
 def _rows_of(result: StepResult) -> list[int]:
-    """The first rows of the step on this worker."""
+    """Return the first eight row numbers of the step on this worker."""
     return [row for part in result.rows for row in part.tolist()][:8]

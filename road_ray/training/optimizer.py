@@ -1,5 +1,5 @@
-"""AdamW with ELECTRA's habits as options: no bias correction, warm-up times decay, layer-wise
-rates.
+"""AdamW with the options of ELECTRA's (no bias correction, warm-up times decay, layer-wise rates),
+and LAMB.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from road_ray.training.fsdp import full_tensor
 
 
 def rate(step: int, total_steps: int, warmup_steps: int, schedule: str) -> float:
-    """The multiplier of the peak rate at 0-based ``step``.
+    """Return the multiplier of the peak learning rate at 0-based ``step``.
 
-    ``warmup_times_decay`` multiplies the two, so the rate at the end of the warm-up is below its
+    ``warmup_times_decay`` multiplies the two, so the rate at the end of the warm-up is below the
     peak (google electra, model/optimization.py); ``warmup_then_decay`` runs them one after the
     other.
     """
@@ -33,7 +33,8 @@ def rate(step: int, total_steps: int, warmup_steps: int, schedule: str) -> float
 
 
 def layer_multiplier(depth: int, layers: int, decay: float, mode: str) -> float:
-    """Share of the rate at ``depth``: 0 embeddings, 1..layers the blocks, layers + 1 the heads.
+    """Return the share of the rate at ``depth``: 0 embeddings, 1..layers the blocks, layers + 1 the
+    heads.
 
     Source: Clark et al. 2020, appendix; google electra issues 51 and 64 for ``electra_code``.
     """
@@ -53,8 +54,8 @@ def _depth(name: str, layers: int) -> int:
 
 
 def parameter_groups(objective: Objective, config: OptimizerConfig) -> list[dict[str, Any]]:
-    """Groups of one depth, one decay and, for heads, one task: a head without a pass in a step
-    stays as it is.
+    """Return parameter groups by depth, weight decay and, for heads, task: a head without a pass in
+    a step is not updated.
     """
     layers = int(objective.encoder.config.num_hidden_layers)
     groups: dict[tuple[int, bool, str], dict[str, Any]] = {}
@@ -79,12 +80,11 @@ def parameter_groups(objective: Objective, config: OptimizerConfig) -> list[dict
 
 
 class ElectraAdamW(torch.optim.AdamW):
-    """``torch.optim.AdamW`` (fused where it can be), with the bias correction taken out when it is
-    not wanted.
+    """``torch.optim.AdamW`` (fused where possible), optionally without bias correction.
 
     PyTorch always corrects: ``lr / c1 * m / (sqrt(v) / sqrt(c2) + eps)`` with ``c = 1 - beta **
-    t``. Handing it ``lr * c1 / sqrt(c2)``, ``eps / sqrt(c2)`` and the inversely scaled decay is the
-    update without correction.
+    t``. Passing ``lr * c1 / sqrt(c2)``, ``eps / sqrt(c2)`` and the inversely scaled decay gives
+    the update without correction.
     """
 
     def __init__(self, groups: Iterable[dict[str, Any]], config: OptimizerConfig) -> None:
@@ -112,11 +112,16 @@ class ElectraAdamW(torch.optim.AdamW):
             if not self.bias_correction:
                 self._cancel_correction(group)
 
+    @property
+    def learning_rate(self) -> float:
+        """The scheduled rate of the heads, before layer-wise decay and bias correction."""
+        return self.multiplier * max(float(group["peak_lr"]) for group in self.param_groups)
+
     def step(self, closure: Any = None) -> Any:
         """One update of every group that has a gradient."""
         result = super().step(closure)
         for group in self.param_groups:
-            # Counted here because reading the state's own count would wait for the device.
+            # Counted here because reading the state's count would synchronize with the device.
             group["updates"] += any(p.grad is not None for p in group["params"])
         return result
 
@@ -131,10 +136,8 @@ class ElectraAdamW(torch.optim.AdamW):
 
 
 class Lamb(ElectraAdamW):
-    """For batches of thousands of rows, where one rate for all layers is too much for some.
-
-    Biases and LayerNorms, which do not decay, are updated as by Adam. Source: You et al. 2020,
-    algorithm 2, the norm taken as it is.
+    """LAMB, for batches of thousands of rows. Source: You et al. 2020, algorithm 2, with phi the
+    identity. Biases and LayerNorms, which do not decay, are updated as by Adam.
     """
 
     def set_rate(self, multiplier: float) -> None:
@@ -158,7 +161,7 @@ class Lamb(ElectraAdamW):
         return None
 
     def _direction(self, parameter: Tensor, group: dict[str, Any]) -> Tensor:
-        """Adam's step of length one, with the decay in it."""
+        """Return Adam's update for a rate of 1, weight decay included."""
         gradient: Any = parameter.grad
         state = self.state[parameter]
         if not state:
@@ -178,8 +181,8 @@ class Lamb(ElectraAdamW):
 
 
 def _trust(parameter: Tensor, direction: Tensor) -> Tensor:
-    """Length of the weights over length of the step; 1 where one of them is 0. No wait for a
-    device.
+    """Return the trust ratio, norm of the weights over norm of the update; 1 where one of them is
+    0. Does not synchronize with the device.
     """
     weights, step = full_tensor(parameter.norm()), full_tensor(direction.norm())
     usable = (weights > 0) & (step > 0)
@@ -187,7 +190,7 @@ def _trust(parameter: Tensor, direction: Tensor) -> Tensor:
 
 
 def build_optimizer(objective: Objective, config: OptimizerConfig) -> ElectraAdamW:
-    """The optimizer over all parameters of an objective, at rate 0 until ``set_rate``."""
+    """Return the configured optimizer of an objective, at rate 0 until ``set_rate``."""
     groups = parameter_groups(objective, config)
     if config.name == "lamb":
         return Lamb(groups, config)
@@ -195,5 +198,5 @@ def build_optimizer(objective: Objective, config: OptimizerConfig) -> ElectraAda
 
 
 def clip(module: nn.Module, max_norm: float) -> torch.Tensor:
-    """Scale the gradients to a joint norm of at most ``max_norm``; returns the norm before."""
+    """Scale the gradients to a joint norm of at most ``max_norm``; return the norm before."""
     return full_tensor(nn.utils.clip_grad_norm_(module.parameters(), max_norm))

@@ -1,5 +1,5 @@
-"""Looks at how a model does while it trains; with patience they end the training, and the weights
-of the best look are those that it leaves.
+"""Periodic evaluation and early stopping: with ``patience`` the training ends when evaluations no
+longer improve, and the weights of the best one remain.
 """
 
 from __future__ import annotations
@@ -26,27 +26,30 @@ from road_ray.training.worker import Worker
 _log = logging.getLogger(__name__)
 
 _CHECKPOINT = re.compile(r"\.?step-(\d+)")  # committed, or still being written
-# What papers print of each kind of task; the thresholds of SQuAD 2.0 are counted by ``f1``.
-_WATCHED = ("f1", "exact", "accuracy", "entity_f1", "matthews", "pearson", "spearman")
+# What papers report for each kind of task; the thresholds of SQuAD 2.0 are covered by ``f1``.
+_REPORTED = ("f1", "exact", "accuracy", "entity_f1", "matthews", "pearson", "spearman")
 
 
-def score_of(figures: Mapping[str, float], watch: str | None) -> float:
-    """The figure that is watched, or the mean of those that papers print; larger is better."""
-    if watch is not None and watch not in figures:
+def score_of(figures: Mapping[str, float], metric: str | None) -> float:
+    """Return ``metric``, or the mean of the metrics that papers report; larger is better.
+
+    Raises ``ConfigError`` for a metric that was not evaluated.
+    """
+    if metric is not None and metric not in figures:
         raise ConfigError(
-            f"training.early_stopping.metric = {watch}: no figure of that name\n"
+            f"training.early_stopping.metric = {metric}: no metric of that name\n"
             f"  allowed: {', '.join(sorted(name for name in figures if name.startswith('eval/')))}"
         )
-    if watch is not None:
-        return figures[watch]
-    judged = {name: value for name, value in figures.items() if name.startswith("eval/")}
-    printed = [value for name, value in judged.items() if name.rsplit("/", 1)[-1] in _WATCHED]
-    return fmean(printed or judged.values())
+    if metric is not None:
+        return figures[metric]
+    evaluated = {name: value for name, value in figures.items() if name.startswith("eval/")}
+    reported = [value for name, value in evaluated.items() if name.rsplit("/", 1)[-1] in _REPORTED]
+    return fmean(reported or evaluated.values())
 
 
 class PeriodicEvaluation:
-    """The evaluations of one training. What they found is read back from the journal, so that a
-    resumed run is as patient as one that was never stopped.
+    """The evaluations of one training. Their scores are read back from the journal, so that a
+    resumed run stops at the same step as one that was never interrupted.
     """
 
     def __init__(
@@ -63,48 +66,48 @@ class PeriodicEvaluation:
                 "  fix: training.evaluate_every_steps=..., or leave early_stopping.patience out"
             )
         self._weights = BestWeights(training.checkpoints.root)
-        self._found: dict[int, float] = {}
+        self._scores: dict[int, float] = {}
         path = training.journal.run_dir / "metrics.jsonl"
         if self._patience is not None and training.journal.enabled:
             for row in read_metrics(path) if path.is_file() else ():
                 figures = {k: v for k, v in row.items() if k.startswith("eval/") and v is not None}
                 if figures:
-                    self._found.setdefault(
+                    self._scores.setdefault(
                         row["step"], score_of(figures, training.config.early_stopping.metric)
                     )
             self._forget_lost()
         self.over = self._is_over()
 
     def _forget_lost(self) -> None:
-        """A look whose weights are gone cannot be the best one; nor may weights be taken for those
-        of a look that was made again, with other figures, after a resume.
+        """Forget evaluations whose weights are gone, and remove weights of forgotten evaluations:
+        after a resume the same step may be evaluated again with another score.
         """
-        self._weights.keep_only(self._found)
-        there, lost = self._weights.steps(), list[int]()
-        while self._found and self._best not in there:
+        self._weights.keep_only(self._scores)
+        saved, lost = self._weights.steps(), list[int]()
+        while self._scores and self._best not in saved:
             lost.append(self._best)
-            del self._found[lost[-1]]
+            del self._scores[lost[-1]]
         if lost:
-            best = self._best if self._found else None
-            left = "none" if best is None else f"that of step {best}"
-            text = "the weights of the best look, at step %d, are gone; the best that is left: %s"
+            best = self._best if self._scores else None
+            left = "none" if best is None else f"of step {best}"
+            text = "weights of the best evaluation, at step %d, are missing; the best left is %s"
             _log.warning(text, lost[0], left)
             self._training.journal.event("best_weights_lost", step=lost[0], best_step=best)
 
     def steps(self, start: int, total: int) -> Iterator[int]:
-        """``start``, ``start + 1``, ... below ``total``, or until patience is at its end."""
+        """Yield the steps from ``start`` to ``total``, or until early stopping."""
         for step in range(start, total):
             if self.over:
                 return
             yield step
 
     def after_step(self, done: int, *, last: bool) -> bool:
-        """Look if it is time to; whether the training ends here."""
+        """Evaluate if it is due; return True if the training ends here. Collective."""
         due = self._every is not None and done % self._every == 0
         if (due and not last) or (last and self._patience is not None):
             with assembled(self._objective, self._trained, self._worker):
                 if self._worker.leads:
-                    self._look(done)
+                    self._evaluate(done)
             self._worker.barrier()
             self.over = self._is_over()
             if self.over and not last and self._worker.leads:
@@ -113,67 +116,67 @@ class PeriodicEvaluation:
                 self._training.journal.event("stopped_early", step=done, best_step=self._best)
         return last or self.over
 
-    def _look(self, done: int) -> None:
+    def _evaluate(self, done: int) -> None:
         training, objective = self._training, self._objective
         assert training.evaluate is not None
         objective.eval()
         try:
             figures = dict(training.evaluate())
-        except InterruptedRunError as error:  # the loop is stopped too, and saves before it ends
-            _log.warning("the evaluation of step %d is given up: %s", done, error)
+        except InterruptedRunError as error:  # the loop stops too, and saves first
+            _log.warning("the evaluation of step %d is abandoned: %s", done, error)
             return
         finally:
             objective.train()
         if self._patience is not None:
-            # Weighed before the row is written: a kill between the two costs a look, not the best.
-            self._found[done] = score_of(figures, training.config.early_stopping.metric)
+            # Before the row is written: a kill in between loses an evaluation, not the best one.
+            self._scores[done] = score_of(figures, training.config.early_stopping.metric)
             if self._best == done:
-                self._keep()
+                self._save_best()
         training.journal.write(done, figures)
 
     @property
     def _best(self) -> int:
-        """The step of the best look, the first of equals."""
-        return self._best_of(self._found)
+        """Step of the best evaluation, the first of equals."""
+        return self._best_of(self._scores)
 
     def _best_of(self, steps: Iterable[int]) -> int:
-        return max(steps, key=lambda step: (self._found[step], -step))
+        return max(steps, key=lambda step: (self._scores[step], -step))
 
     def _is_over(self) -> bool:
-        """The same on all workers: the one that leads knows."""
+        """Return True if patience is exhausted; the leading worker decides for all."""
         worse = 0.0
-        if self._patience is not None and self._worker.leads and self._found:
-            worse = float(sum(step > self._best for step in self._found) >= self._patience)
+        if self._patience is not None and self._worker.leads and self._scores:
+            worse = float(sum(step > self._best for step in self._scores) >= self._patience)
         if self._patience is None or self._worker.size == 1:
             return bool(worse)
         return bool(self._worker.total(torch.tensor(worse, device=self._worker.device)))
 
-    def _keep(self) -> None:
-        """The weights of now are the best; those that a resumed run may need stay beside them."""
+    def _save_best(self) -> None:
+        """Save the current weights as the best; keep those that a resumed run may need."""
         self._weights.save(self._best, named_tensors(self._objective))
-        needed = set(sorted(self._weights.steps())[-2:])  # a checkpoint may be about to be staged
+        needed = set(sorted(self._weights.steps())[-2:])  # a checkpoint may be about to be written
         for name in os.listdir(self._training.checkpoints.root):
             if checkpoint := _CHECKPOINT.match(name):
-                before = [step for step in self._found if step <= int(checkpoint[1])]
+                before = [step for step in self._scores if step <= int(checkpoint[1])]
                 needed |= {self._best_of(before)} if before else set()
         self._weights.keep_only(needed)
 
     def finish(self) -> None:
-        """Put the last weights, or those of the best look, into the objective, on the worker that
-        judges it.
+        """Load the last weights, or those of the best evaluation, into the objective of the leading
+        worker. Collective.
         """
         assemble(self._objective, self._trained, self._worker)
         if self._patience is None or not self._worker.leads:
             return
-        if not self._found:  # the run came back from a mirror, after its last look
-            _log.warning("no look is known any more: the last weights are judged")
+        if not self._scores:  # restored from a mirror after the last evaluation
+            _log.warning("no evaluation is recorded: the last weights are used")
             return
         self._objective.load_state_dict(self._weights.load(self._best), strict=False)
         self._weights.keep_only([self._best])
 
 
 class BestWeights:
-    """The weights of looks, ``best-NNNNNNNN.safetensors`` by their step, beside the checkpoints."""
+    """Saved weights of evaluations, ``best-NNNNNNNN.safetensors``, beside the checkpoints."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -182,21 +185,21 @@ class BestWeights:
         return self._root / f"best-{step:08d}.safetensors"
 
     def steps(self) -> set[int]:
-        """Those that are there."""
+        """Return the steps with saved weights."""
         return {int(path.stem[5:]) for path in self._root.glob("best-*.safetensors")}
 
     def save(self, step: int, tensors: Mapping[str, Tensor]) -> None:
-        """The file or none of it; one that was there goes."""
+        """Save the weights of a step, atomically; an earlier file is replaced."""
         self._root.mkdir(parents=True, exist_ok=True)
         staged = self._root / "best.partial"
         tensors_to_file(staged, tensors)
         os.replace(staged, self._path(step))
 
     def load(self, step: int) -> dict[str, Tensor]:
-        """Raises ``CheckpointError`` where there is none."""
+        """Return the weights of a step. Raises ``CheckpointError`` if there are none."""
         return tensors_from_file(self._path(step))
 
     def keep_only(self, steps: Iterable[int]) -> None:
-        """Those of other steps go."""
+        """Remove the weights of all other steps."""
         for step in self.steps().difference(steps):
             self._path(step).unlink(missing_ok=True)

@@ -1,6 +1,4 @@
-"""A few real steps, measured instead of trained: what a plan says is taken from the very model and
-data of the run.
-"""
+"""Measurement of a few real steps: a plan is computed from the model and the data of the run."""
 
 from __future__ import annotations
 
@@ -23,53 +21,30 @@ from road_ray.training.optimizer import ElectraAdamW, build_optimizer, clip
 from road_ray.training.step import backward
 from road_ray.training.worker import Worker
 
-_STEPS = 3  # measured; one before them warms up
+_STEPS = 3  # measured, after one that warms up
 _FIRST_ROWS = 2
 _LONGEST_STEP_SECONDS = 1.5  # of a measured step, so that a plan comes in seconds everywhere
 
 
-@dataclass(eq=False)  # not frozen: Python itself writes to what is raised
-class Measured(Exception):
-    """What ``measure`` found; raised out of a recipe, whose training it ends before it begins."""
+@dataclass(frozen=True)
+class Measured:
+    """Cost of one training on this machine, from a few steps of it. Means are over all phases, each
+    weighted by its steps; sizes are in bytes.
+    """
 
     total_steps: int
     rows_per_step: float
-    tokens_per_step: float  # of real ones, without padding
-    parameters: int  # all that train
+    tokens_per_step: float  # without padding
+    parameters: int  # trainable
     parameter_bytes: int
     gradient_bytes: int
     optimizer_bytes: int
-    activation_bytes: int  # held between forward and backward, of the largest pass seen
-    seconds_per_step: float  # median; of several phases, the mean of theirs
+    activation_bytes: int  # saved between forward and backward; of the largest pass measured
+    seconds_per_step: float  # mean over phases of each phase's median
     seconds_by_phase: tuple[float, ...]  # medians
-    data_seconds_per_step: float  # of these, waiting for rows and teachers
+    data_seconds_per_step: float  # part of seconds_per_step, spent waiting for rows and teachers
     checkpoint_bytes: int
     keep_checkpoints: int
-
-    def __str__(self) -> str:
-        return f"measured: {self.seconds_per_step:.3f} s a step"
-
-
-class _Measuring:
-    on = False
-
-
-_MEASURING = _Measuring()
-
-
-@contextmanager
-def measuring() -> Iterator[None]:
-    """Inside, a training is measured and ended by ``Measured`` instead of being done."""
-    _MEASURING.on = True
-    try:
-        yield
-    finally:
-        _MEASURING.on = False
-
-
-def asked() -> bool:
-    """True inside of ``measuring``."""
-    return _MEASURING.on
 
 
 def measure(
@@ -79,22 +54,28 @@ def measure(
     worker: Worker,
     autocast: torch.dtype | None,
 ) -> Measured:
-    """Four steps of each phase with forward, backward and update; the model is spoilt by them.
+    """Run four steps of each phase, with forward, backward and update, and return their cost. The
+    first step of a phase warms up and is not timed. The weights change.
 
-    Where a whole batch would take long, a part of its rows is timed and the rest reckoned.
+    Where a whole batch would take long, a part of its rows is timed and the time scaled up.
     """
     objective.to(worker.device).train()
     optimizer = build_optimizer(objective, training.optimizer)
     optimizer.set_rate(0.0)
     backwards = partial(_backward, objective, training=training, worker=worker, autocast=autocast)
     total, starts = training.total_steps, training.phase_starts
-    found = [_timed(objective, optimizer, steps(start), backwards, worker) for start in starts]
+    phases = [_timed(objective, optimizer, steps(start), backwards, worker) for start in starts]
     lengths = [end - start for start, end in pairwise((*starts, total))]
 
     def mean(of: Callable[[_Timed], float]) -> float:
-        return sum(of(one) * length for one, length in zip(found, lengths, strict=True)) / total
+        return sum(of(one) * length for one, length in zip(phases, lengths, strict=True)) / total
 
-    state = [x for kept in optimizer.state.values() for x in kept.values() if torch.is_tensor(x)]
+    state = [
+        value
+        for moments in optimizer.state.values()
+        for value in moments.values()
+        if torch.is_tensor(value)
+    ]
     parameters = list(objective.parameters())
     weights = sum(map(_size, parameters))
     return Measured(
@@ -103,12 +84,12 @@ def measure(
         tokens_per_step=mean(lambda one: one.tokens / (1 + _STEPS)),
         parameters=sum(p.numel() for p in parameters if p.requires_grad),
         parameter_bytes=weights,
-        gradient_bytes=max(one.gradient_bytes for one in found),
+        gradient_bytes=max(one.gradient_bytes for one in phases),
         optimizer_bytes=sum(map(_size, state)),
-        activation_bytes=max(one.held for one in found),
+        activation_bytes=max(one.saved_bytes for one in phases),
         seconds_per_step=mean(lambda one: median(one.seconds[1:])),
         data_seconds_per_step=mean(lambda one: median(one.waits[1:])),
-        seconds_by_phase=tuple(median(one.seconds[1:]) for one in found),
+        seconds_by_phase=tuple(median(one.seconds[1:]) for one in phases),
         # The model twice: once for resuming, once in Hugging Face layout.
         checkpoint_bytes=2 * weights + sum(map(_size, state)),
         keep_checkpoints=training.config.keep_checkpoints,
@@ -117,13 +98,13 @@ def measure(
 
 @dataclass
 class _Timed:
-    """What some steps of one phase took, one after the other, and held."""
+    """Seconds, sizes and counts of the steps of one phase."""
 
     seconds: list[float] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
     rows: int = 0
     tokens: int = 0
-    held: int = 0
+    saved_bytes: int = 0
     gradient_bytes: int = 0
 
 
@@ -134,30 +115,30 @@ def _timed(
     backwards: Callable[[list[Batch], int], None],
     worker: Worker,
 ) -> _Timed:
-    found, share = _Timed(), _FIRST_ROWS
+    timed, num_rows = _Timed(), _FIRST_ROWS
     for step in range(1 + _STEPS):
-        began = time.perf_counter()
+        started = time.perf_counter()
         passes = next(source)
-        found.waits.append(time.perf_counter() - began)
+        timed.waits.append(time.perf_counter() - started)
         whole = sum(len(batch["input_ids"]) for batch in passes)
-        parts = [to_device(_part(batch, share), worker.device) for batch in passes]
-        times = whole / sum(len(batch["input_ids"]) for batch in parts)
-        began = time.perf_counter()
-        with _held() as bytes_held:
+        parts = [to_device(_part(batch, num_rows), worker.device) for batch in passes]
+        scale = whole / sum(len(batch["input_ids"]) for batch in parts)
+        started = time.perf_counter()
+        with _saved_tensors() as saved:
             backwards(parts, step)
-        worked = time.perf_counter() - began
+        backward_seconds = time.perf_counter() - started
         optimizer.step()
-        updated = time.perf_counter() - began - worked
-        found.seconds.append(found.waits[-1] + times * worked + updated)
-        found.held = max(found.held, round(times * bytes_held.largest))
-        found.rows += whole
-        found.tokens += sum(int(batch["attention_mask"].sum()) for batch in passes)
+        update_seconds = time.perf_counter() - started - backward_seconds
+        timed.seconds.append(timed.waits[-1] + scale * backward_seconds + update_seconds)
+        timed.saved_bytes = max(timed.saved_bytes, round(scale * saved.largest))
+        timed.rows += whole
+        timed.tokens += sum(int(batch["attention_mask"].sum()) for batch in passes)
         gradients = [p.grad for p in objective.parameters() if p.grad is not None]
-        found.gradient_bytes = sum(map(_size, gradients))
+        timed.gradient_bytes = sum(map(_size, gradients))
         optimizer.zero_grad(set_to_none=True)
-        # The first step warms up, and takes longer than any: as many rows as fit are enough.
-        share = max(_FIRST_ROWS, int(share * _LONGEST_STEP_SECONDS / worked))
-    return found
+        # The first step warms up and is the slowest: as many rows as fit into the limit.
+        num_rows = max(_FIRST_ROWS, int(num_rows * _LONGEST_STEP_SECONDS / backward_seconds))
+    return timed
 
 
 def _backward(
@@ -169,14 +150,14 @@ def _backward(
     worker: Worker,
     autocast: torch.dtype | None,
 ) -> None:
-    """The gradient of one step, clipped, once the device has made it."""
+    """Compute and clip the gradient of one step, and wait for the device."""
     seed = training.seed
     backward(objective, objective, passes, worker, seed=seed, step=step, autocast=autocast)
     float(clip(objective, training.optimizer.max_grad_norm))
 
 
 def _part(batch: Batch, rows: int) -> Batch:
-    """The first rows of a batch; of its noise, ``[K, B, L]``, those of the second dimension."""
+    """Return the first rows of a batch; its noise ``[K, B, L]`` is cut in the second dimension."""
     whole = len(batch["input_ids"])
     if rows >= whole:
         return batch
@@ -191,8 +172,8 @@ def _part(batch: Batch, rows: int) -> Batch:
     return cast("Batch", {name: cut(value) for name, value in batch.items()})
 
 
-class _Held:
-    """Bytes that autograd keeps, and the most of them at a time."""
+class _SavedTensors:
+    """Counts the bytes that autograd saves; ``largest`` is their maximum over the passes."""
 
     def __init__(self) -> None:
         self.largest = 0
@@ -211,10 +192,10 @@ class _Held:
 
 
 @contextmanager
-def _held() -> Iterator[_Held]:
-    held = _Held()
-    with torch.autograd.graph.saved_tensors_hooks(held.pack, held.unpack):
-        yield held
+def _saved_tensors() -> Iterator[_SavedTensors]:
+    saved = _SavedTensors()
+    with torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack):
+        yield saved
 
 
 def _size(tensor: Any) -> int:

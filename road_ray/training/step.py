@@ -1,5 +1,5 @@
-"""One step: the passes' gradients averaged, every loss divided once, by what all workers
-counted.
+"""One update: gradients averaged over its passes, each loss divided once by the count of all
+workers.
 """
 
 from __future__ import annotations
@@ -15,23 +15,25 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from road_ray.data.batching import Batch
+from road_ray.data.batching import Batch, to_device
 from road_ray.objectives.base import Losses, Objective
 from road_ray.training.worker import Worker
 
 
 @dataclass
 class StepResult:
-    """Sums and counts of one step on this worker, by name, without gradient; and its rows.
+    """Sums and counts of one step on this worker by name, without gradient, and its row numbers.
 
-    ``loss`` is that of all workers, so all of them find it finite or none does.
+    ``loss`` is the mean over all workers, so it is finite on all of them or on none.
     """
 
     sums: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
     datasets: list[str] = field(default_factory=list)
-    rows: list[Tensor] = field(default_factory=list)  # on their device: reading them would wait
+    rows: list[Tensor] = field(
+        default_factory=list
+    )  # left on the device: reading them would synchronize
     loss: float | Tensor = 0.0
-    communication_seconds: float = 0.0  # of this worker, in which it did nothing else
+    communication_seconds: float = 0.0  # of this worker, not overlapped with computation
 
     def add(self, name: str, total: Tensor, count: Tensor) -> None:
         """Add to the sum and the count of ``name``."""
@@ -50,31 +52,31 @@ def backward(
     step: int,
     autocast: torch.dtype | None,
 ) -> StepResult:
-    """Leave the gradient of ``mean over passes of sum of weight * total / global count``.
+    """Compute the gradient of the mean over passes of ``sum(weight * total / global count)``.
 
-    Averaging per-worker means instead would be wrong as soon as counts differ. Dropout is seeded by
-    (seed, step, pass, rank), so no generator state has to be stored.
+    The mean of per-worker means would be wrong as soon as counts differ. Dropout is seeded by
+    (seed, step, pass, rank), so no generator state has to be saved.
     """
     result = StepResult()
-    for number, batch in enumerate(passes):
+    for number, batch in enumerate(to_device(batch, worker.device) for batch in passes):
         torch.manual_seed(_pass_seed(seed, step, number, worker.rank))
-        # Where passes use different heads every pass must be reduced; elsewhere once a step does.
-        # So must parts be, or each worker would hold the whole gradient: they know no silence.
-        silent = number + 1 < len(passes) and not objective.sparse
-        with getattr(wrapped, "no_sync", nullcontext)() if silent else nullcontext():
+        # One all-reduce a step is enough, unless passes use different heads. FSDP has no no_sync:
+        # it reduces every pass, or each worker would hold the whole gradient.
+        skip_reduce = number + 1 < len(passes) and not objective.sparse
+        with getattr(wrapped, "no_sync", nullcontext)() if skip_reduce else nullcontext():
             with torch.autocast(worker.device.type, dtype=autocast, enabled=autocast is not None):
                 losses: Losses = wrapped(batch)
             terms = losses.terms
             totals = torch.stack([term.total.float() for term in terms.values()])
             counts = torch.stack([term.count.float() for term in terms.values()])
             began = time.perf_counter()
-            everywhere = worker.total(torch.stack([totals, counts]))
+            sums = worker.total(torch.stack([totals, counts]))
             result.communication_seconds += time.perf_counter() - began
             weights = torch.tensor([term.weight for term in terms.values()], device=totals.device)
-            shares = weights / everywhere[1].clamp(min=1) / len(passes)
-            # Workers average their gradients; the losses are summed: hence the factor.
+            shares = weights / sums[1].clamp(min=1) / len(passes)
+            # DDP averages gradients over workers, but the loss is a sum over workers.
             (totals @ shares * worker.size).backward()  # type: ignore[no-untyped-call]
-        result.loss = result.loss + everywhere[0] @ shares
+        result.loss = result.loss + sums[0] @ shares
         for name, term in terms.items():
             result.add(f"train/{name}", term.total.detach(), term.count)
         for name, (total, count) in losses.metrics.items():
@@ -87,8 +89,8 @@ def backward(
 
 
 def _exchange_seconds(wrapped: nn.Module) -> float:
-    """Of a backward pass, for gradients of other workers and beside no computation: the mean of
-    the passes that PyTorch samples; 0 where it has none, alone and of parts.
+    """Return the seconds of gradient all-reduce not overlapped with computation, a mean over the
+    passes that PyTorch samples; 0 without DDP.
     """
     times: dict[str, Any] = getattr(wrapped, "_get_ddp_logging_data", dict)()
     exchanged = times.get("avg_backward_comm_time", 0)
@@ -100,7 +102,7 @@ def _pass_seed(seed: int, step: int, number: int, rank: int) -> int:
 
 
 class Tally:
-    """What happened since the last row of the journal."""
+    """Sums since the last row of the journal."""
 
     def __init__(self) -> None:
         self._clear()
@@ -109,7 +111,7 @@ class Tally:
         self._sums: dict[str, list[Tensor]] = {}
         self._stats: dict[str, float] = defaultdict(float)
         self._seconds = self._data_seconds = self._communication_seconds = 0.0
-        self._steps = self._tokens = self._examples = self._places = 0
+        self._steps = self._tokens = self._examples = self._positions = 0
 
     def add(
         self,
@@ -119,15 +121,13 @@ class Tally:
         data_seconds: float,
         step_seconds: float,
     ) -> None:
-        """Add one step. Batches may bring ``stats``: sums to be journalled (teacher waits,
-        histograms).
-        """
+        """Add one step. The ``stats`` of batches are summed too (teacher waits, histograms)."""
         for name, (total, count) in result.sums.items():
             pair = torch.stack([total.float(), count.float()])
             self._sums.setdefault(name, []).append(pair)
         for batch in passes:
             self._tokens += int(batch["attention_mask"].sum())
-            self._places += batch["attention_mask"].numel()
+            self._positions += batch["attention_mask"].numel()
             self._examples += len(batch["input_ids"])
             for name, value in batch.get("stats", {}).items():
                 self._stats[name] += float(value)
@@ -137,15 +137,15 @@ class Tally:
         self._steps += 1
 
     def collect(self, worker: Worker) -> dict[str, float]:
-        """The journal row since the last call, counted over all workers; starts anew."""
+        """Return the journal row since the last call, summed over all workers, and reset."""
         totals: dict[str, Any] = {
             name: torch.stack(pairs).sum(0) for name, pairs in self._sums.items()
         }
-        # A worker may know what another does not: which of its teachers it has given up, say.
+        # Workers may have different names: of a teacher that only one of them has dropped, say.
         names = worker.union(name for name in self._stats if not name.startswith("time/"))
         shared = {name: self._stats[name] for name in names}
         mine = torch.tensor(
-            [self._tokens, self._examples, self._places, *shared.values()], dtype=torch.float64
+            [self._tokens, self._examples, self._positions, *shared.values()], dtype=torch.float64
         )
         counted = worker.total(mine.float().to(worker.device)).tolist()
         row = {}

@@ -1,4 +1,4 @@
-"""What the loop may know of the process that it runs in; nothing here knows Ray."""
+"""Rank, group size and device of a training process, and its collective operations."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Worker:
-    """One of ``size`` processes that train the same model on the same steps, each on its share of
-    every batch.
-    """
+    """One of ``size`` processes that train one model, each on its share of every batch."""
 
     rank: int = 0
     size: int = 1
@@ -22,7 +20,7 @@ class Worker:
 
     @classmethod
     def alone(cls) -> Worker:
-        """This process and no other, on the best device at hand."""
+        """Return the only worker, on a GPU if there is one."""
         return cls(device=torch.device("cuda" if torch.cuda.is_available() else "cpu"))
 
     @property
@@ -31,9 +29,9 @@ class Worker:
         return self.rank == 0
 
     def wrap(self, module: nn.Module, *, sparse: bool) -> nn.Module:
-        """The module with gradients summed over workers; itself when alone, or in parts.
+        """Return the module in ``DistributedDataParallel``, or itself for one worker or FSDP.
 
-        ``sparse`` tells that a step may leave parameters untouched (different heads per pass).
+        ``sparse``: a step may leave parameters without gradient (different heads per pass).
         """
         if self.size == 1:
             return module
@@ -47,29 +45,29 @@ class Worker:
         return DistributedDataParallel(module, device_ids=devices, find_unused_parameters=sparse)
 
     def total(self, values: Tensor) -> Tensor:
-        """``values`` summed over all workers; a new tensor, without gradient."""
+        """Return ``values`` summed over all workers, as a new tensor without gradient."""
         values = values.detach().clone()
         if self.size > 1:
             dist.all_reduce(values)
         return values
 
     def union(self, names: Iterable[str]) -> list[str]:
-        """Names that any worker has, in one order for all."""
+        """Return the names that any worker has, sorted."""
         mine = "\n".join(names).encode()
         lengths = torch.zeros(self.size, device=self.device)
         lengths[self.rank] = len(mine)
         lengths = self.total(lengths)
         if not lengths.any():
             return []
-        told = torch.zeros(self.size, int(lengths.max()), device=self.device)
-        told[self.rank, : len(mine)] = torch.tensor([*mine], device=self.device)
+        encoded = torch.zeros(self.size, int(lengths.max()), device=self.device)
+        encoded[self.rank, : len(mine)] = torch.tensor([*mine], device=self.device)
         texts = (
             bytes(row[: int(length)].int().tolist()).decode()
-            for row, length in zip(self.total(told), lengths, strict=True)
+            for row, length in zip(self.total(encoded), lengths, strict=True)
         )
         return sorted({name for text in texts for name in text.split("\n") if name})
 
     def barrier(self) -> None:
-        """Wait until every worker is here."""
+        """Wait for all workers."""
         if self.size > 1:
             dist.barrier()

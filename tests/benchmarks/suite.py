@@ -17,6 +17,7 @@ import torch
 
 from road_ray.distributed.train.launch import launch
 from road_ray.objectives.registry import OBJECTIVES
+from road_ray.training.context import RunContext
 from road_ray.training.worker import Worker
 from tests.benchmarks import contestants, corpora, stored, swept
 from tests.benchmarks import distil as distilling
@@ -159,7 +160,9 @@ def _in_ray(main: Main, setting: Any, address: str) -> threading.Thread:
     return thread
 
 
-def _on_ray_worker(setting: Any, worker: Worker, main: Any, address: str) -> dict[str, float]:
+def _on_ray_worker(
+    setting: Any, worker: Worker, context: RunContext, main: Any, address: str
+) -> dict[str, float]:
     run(partial(main, worker=worker), setting, address)
     return {}
 

@@ -27,7 +27,7 @@ from road_ray.recipes.sweep.check import load_sweep
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.stages import runs_of
 from road_ray.recipes.sweep.trial import Trial
-from road_ray.training.monitoring.trackers import with_row_callback
+from road_ray.training.context import RunContext
 from road_ray.verbs import VERBS
 from tests.benchmarks.race import peak_memory_mb
 
@@ -102,8 +102,7 @@ def bare(config: SweepConfig, place: Path) -> Moments:
     first: list[float] = []
     began = time.time()
     ((verb, run),) = runs_of(config, {"optimizer.peak_lr": 1e-3}, place, 0)
-    with with_row_callback(lambda *row: first.append(time.time())):
-        VERBS[verb].run(run)
+    VERBS[verb].run(run, context=RunContext(on_row=lambda *row: first.append(time.time())))
     return Moments(began, first[0], time.time(), os.getpid())
 
 

@@ -15,7 +15,6 @@ from road_ray.recipes.pretraining import pretrain as recipe
 from road_ray.recipes.run import open_run_directory
 from road_ray.training import loop
 from road_ray.training.monitoring.journal import read_rows
-from road_ray.training.signals import OUTSIDE
 from road_ray.verbs import configure
 
 NOISE = {"rtol": 1e-3, "atol": 2e-5}
@@ -31,11 +30,11 @@ def trained(settings, place, main, workers=2, min_workers=None) -> Path:
     return place
 
 
-def quiet(config, worker):
-    return recipe.main(config, worker)
+def quiet(config, worker, context):
+    return recipe.main(config, worker, context)
 
 
-def paced(config, worker):
+def paced(config, worker, context):
     """A fifth of a second a step; notes how many workers there are whenever a group starts."""
     if worker.leads:
         with (config.run_dir / SIZES).open("a") as file:
@@ -48,12 +47,12 @@ def paced(config, worker):
 
     loop.backward = slowly
     try:
-        return recipe.main(config, worker)
+        return recipe.main(config, worker, context)
     finally:
         loop.backward = backward
 
 
-def killed(rank, config, worker):
+def killed(rank, config, worker, context):
     """The worker of that rank kills itself once, after the tenth step."""
     done = config.run_dir / "killed"
 
@@ -66,20 +65,20 @@ def killed(rank, config, worker):
 
     if worker.rank == rank and not done.exists():
         threading.Thread(target=watch, daemon=True).start()
-    return recipe.main(config, worker)
+    return recipe.main(config, worker, context)
 
 
-def stopped(config, worker):
+def stopped(config, worker, context):
     """A stop after the ninth step, asked of one worker only."""
 
     def watch() -> None:
         while len(rows_of(config.run_dir)) < 9:
             time.sleep(0.02)
-        OUTSIDE.stop = True
+        context.stop.set()
 
     if worker.rank == 1:
         threading.Thread(target=watch, daemon=True).start()
-    return recipe.main(config, worker)
+    return recipe.main(config, worker, context)
 
 
 def rows_of(run: Path) -> list[dict[str, float]]:

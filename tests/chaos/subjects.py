@@ -22,7 +22,7 @@ from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.result import Sweep, write_result
 from road_ray.recipes.sweep.sweep import run as run_sweep
 from road_ray.recipes.sweep.trial import Trial
-from road_ray.training.monitoring.trackers import with_row_callback
+from road_ray.training.context import RunContext
 from tests.chaos.damage import Result, Subject, result_of
 from tests.conftest import PRETRAINING
 
@@ -81,9 +81,11 @@ class Workshop:
         given = self.pretraining | {"run_dir": str(at), "seed": seed} | changes
         return _result(rr.pretrain(overrides=given))
 
-    def finetune(self, at: Path, seed: int = 1, **changes: Any) -> Result:
+    def finetune(
+        self, at: Path, seed: int = 1, context: RunContext | None = None, **changes: Any
+    ) -> Result:
         given = self.finetuning | {"run_dir": str(at), "seed": seed} | changes
-        return _result(rr.finetune(overrides=given))
+        return _result(rr.finetune(overrides=given, context=context))
 
     def evaluate(self, at: Path, init: Path, **changes: Any) -> Result:
         given = {
@@ -96,7 +98,14 @@ class Workshop:
         }
         return _result(rr.evaluate(overrides=given | changes))
 
-    def distill(self, at: Path, store: Path, seed: int = 1, **changes: Any) -> Result:
+    def distill(
+        self,
+        at: Path,
+        store: Path,
+        seed: int = 1,
+        context: RunContext | None = None,
+        **changes: Any,
+    ) -> Result:
         teaching = {
             "distillation.teachers": [str(self.taught / "teachers.json")],
             "distillation.num_teachers": 2,
@@ -104,7 +113,7 @@ class Workshop:
             "distillation.store": str(store),
         }
         given = self.finetuning | teaching | {"run_dir": str(at), "seed": seed} | changes
-        return _result(rr.distill(overrides=given))
+        return _result(rr.distill(overrides=given, context=context))
 
     # Run directories
 
@@ -133,7 +142,7 @@ class Workshop:
         assert self.finetuning  # its start is made before anything is stopped
 
         def stopped(at: Path, seed: int) -> None:
-            _stopped(lambda: self.finetune(at, seed), after=3)
+            _stopped(lambda context: self.finetune(at, seed, context), after=3)
 
         return self._of("unfinished_finetuning", stopped, self.finetune)
 
@@ -156,7 +165,7 @@ class Workshop:
         assert self.taught.is_dir()  # made before anything is stopped
 
         def stopped(at: Path, seed: int) -> None:
-            _stopped(lambda: self.distill(at, store, seed), after=3)
+            _stopped(lambda context: self.distill(at, store, seed, context), after=3)
 
         made = self._of(
             "unfinished_distillation", stopped, lambda place: self.distill(place, store)
@@ -346,16 +355,15 @@ def _of_the_sweep(name: str) -> bool:
     return "seed-" not in name or name.endswith(("seed-0/metrics.json", "seed-0/metrics.jsonl"))
 
 
-def _stopped(command: Callable[[], object], *, after: int) -> None:
+def _stopped(command: Callable[[RunContext], object], *, after: int) -> None:
     """Run the command and stop it, with a checkpoint, after that step."""
 
-    def see(step: int, total: int | None, row: object) -> None:
+    def on_row(step: int, total: int | None, row: object) -> None:
         if step == after:
             os.kill(os.getpid(), signal.SIGTERM)
 
     try:
-        with with_row_callback(see):
-            command()
+        command(RunContext(on_row=on_row))
     except InterruptedRunError:
         return
     raise AssertionError("the run ended before it could be stopped")

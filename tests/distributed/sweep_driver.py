@@ -46,7 +46,7 @@ def run(directory, params, tell):
     return Outcome([value], [None], {"m": value})
 
 
-def work(directory, worker):
+def work(directory, worker, context):
     """What the worker of a nested trial does."""
     return {"m": float(sum(1 for _ in steps(directory, pace=0.5)))}
 
@@ -61,13 +61,14 @@ def run_nested(directory, params, tell):
     return Outcome([metrics["m"]], [None], metrics)
 
 
-def work_in_sight(told, worker):
+def work_in_sight(told, worker, context):
     """What the worker of a nested trial does whose rows are seen."""
     from road_ray.training.monitoring.journal import Journal
-    from road_ray.training.monitoring.trackers import callback_trackers
+    from road_ray.training.monitoring.trackers import CallbackTracker
 
     directory, value = told
-    with Journal(directory, console="quiet", trackers=callback_trackers(STEPS)) as journal:
+    trackers = [CallbackTracker(context.on_row, STEPS)]
+    with Journal(directory, console="quiet", trackers=trackers) as journal:
         for step in steps(directory, pace=1.5):
             journal.write(step, {"m": value})
     return {"m": value}
@@ -77,7 +78,7 @@ def run_in_sight(directory, params, tell):
     """A trial whose worker, in another process, tells what the scheduler hears."""
     from road_ray.distributed.train.launch import launch
     from road_ray.distributed.tune.trial_record import Outcome, Report
-    from road_ray.training.monitoring.trackers import with_row_callback
+    from road_ray.training.context import RunContext
     from tests.distributed.sweep_driver import work_in_sight
 
     def see(step, total, row):
@@ -85,8 +86,8 @@ def run_in_sight(directory, params, tell):
             tell(Report(step, 100.0 * step / total, row["m"]))
 
     told = directory, 1.0 - int(directory.name)  # each trial is worse than those before
-    with with_row_callback(see):
-        metrics = launch(work_in_sight, told, workers=1, scratch=directory)
+    context = RunContext(on_row=see)
+    metrics = launch(work_in_sight, told, context=context, workers=1, scratch=directory)
     return Outcome([metrics["m"]], [None], metrics)
 
 

@@ -35,8 +35,8 @@ def test_a_start_that_takes_too_long_is_told_with_what_to_do(monkeypatch, raised
 
 STARTS_TWO = """
 import os, subprocess, sys, time
-from road_ray.distributed.local_cluster import _MARK, _attended
-mark, _ = _attended()
+from road_ray.distributed.local_cluster import _MARK, _undertaker
+mark, _ = _undertaker()
 for environment in (os.environ | {_MARK: mark}, os.environ):
     child = subprocess.Popen(["sleep", "60"], env=environment, stdout=subprocess.DEVNULL)
     print(child.pid, flush=True)

@@ -12,6 +12,7 @@ import road_ray as rr
 from road_ray.data.corpus.length_schedule import ScheduledSteps
 from road_ray.recipes.pretraining import pretrain as recipe
 from road_ray.recipes.pretraining.preview import peek
+from road_ray.training.context import RunContext
 from road_ray.training.monitoring.journal import read_rows
 from road_ray.verbs import configure
 from tests.pair import both
@@ -82,7 +83,7 @@ def test_two_workers_learn_as_one_does(straight, phased, tmp_path):
 
 def as_alone(worker, config, expected):
     """What each process does: its share of every batch."""
-    recipe.main(config, worker)
+    recipe.main(config, worker, RunContext())
     assert_close(weights(config.run_dir), expected, rtol=1e-4, atol=1e-5)
 
 

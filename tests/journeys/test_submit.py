@@ -183,7 +183,7 @@ def test_the_guide_works_as_it_stands(shell):
 
     done = shell(line)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "going on from" in done.stdout
+    assert "resuming from" in done.stdout
     assert (run / "metrics.json").is_file()
     events = [json.loads(text) for text in (run / "events.jsonl").read_text().splitlines()]
     assert [event["step"] for event in events if event["kind"] == "resumed"] == [at]

@@ -100,7 +100,7 @@ def test_finetune_refuses_to_give_figures_of_other_inputs(trained, tmp_path, nam
     with pytest.raises(CheckpointError) as refused:
         rr.finetune(overrides=trained)
     assert f"{path}: then {len(whole)} bytes, sha256 " in str(refused.value)
-    assert "fix: restore them, or give another run_dir" in str(refused.value)
+    assert "fix: restore them, or name another run_dir" in str(refused.value)
     assert (tmp_path / "run" / "metrics.json").read_bytes() == before
     (tmp_path / "run" / "metrics.json").unlink()  # nor does it go on with them
     with pytest.raises(CheckpointError, match="was trained with other inputs"):

@@ -60,7 +60,7 @@ def test_damaged_file_of_a_finished_run_is_made_again(sentiment, whole, copied, 
     for path in FILES:
         assert (copied / path).read_bytes() == (whole.directory / path).read_bytes(), path
     if name != "metrics.json" or harm is not delete:  # that one is a run not finished
-        assert f"made again, for it is damaged:\n    {name} " in caplog.text
+        assert f"exported again, it is damaged:\n    {name} " in caplog.text
     assert damage(copied) == []
 
 

@@ -13,6 +13,7 @@ from road_ray.errors import CheckpointError, ConfigError, ResourceError
 from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.run import Run, checkpoints, journal, load_finished_run, open_run_directory
 from road_ray.training.config import TrainingConfig
+from road_ray.training.context import RunContext
 
 
 def config(directory: Path, **changes: object) -> FinetuneConfig:
@@ -109,7 +110,7 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path, blocked):
 
 def test_a_damaged_checkpoint_is_an_event_of_the_run(tmp_path):
     run = config(tmp_path)
-    with journal(run, leads=True, total_steps=None) as log:
+    with journal(run, RunContext(), leads=True, total_steps=None) as log:
         kept = checkpoints(run, log, keep=2)
         kept.save(1, lambda place: (place / "a").write_text("x"))
         kept.save(2, lambda place: (place / "a").write_text("y"))
@@ -122,7 +123,7 @@ def test_a_damaged_checkpoint_is_an_event_of_the_run(tmp_path):
 
 def test_a_worker_that_does_not_lead_writes_nothing(tmp_path):
     run = config(tmp_path / "run")
-    with journal(run, leads=False, total_steps=None) as log:
+    with journal(run, RunContext(), leads=False, total_steps=None) as log:
         checkpoints(run, log, keep=1)
         log.write(1, {"a": 1.0})
     assert not (tmp_path / "run").exists()

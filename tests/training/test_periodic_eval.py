@@ -124,9 +124,7 @@ def test_a_best_look_without_its_weights_is_forgotten(tiny, tmp_path, caplog):
     assert same(resumed.state_dict(), seen[6])  # 70 is better than the 50 that are left
     (event,) = [e for e in read_rows(tmp_path / "events.jsonl") if e["kind"] == "best_weights_lost"]
     assert (event["step"], event["best_step"]) == (4, 2)
-    assert (
-        "the best look, at step 4, are gone; the best that is left: that of step 2" in caplog.text
-    )
+    assert "the best evaluation, at step 4, are missing; the best left is of step 2" in caplog.text
 
 
 def test_a_run_that_came_back_without_its_journal_says_that_its_last_weights_are_judged(
@@ -136,7 +134,7 @@ def test_a_run_that_came_back_without_its_journal_says_that_its_last_weights_are
     (tmp_path / "metrics.jsonl").unlink()
     again, _ = run(tiny, tmp_path, patience=9)
     assert same(again.state_dict(), seen[12])
-    assert "no look is known any more: the last weights are judged" in caplog.text
+    assert "no evaluation is recorded: the last weights are used" in caplog.text
 
 
 def test_no_more_weights_are_kept_than_a_resumed_run_may_need(tiny, tmp_path):
@@ -179,7 +177,7 @@ def test_quality_is_the_mean_of_what_papers_print_or_what_is_watched():
     figures = {"eval/mrpc/accuracy": 80.0, "eval/mrpc/f1": 90.0, "eval/mrpc/total": 408.0}
     assert score_of(figures, None) == 85.0
     assert score_of(figures, "eval/mrpc/f1") == 90.0
-    with pytest.raises(ConfigError, match=r"eval/mrpc/f2: no figure of that name\n.*eval/mrpc/f1"):
+    with pytest.raises(ConfigError, match=r"eval/mrpc/f2: no metric of that name\n.*eval/mrpc/f1"):
         score_of(figures, "eval/mrpc/f2")
 
 

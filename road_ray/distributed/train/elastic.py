@@ -1,6 +1,6 @@
-"""A group of workers that may be smaller counts only machines that answer and stay. Ray Train
-itself goes by a view of the cluster that is up to 20 s old, and Ray takes half a minute to miss a
-machine; workers asked of one that is gone or told to go cost the whole time-out of a start.
+"""Elastic worker groups count only nodes that answer and stay. Ray Train's own view of the cluster
+is up to 20 s old, and Ray takes half a minute to notice a lost node; workers requested on a node
+that is gone or draining cost the whole start timeout.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ray.train.torch import TorchTrainer
 from road_ray.distributed.ray_private import ElasticScalingPolicy, draining_nodes
 
 _log = logging.getLogger(__name__)
-_ASK_SECONDS = 5.0
-_CONNECT_SECONDS = 2.0  # for a machine to answer; one that is only busy does so from its kernel
+_ANSWER_SECONDS = 5.0
+_CONNECT_SECONDS = 2.0  # for a node to answer; a busy one does so from its kernel
 
 
 class ElasticTrainer(TorchTrainer):  # type: ignore[misc]  # Ray does not type it
-    """Ray's, with the count below where a range of workers is asked."""
+    """``TorchTrainer`` with ``LiveNodeScalingPolicy`` for a range of workers."""
 
     def _initialize_and_run_controller(self, *, scaling_policy: Any, **others: Any) -> Any:
         if self.scaling_config.elasticity_enabled:
@@ -32,23 +32,23 @@ class ElasticTrainer(TorchTrainer):  # type: ignore[misc]  # Ray does not type i
 
 
 class LiveNodeScalingPolicy(ElasticScalingPolicy):  # type: ignore[misc]
-    """Decides in Ray Train's controller how many workers there shall be."""
+    """Chooses the number of workers, in Ray Train's controller."""
 
     def _get_reserved_resources(self) -> dict[str, dict[str, float]] | None:
-        """What each machine has for this run, by its id, as of now; None when nobody knows."""
+        """Return the resources reserved for this run by node id, as of now; None if unknown."""
         ask = self._autoscaling_coordinator.get_reserved_resources.remote
         try:
-            reserved = ray.get(ask(self._requester_id, recompute=True), timeout=_ASK_SECONDS)
+            reserved = ray.get(ask(self._requester_id, recompute=True), timeout=_ANSWER_SECONDS)
         except RayError as error:
-            _log.warning("what the cluster has is not known now, so nothing is resized: %s", error)
+            _log.warning("resources of the cluster unknown, the group keeps its size: %s", error)
             return None
-        going = draining_nodes()
-        stay = reachable_nodes(node for node in ray.nodes() if node["NodeID"] not in going)
-        return {node: has for node, has in reserved.items() if node in stay}
+        draining = draining_nodes()
+        nodes = reachable_nodes(node for node in ray.nodes() if node["NodeID"] not in draining)
+        return {node: resources for node, resources in reserved.items() if node in nodes}
 
 
 def reachable_nodes(nodes: Iterable[Mapping[str, Any]]) -> set[str]:
-    """Ids of those of ``ray.nodes()`` that are alive and whose raylet takes a connection."""
+    """Return the ids of the ``ray.nodes()`` that are alive and whose raylet takes a connection."""
     alive = [node for node in nodes if node["Alive"]]
     with ThreadPoolExecutor(max(1, min(64, len(alive)))) as threads:
         answers = list(threads.map(_answers, alive))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from road_ray.distributed.connection import connected
+from road_ray.training.context import RunContext
 from road_ray.training.monitoring.oom import oom_as_error
 from road_ray.training.worker import Worker
-
-_log = logging.getLogger(__name__)
 
 Main = Callable[..., dict[str, float]]
 
@@ -20,22 +18,27 @@ def launch(
     main: Main,
     config: Any,
     *extra: Any,
+    context: RunContext | None = None,
     workers: int = 0,
     min_workers: int | None = None,
     gpus_per_worker: float = 0.0,
     address: str | None = None,
     scratch: Path = Path("runs"),
 ) -> dict[str, float]:
-    """``main(config, worker, *extra)`` here (``workers = 0``) or in so many Ray Train workers; rank
-    0's result. With ``min_workers`` a group that lost machines goes on with fewer, down to so
-    many, and grows again.
+    """Run ``main(config, worker, context, *extra)`` here (``workers = 0``) or in that many Ray
+    Train workers, and return the result of rank 0. With ``min_workers`` a group that loses machines
+    continues with fewer, down to that number, and grows again.
 
-    Errors of road_ray that a worker raises come out as they are. A worker that dies is restarted
-    with its group, and ``main`` resumes from its own checkpoints.
+    A worker in another process gets a ``RunContext`` of its own, which stop requests reach and
+    whose rows come back to ``context.on_row``.
+
+    Raises the ``RoadError`` that a worker raised. A worker that dies is restarted with its group,
+    and ``main`` resumes from its own checkpoints.
     """
+    context = context or RunContext()
     if workers == 0:
-        with oom_as_error(0):
-            return main(config, Worker.alone(), *extra)
+        with oom_as_error(0, context):
+            return main(config, Worker.alone(), context, *extra)
     with connected(address):  # first: Ray reads its settings when it is imported
         from road_ray.distributed.train.worker_group import fit_worker_group
 
@@ -43,6 +46,7 @@ def launch(
             main,
             config,
             extra,
+            context=context,
             workers=workers,
             min_workers=min_workers,
             gpus_per_worker=gpus_per_worker,

@@ -1,7 +1,8 @@
-"""A watcher beside a worker on a cloud machine: when the cloud takes the machine away, Ray is told,
-and Ray tells the loop, which saves. ``python -m road_ray.distributed.train.preemption aws|gcp``.
+"""Watcher beside a worker on a cloud machine: passes the cloud's preemption notice on to Ray, which
+passes it on to the training loop, which saves. Run as
+``python -m road_ray.distributed.train.preemption aws|gcp``.
 
-On Kubernetes Ray does this by itself (RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S).
+On Kubernetes Ray does this itself (RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S).
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ GCP = "http://metadata.google.internal"
 
 
 def aws_deadline(base: str = AWS) -> float | None:
-    """Seconds until this machine is taken away, or None while nobody says so.
+    """Return the seconds until this machine is taken away, or None without a notice.
 
     Source: EC2 user guide, spot instance termination notices (IMDSv2).
     """
-    asked = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
-    token = _fetch(f"{base}/latest/api/token", asked, method="PUT")
+    lifetime = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
+    token = _fetch(f"{base}/latest/api/token", lifetime, method="PUT")
     if token is None:
         return None
     key = {"X-aws-ec2-metadata-token": token}
@@ -36,27 +37,27 @@ def aws_deadline(base: str = AWS) -> float | None:
         return None
     try:
         when = datetime.fromisoformat(str(json.loads(notice)["time"]).replace("Z", "+00:00"))
-    except (ValueError, KeyError, TypeError):  # cut off on its way: asked again
+    except (ValueError, KeyError, TypeError):  # cut off on its way; the next poll repeats it
         return None
-    # Two minutes are all that AWS gives; more is a clock that is behind.
+    # AWS gives two minutes; more means that this clock is behind.
     return min(max(1.0, (when - datetime.now(UTC)).total_seconds()), 120.0)
 
 
 def gcp_deadline(base: str = GCP) -> float | None:
-    """Thirty seconds once the machine is being taken away, or None.
+    """Return 30 seconds once the machine is being taken away, else None.
 
     Source: Compute Engine documentation, metadata key ``instance/preempted``.
     """
     url = f"{base}/computeMetadata/v1/instance/preempted"
-    told = _fetch(url, {"Metadata-Flavor": "Google"})
-    return 30.0 if told is not None and told.strip() == "TRUE" else None
+    answer = _fetch(url, {"Metadata-Flavor": "Google"})
+    return 30.0 if answer is not None and answer.strip() == "TRUE" else None
 
 
 WATCHES: dict[str, Callable[[], float | None]] = {"aws": aws_deadline, "gcp": gcp_deadline}
 
 
 def drain(seconds: float) -> list[str]:
-    """The command that tells Ray that this node has so many seconds left."""
+    """Return the command that reports to Ray that this node has ``seconds`` left."""
     return [
         *("ray", "drain-node", "--reason", "DRAIN_NODE_REASON_PREEMPTION"),
         *("--reason-message", "spot notice"),
@@ -69,7 +70,7 @@ def watch(
     tell: Callable[[list[str]], object],
     every_seconds: float = _EVERY_SECONDS,
 ) -> float:
-    """Waits for a notice, passes it on, and gives the seconds that were left."""
+    """Wait for a notice, pass it on, and return the seconds left."""
     while True:
         left = deadline()
         if left is not None:
@@ -79,7 +80,7 @@ def watch(
 
 
 def _fetch(url: str, headers: Mapping[str, str], method: str = "GET") -> str | None:
-    """The answer of the metadata service; None for "no such key" and for silence."""
+    """Return the answer of the metadata service; None for a missing key or no answer."""
     request = urllib.request.Request(url, headers=dict(headers), method=method)
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:

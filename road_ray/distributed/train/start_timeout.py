@@ -1,5 +1,5 @@
-"""A deadline for the start of a group of workers: Ray Train itself waits for one that hangs before
-it is ready, in an import or in a driver of a device, for ever.
+"""Deadline for the start of a worker group: Ray Train waits for ever for a worker that hangs in an
+import or in a device driver.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Any
 
 from road_ray.distributed.ray_private import ControllerCallback, SchedulingState
 
-START_SECONDS = 300.0  # Ray gives up earlier where there is no room; long for one that swaps
+START_SECONDS = 300.0  # long enough for a machine that swaps
 
 
 class StartDeadline(ControllerCallback):  # type: ignore[misc]  # Ray does not type it
-    """Lives in Ray Train's controller and ends that process when a group is not up in time: what
-    hangs cannot be asked to go, but Ray ends every worker whose controller is gone.
+    """Exits the process of Ray Train's controller when a group is not up in time. A worker that
+    hangs cannot be stopped otherwise; Ray kills every worker whose controller is gone.
     """
 
     def __init__(self, seconds: float) -> None:

@@ -8,7 +8,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +35,13 @@ from road_ray.distributed.train.coordinator import Coordinator, connect_worker
 from road_ray.distributed.train.elastic import ElasticTrainer
 from road_ray.distributed.train.supervisor import supervise
 from road_ray.errors import ClusterError, RoadError
-from road_ray.training.monitoring import trackers
+from road_ray.training.context import RunContext
 from road_ray.training.monitoring.oom import REMEDY, oom_as_error
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
 _MAX_FAILURES = 3  # restarts of the worker group; Ray's own default is none
-_GROWS_AFTER_SECONDS = 60.0  # a group that may be larger looks so often whether there is room
+_GROWS_AFTER_SECONDS = 60.0  # between two checks for room for more workers
 
 
 def fit_worker_group(
@@ -49,25 +49,33 @@ def fit_worker_group(
     config: Any,
     extra: Sequence[Any],
     *,
+    context: RunContext,
     workers: int,
     min_workers: int | None,
     gpus_per_worker: float,
     scratch: Path,
 ) -> dict[str, float]:
-    """``main(config, worker, *extra)`` in so many workers, or in as many as there is room for but
-    ``min_workers``; rank 0's result. The cluster is connected.
+    """Run ``main(config, worker, context, *extra)`` in ``workers`` workers, or in as many as there
+    is room for but at least ``min_workers``; return the result of rank 0. Ray is connected.
+
+    ``context`` is the driver's; each worker makes its own (see ``_on_worker``).
     """
-    resources = {"CPU": 1.0, "GPU": gpus_per_worker}
-    asked = {name: amount for name, amount in resources.items() if amount}
+    resources = {name: n for name, n in (("CPU", 1.0), ("GPU", gpus_per_worker)) if n}
     least = min_workers or workers
-    check_placement("workers", least, asked, remedy=", or lower --workers")
-    wait_for_room("workers", least, asked)
-    coordinator, see = Coordinator(), trackers.row_callback()
+    check_placement("workers", least, resources, remedy=", or lower --workers")
+    wait_for_room("workers", least, resources)
+    coordinator = Coordinator()
     name, storage = f"fit-{uuid.uuid4().hex[:12]}", Path(scratch).resolve() / ".ray"
-    # What is there already is of a driver that was killed: the directory is this process's alone.
+    # Files from before are of a driver that was killed: the directory belongs to this process.
     shutil.rmtree(storage, ignore_errors=True)
-    settings = {"main": main, "config": config, "extra": tuple(extra), "place": os.getcwd()}
-    settings |= {"board": coordinator, "watched": see is not None}
+    settings = {
+        "main": main,
+        "config": config,
+        "extra": tuple(extra),
+        "directory": os.getcwd(),
+        "coordinator": coordinator,
+        "report_rows": context.on_row is not None,
+    }
     trainer = ElasticTrainer(
         _on_worker,
         train_loop_config=settings,
@@ -75,7 +83,7 @@ def fit_worker_group(
         scaling_config=ScalingConfig(
             num_workers=workers if least == workers else (least, workers),
             use_gpu=gpus_per_worker > 0,
-            resources_per_worker=asked,
+            resources_per_worker=resources,
             elastic_resize_monitor_interval_s=_GROWS_AFTER_SECONDS,
         ),
         run_config=_run_config(name, storage, coordinator),
@@ -85,13 +93,13 @@ def fit_worker_group(
             result = supervise(
                 lambda: _persistent(lambda: trainer.fit().return_value, coordinator.furthest),
                 coordinator,
-                see,
+                context,
             )
     except Exception as error:
-        raise _told_to_the_user(error) from error
+        raise _user_error(error) from error
     finally:
         coordinator.close()
-        shutil.rmtree(storage / name, ignore_errors=True)  # nothing of ours is in there
+        shutil.rmtree(storage / name, ignore_errors=True)  # only Ray's own files
         with suppress(OSError):
             storage.rmdir()
     metrics: dict[str, float] = result
@@ -110,26 +118,26 @@ def _run_config(name: str, storage: Path, coordinator: Coordinator) -> RunConfig
             _Deaths(coordinator),
             start_timeout.StartDeadline(start_timeout.START_SECONDS),
         ],
-        # Ray would print the traceback of every error; the last one is raised and told once.
+        # Ray would print the traceback of every error; the last one is raised.
         logging_config=LoggingConfig(log_level="CRITICAL"),
     )
 
 
 class _Deaths(UserCallback):  # type: ignore[misc]  # Ray does not type it
-    """Pins to the board which workers failed, and why; lives beside Ray's controller."""
+    """Reports workers that died to the coordinator; lives beside Ray's controller."""
 
     def __init__(self, coordinator: Coordinator) -> None:
-        self._board = coordinator
+        self._coordinator = coordinator
 
     def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
-        self._board.died({rank: str(error) for rank, error in worker_exceptions.items()})
+        self._coordinator.died({rank: str(error) for rank, error in worker_exceptions.items()})
 
 
 def _persistent(fit: Callable[[], Any], furthest: Callable[[], int]) -> Any:
-    """What ``fit_worker_group`` gives, tried again whenever it failed further on than ever before:
-    a long run may meet any number of deaths, a broken one ends after a few.
+    """Return the result of ``fit``, repeated as long as each failure comes after more steps than
+    the one before: a long run survives any number of deaths, a broken one ends after a few.
 
-    Also when workers died while they were started: Ray itself gives up at the first of those.
+    Also repeated when workers die during their start, where Ray itself gives up at the first.
     """
     left, reached = _MAX_FAILURES, 0
     while True:
@@ -139,87 +147,81 @@ def _persistent(fit: Callable[[], Any], furthest: Callable[[], int]) -> Any:
             if not left or not isinstance(error.controller_failure, RayActorError):
                 raise
             left -= 1
-            _log.warning("a worker died while it was started; starting again")
+            _log.warning("a worker died during its start; restarting")
         except RayActorError:
             if not left:
                 raise
             left -= 1
             _log.warning(
                 "the controller of the workers is gone: killed, or they were not up within %g s, "
-                "as when one hangs in an import; starting again",
+                "as when one hangs in an import; restarting",
                 start_timeout.START_SECONDS,
             )
         except WorkerGroupError:
             if (now := furthest()) <= reached:
                 raise
             left, reached = _MAX_FAILURES, now
-            _log.warning("workers failed often, but got as far as step %d; starting again", now)
+            _log.warning("workers failed often, but reached step %d; restarting", now)
 
 
-def _on_worker(loop: Mapping[str, Any]) -> Any:
-    """The training function of Ray Train: our own ``main`` with this process's worker.
+def _on_worker(settings: Mapping[str, Any]) -> Any:
+    """Training function of Ray Train: run ``main`` with the worker and the context of this process.
 
-    A ``RoadError`` will not go away by trying again, so it does not fail the worker, which would
-    start the group again: it is pinned to the board, and the other workers come out of what they
-    wait for because this one leaves their group.
+    A retry does not cure a ``RoadError``, so it must not fail the worker, which would restart the
+    group: it goes to the coordinator, and the other workers stop waiting because this one leaves
+    their process group.
     """
-    context = ray.train.get_context()
-    enter_directory(loop["place"])
-    coordinator: Coordinator = loop["board"]
+    enter_directory(settings["directory"])
+    coordinator: Coordinator = settings["coordinator"]
     if coordinator.failure() is not None:
         return None
+    group = ray.train.get_context()
     device = get_device() if torch.cuda.is_available() else torch.device("cpu")
-    worker = Worker(context.get_world_rank(), context.get_world_size(), device)
+    worker = Worker(group.get_world_rank(), group.get_world_size(), device)
     if device.type == "cpu":
         torch.set_num_threads(1)
-    with connect_worker(coordinator, worker.rank, _preempted):
+    on_row = coordinator.row if settings["report_rows"] else None
+    context = RunContext(on_row=on_row, preempted=_preempted)
+    with connect_worker(coordinator, worker.rank, context):
         try:
-            with (
-                oom_as_error(worker.rank),
-                _told(coordinator) if loop["watched"] else nullcontext(),
-            ):
-                return loop["main"](loop["config"], worker, *loop["extra"])
+            with oom_as_error(worker.rank, context):
+                return settings["main"](settings["config"], worker, context, *settings["extra"])
         except RoadError as error:
             coordinator.fail(error)
             if dist.is_initialized():
                 dist.destroy_process_group()
             return None
         except Exception:
-            time.sleep(1.0)  # another worker may be about to say why this one lost its group
+            time.sleep(1.0)  # another worker may be about to report why this one lost its group
             if coordinator.failure() is not None:
                 return None
             raise
 
 
-def _told(coordinator: Coordinator) -> AbstractContextManager[None]:
-    """Inside, rows of this process's journal reach whoever watches the driver."""
-    return trackers.with_row_callback(coordinator.row)
-
-
 def _preempted() -> bool:
-    """Whether the machine of any worker is being taken away; all workers must ask together."""
+    """Return True when the machine of any worker is about to be taken away; collective."""
     return ray.train.get_preemption_info() is not None
 
 
-def _told_to_the_user(error: Exception) -> Exception:
-    """The error of ours inside Ray's; of workers that died again and again one that says so; else
-    Ray's own, whose traceback shows where in a worker it was raised.
+def _user_error(error: Exception) -> Exception:
+    """Return the ``RoadError`` inside Ray's error; a ``ClusterError`` for workers that died again
+    and again; else Ray's error, whose traceback shows where in a worker it was raised.
     """
     failures = [*getattr(error, "worker_failures", {}).values()]
     failures = failures or [getattr(error, "controller_failure", error)]
-    deaths = [one for one in failures if isinstance(one, RayActorError)]
-    if (ours := _unwrapped(error)) is not None or not deaths:
-        return ours or error
-    cause = (str(deaths[0]).strip().splitlines() or ["without a word"])[0]
+    deaths = [failure for failure in failures if isinstance(failure, RayActorError)]
+    if (inner := _unwrapped(error)) is not None or not deaths:
+        return inner or error
+    cause = (str(deaths[0]).strip().splitlines() or ["no message"])[0]
     return ClusterError(
         f"workers died again and again, and got no further: {cause}\n"
         f"  was it for memory? then: {REMEDY}\n"
-        "  kept: the checkpoints; the same command goes on from the newest"
+        "  kept: the checkpoints; the same command resumes from the newest"
     )
 
 
 def _unwrapped(error: BaseException) -> RoadError | None:
-    """The error of ours inside Ray's, if there is one."""
+    """Return the ``RoadError`` inside Ray's error, if there is one."""
     waiting, seen = [error], set[int]()
     while waiting:
         inner = waiting.pop()

@@ -16,12 +16,18 @@ from road_ray.recipes.distillation.ensemble_eval import evaluate_ensemble
 from road_ray.recipes.model_record import atomic_directory
 from road_ray.recipes.resume_identity import mirrored_below
 from road_ray.recipes.run import Run, open_run_directory
+from road_ray.training.context import RunContext
 from road_ray.training.monitoring.journal import write_json_atomic
 
 Distill = Callable[..., Run]
 
 
-def born_again(config: DistillConfig, distill: Distill, ensemble: Any = None) -> Run:
+def born_again(
+    config: DistillConfig,
+    distill: Distill,
+    ensemble: Any = None,
+    context: RunContext | None = None,
+) -> Run:
     """``distillation.generations`` students below the run directory, the first of the named
     teachers, the others of their predecessor; those that are finished are kept.
 
@@ -29,6 +35,8 @@ def born_again(config: DistillConfig, distill: Distill, ensemble: Any = None) ->
     learn from the ensemble, whose own figures are ``eval/<data set>/ensemble_<metric>``. Source:
     Furlanello et al. 2018 (BAN, and BANE for the ensemble).
     """
+    if context is not None and context.plan_only:
+        return distill(generation(config, 0, None), ensemble, context)  # the others are alike
     count = config.distillation.generations
     actors = config.distillation.host == "actors"
     with open_run_directory(config) as directory:
@@ -36,7 +44,7 @@ def born_again(config: DistillConfig, distill: Distill, ensemble: Any = None) ->
         with connected(config.address) if actors else nullcontext():
             for number in range(count):
                 single = generation(config, number, runs[-1] if runs else None)
-                runs.append(distill(single, None if runs else ensemble))
+                runs.append(distill(single, None if runs else ensemble, context))
         listing = [
             {
                 "directory": os.path.relpath(run.hf_dir, directory),

@@ -43,6 +43,7 @@ from road_ray.recipes.distillation.teacher_source import (
 from road_ray.recipes.finetuning.finetune import fit, prepare
 from road_ray.recipes.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.validation import require_init, require_plain_head
+from road_ray.training.context import RunContext
 from road_ray.training.loop import identity_of
 from road_ray.training.monitoring.journal import Journal
 from road_ray.training.worker import Worker
@@ -55,18 +56,22 @@ if TYPE_CHECKING:
 _TOLD = ("kd_weight", "schedule", "temperature", "average_loss", "matching")
 
 
-def distill(config: DistillConfig, ensemble: ActorEnsemble | None = None) -> Run:
+def distill(
+    config: DistillConfig,
+    ensemble: ActorEnsemble | None = None,
+    context: RunContext | None = None,
+) -> Run:
     """Train and evaluate a student. The teachers live as long as the run, unless ``ensemble``
-    brings them: then they are its owner's, and ``distillation.teachers`` need not be given, but
-    for teachers of folds: only their ``teachers.json`` tells who has not seen what.
+    brings them: then its owner ends them, and ``distillation.teachers`` may be left out, except
+    for teachers of folds, whose ``teachers.json`` records which rows each has not seen.
     """
     if ensemble is not None:
         config = _of_pool(config, list(ensemble.handles.directories))
     if done := load_finished_run(config):
         return done
     if config.distillation.generations > 1:
-        return born_again(config, distill, ensemble)
-    return _run(config, ensemble)
+        return born_again(config, distill, ensemble, context)
+    return _run(config, ensemble, context)
 
 
 def _of_pool(config: DistillConfig, named: list[str]) -> DistillConfig:
@@ -87,7 +92,7 @@ def _of_pool(config: DistillConfig, named: list[str]) -> DistillConfig:
     return config
 
 
-def _run(config: DistillConfig, ensemble: ActorEnsemble | None) -> Run:
+def _run(config: DistillConfig, ensemble: ActorEnsemble | None, context: RunContext | None) -> Run:
     require_plain_head(config.data)
     directories = teacher_directories(config.distillation)
     check(config, directories)
@@ -106,6 +111,7 @@ def _run(config: DistillConfig, ensemble: ActorEnsemble | None) -> Run:
             config,
             teacher_source,
             ensemble,
+            context=context,
             workers=config.workers,
             min_workers=config.min_workers,
             gpus_per_worker=config.gpus_per_worker,
@@ -133,10 +139,11 @@ def _needs_pool(config: DistillConfig, teacher_source: TeacherSource) -> bool:
 def main(
     config: DistillConfig,
     worker: Worker,
+    context: RunContext,
     teacher_source: TeacherSource,
     actors: ActorEnsemble | None,
 ) -> dict[str, float]:
-    """What every worker does; without a pool each hosts the teachers itself."""
+    """Distil on one worker; return the metrics. Without ``actors`` it hosts the teachers itself."""
     prepared = prepare(config, worker)
     settings = config.distillation
     objective = objective_of(settings, prepared.model, teacher_source.directories)
@@ -180,7 +187,7 @@ def main(
             every = config.training.save_every_steps
             return flush_store_before_checkpoint(timely, ensemble, start=start, every=every)
 
-        return fit(config, worker, prepared, objective, steps)
+        return fit(config, worker, context, prepared, objective, steps)
 
 
 def objective_of(

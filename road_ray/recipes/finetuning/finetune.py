@@ -1,4 +1,4 @@
-"""Fine-tune: one data set, one head, from any stage's checkpoint."""
+"""Fine-tuning: one data set and one head, from the checkpoint of any stage."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from road_ray.recipes.model_record import atomic_directory, head_for, other_task
 from road_ray.recipes.resume_identity import resume_identity
 from road_ray.recipes.run import Run, checkpoints, journal, load_finished_run, open_run_directory
 from road_ray.recipes.validation import check_length, require_init, warn_of_overlap
-from road_ray.training.context import Training
-from road_ray.training.loop import identity_of, train
+from road_ray.training.context import RunContext, Training
+from road_ray.training.loop import Steps, identity_of, train
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -38,33 +38,32 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Prepared:
-    """What fine-tuning and distillation share: model, tokenizer, the rows to learn and to be
-    judged on.
-    """
+    """Model, tokenizer and rows for training and evaluation; shared with distillation."""
 
     task: Task
     tokenizer: Any
     model: MultitaskModel
     split: Split
-    judged: Mapping[str, Split]  # on the leading worker
+    judged: Mapping[str, Split]  # evaluation data; only on the leading worker
     stream: BatchStream
     total_steps: int
     identity: dict[str, str]
-    lineage: dict[str, Any] = field(default_factory=dict)  # told of the model besides
+    lineage: dict[str, Any] = field(default_factory=dict)  # more fields of the model record
 
 
-def finetune(config: FinetuneConfig) -> Run:
-    """Train and evaluate; the model is in ``run.hf_dir``, the figures are ``eval/<data
+def finetune(config: FinetuneConfig, context: RunContext | None = None) -> Run:
+    """Train and evaluate; the model is in ``run.hf_dir``, the metrics are ``eval/<data
     set>/<metric>``.
     """
-    return load_finished_run(config) or _run(config)
+    return load_finished_run(config) or _run(config, context)
 
 
-def _run(config: FinetuneConfig) -> Run:
+def _run(config: FinetuneConfig, context: RunContext | None) -> Run:
     with open_run_directory(config) as directory:
         metrics = launch(
             main,
             config,
+            context=context,
             workers=config.workers,
             min_workers=config.min_workers,
             gpus_per_worker=config.gpus_per_worker,
@@ -74,8 +73,8 @@ def _run(config: FinetuneConfig) -> Run:
     return Run(directory, metrics)
 
 
-def main(config: FinetuneConfig, worker: Worker) -> dict[str, float]:
-    """What every worker does."""
+def main(config: FinetuneConfig, worker: Worker, context: RunContext) -> dict[str, float]:
+    """Fine-tune on one worker; return the metrics."""
     prepared = prepare(config, worker)
     objective = Supervised(prepared.model)
 
@@ -83,11 +82,11 @@ def main(config: FinetuneConfig, worker: Worker) -> dict[str, float]:
         passes = config.training.passes
         return accumulated(prepared.stream.since(start * passes), passes)
 
-    return fit(config, worker, prepared, objective, steps)
+    return fit(config, worker, context, prepared, objective, steps)
 
 
 def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
-    """Tokenizer, model and training rows. Raises before anything is trained."""
+    """Return tokenizer, model and rows. Raises the errors of all of them before the training."""
     directory = model_directory(require_init(config.init))
     tokenizer = load_tokenizer(directory)
     entry, task = find_dataset(config.data.dataset, config.data)
@@ -100,7 +99,7 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
     check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), directory)
     if worker.leads and (other := other_task(Path(directory), task, entry.name)) is not None:
         _log.info("%s has a head for %s; %s gets a new one", directory, other, task.name)
-    # Read now, not after hours of training, so that what is missing is told at once.
+    # Read now, so that missing data fail at once and not after hours of training.
     judged = _judged(config, tokenizer) if worker.leads else {}
     for one in judged.values():
         warn_of_overlap(split, one)
@@ -119,7 +118,7 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
 
 
 def _model(config: FinetuneConfig, directory: str, tasks: Sequence[Task]) -> MultitaskModel:
-    """The model to train: of ``init``, with the head that it has for this task or a new one."""
+    """Return the model of ``init`` with its head for this task, or a new one."""
     trained = head_for(Path(directory), tasks[0], config.data.dataset)
     if config.keep_head and trained is not None and not config.from_scratch and len(tasks) == 1:
         try:
@@ -139,7 +138,7 @@ def check_judged(data: FinetuneDataConfig) -> None:
         if (found := find_dataset(name, data)[0].task) != wanted:
             raise ConfigError(
                 f"data.evaluate_on: {name} is of task {found}, {data.dataset} of task {wanted}\n"
-                "  allowed: data sets of one task, for a model has one head\n"
+                "  allowed: data sets of one task, because a model has one head\n"
                 "  fix: leave it out; nothing was started"
             )
 
@@ -150,13 +149,18 @@ def _judged(config: FinetuneConfig, tokenizer: Any) -> dict[str, Split]:
 
 
 def fit(
-    config: FinetuneConfig, worker: Worker, prepared: Prepared, objective: Objective, steps: Any
+    config: FinetuneConfig,
+    worker: Worker,
+    context: RunContext,
+    prepared: Prepared,
+    objective: Objective,
+    steps: Steps,
 ) -> dict[str, float]:
-    """Train ``objective``, then judge and export it on the leading worker; all workers return the
-    figures.
+    """Train ``objective``, then evaluate and export it on the leading worker, which returns the
+    metrics; other workers and plans return none.
     """
     figures: dict[str, float] = {}
-    with journal(config, leads=worker.leads, total_steps=prepared.total_steps) as log:
+    with journal(config, context, leads=worker.leads, total_steps=prepared.total_steps) as log:
         training = Training(
             config=config.training,
             optimizer=config.optimizer,
@@ -168,10 +172,11 @@ def fit(
             tokenizer=prepared.tokenizer,
             identity=prepared.identity,
             record=prepared.lineage,
-            evaluate=lambda: _quick(config, worker, prepared),
+            evaluate=lambda: _evaluate_dev(config, worker, prepared),
+            context=context,
         )
         train(objective, steps, training, worker)
-        if worker.leads:
+        if worker.leads and not context.plan_only:
             figures = judge(config, worker, prepared)
             log.write(prepared.total_steps, figures)
             log.finish(figures)
@@ -179,23 +184,23 @@ def fit(
     return figures
 
 
-def _quick(config: FinetuneConfig, worker: Worker, prepared: Prepared) -> dict[str, float]:
-    """Figures during training: the data set's own dev split."""
+def _evaluate_dev(config: FinetuneConfig, worker: Worker, prepared: Prepared) -> dict[str, float]:
+    """Return metrics on the dev split of the training data set, for use during training."""
     split, pad_id = prepared.judged[config.data.dataset], int(prepared.tokenizer.pad_token_id)
     result = evaluate_split(prepared.model, split, pad_id=pad_id, device=worker.device)
     return {f"eval/{config.data.dataset}/{name}": value for name, value in result.figures.items()}
 
 
 def judge(config: FinetuneConfig, worker: Worker, prepared: Prepared) -> dict[str, float]:
-    """Figures on every data set of ``evaluate_on``; predictions and ``hf/`` are written.
+    """Return metrics on every data set of ``evaluate_on``; write predictions and ``hf/``.
 
-    The no-answer threshold is tuned on the first span set and reused, as it is, on the others.
+    The no-answer threshold is tuned on the first span data set and reused on the others.
     """
     figures: dict[str, float] = {}
     threshold: float | None = None
     for name in config.data.evaluate_on or (config.data.dataset,):
         split = prepared.judged[name]
-        # Also where it is 0: runs that are put together have the same figures then.
+        # Also where it is 0, so that runs of one table have the same metrics.
         shared = count_shared(prepared.split.examples, split.examples)
         figures[f"data/{name}/overlap_with_train"] = float(shared)
         result = evaluate_split(
@@ -215,9 +220,7 @@ def judge(config: FinetuneConfig, worker: Worker, prepared: Prepared) -> dict[st
 def export(
     config: FinetuneConfig, prepared: Prepared, figures: dict[str, float], threshold: float | None
 ) -> None:
-    """The final model as plain ``transformers`` loads it, with tokenizer, threshold, card and where
-    it comes from.
-    """
+    """Write the model in Hugging Face layout, with tokenizer, threshold, card and record."""
     with atomic_directory(config.run_dir / "hf") as directory:
         prepared.model.export(directory, prepared.task.name)
         prepared.tokenizer.save_pretrained(directory)

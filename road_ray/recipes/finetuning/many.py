@@ -10,8 +10,7 @@ from typing import Any
 from road_ray.config import override
 from road_ray.data.loading import find_dataset, resolve_root
 from road_ray.data.readers.registry import is_there
-from road_ray.distributed.connection import connected
-from road_ray.distributed.parallel import run_parallel
+from road_ray.distributed.parallel import run_all
 from road_ray.errors import ConfigError
 from road_ray.evaluation.glue import average
 from road_ray.evaluation.metrics import summary
@@ -20,7 +19,7 @@ from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuningsConfig
 from road_ray.recipes.resume_identity import mirrored_below
 from road_ray.recipes.run import Run, load_finished_run, open_run_directory
 from road_ray.reporting.tables import is_principal
-from road_ray.training import profile as measure
+from road_ray.training.context import RunContext
 from road_ray.training.monitoring.journal import write_json_atomic
 
 _log = logging.getLogger(__name__)
@@ -28,22 +27,24 @@ _log = logging.getLogger(__name__)
 Figures = Mapping[str, float]
 
 
-def finetune(config: FinetuneConfig) -> Run:
-    """One fine-tuning, or all that are asked for; each is gone on with where it was left.
+def finetune(config: FinetuneConfig, context: RunContext | None = None) -> Run:
+    """Run one fine-tuning, or one for each seed and data set; each resumes where it stopped.
 
-    Of many, ``tasks.json`` is the table; figures are means over seeds, with ``_deviation``,
-    ``_median`` and ``_best`` beside them, and of GLUE ``glue/electra`` and ``glue/leaderboard``.
+    With several, ``tasks.json`` is their table; metrics are means over seeds, with ``_deviation``,
+    ``_median`` and ``_best`` beside them, and for GLUE ``glue/electra`` and ``glue/leaderboard``.
     """
     if not isinstance(config, FinetuningsConfig):
-        return single.finetune(config)
+        return single.finetune(config, context)
     if not config.pool and config.num_seeds == 1:
-        return single.finetune(FinetuneConfig(**_shared(config)))
-    return load_finished_run(config) or _run(config)
+        return single.finetune(FinetuneConfig(**_shared(config)), context)
+    return load_finished_run(config) or _run(config, context)
 
 
-def _run(config: FinetuningsConfig) -> Run:
+def _run(config: FinetuningsConfig, context: RunContext | None) -> Run:
     waves = plan_runs(config)
-    if measure.asked() and len(waves[0]) > 1:
+    if context is not None and context.plan_only:
+        if len(waves[0]) == 1:
+            return single.finetune(waves[0][0], context)
         raise ConfigError(
             f"{sum(map(len, waves))} fine-tunings are not planned together\n"
             "  fix: plan one of them: pool={} num_seeds=1 data.dataset=..."
@@ -51,7 +52,15 @@ def _run(config: FinetuningsConfig) -> Run:
     runs: list[Run] = []
     with open_run_directory(config) as directory:
         for wave in waves:
-            runs += _all_of(config, wave)
+            runs += run_all(
+                single.finetune,
+                wave,
+                context,
+                max_concurrent=config.max_concurrent,
+                address=config.address,
+                num_gpus=config.gpus_per_worker,
+                timeout_seconds=config.timeout_seconds,
+            )
         by_seed = _by_seed(config, [one for wave in waves for one in wave], runs)
         figures = summarise_seeds(by_seed)
         write_json_atomic(directory / "tasks.json", table(figures, config.num_seeds))
@@ -119,21 +128,6 @@ def _at_hand(config: FinetuningsConfig) -> list[str]:
 def _is_there(config: FinetuningsConfig, name: str, split: str) -> bool:
     root = resolve_root(config.data.root)
     return root is None or is_there(find_dataset(name, config.data)[0], root, split)
-
-
-def _all_of(config: FinetuningsConfig, wave: Sequence[FinetuneConfig]) -> list[Run]:
-    if not config.max_concurrent:
-        return [single.finetune(one) for one in wave]
-    with connected(
-        config.address, num_cpus=config.max_concurrent if config.address is None else None
-    ):
-        runs: list[Run] = run_parallel(
-            single.finetune,
-            wave,
-            num_gpus=config.gpus_per_worker,
-            timeout_seconds=config.timeout_seconds,
-        )
-    return runs
 
 
 def _by_seed(

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from road_ray.distributed.connection import connected
-from road_ray.distributed.parallel import run_parallel
+from road_ray.distributed.parallel import run_all
 from road_ray.evaluation.metrics import summary
 from road_ray.recipes.distillation.ensemble_eval import evaluate_ensemble
 from road_ray.recipes.finetuning.config import FinetuneConfig, TeachersConfig
@@ -16,38 +15,38 @@ from road_ray.recipes.finetuning.finetune import finetune
 from road_ray.recipes.resume_identity import mirrored_below
 from road_ray.recipes.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.validation import require_plain_head
+from road_ray.training.context import RunContext
 from road_ray.training.monitoring.journal import write_json_atomic
 
 
-def teachers(config: TeachersConfig) -> Run:
-    """Train all of them; ``teachers.json`` lists directory, seed and figures of each.
+def teachers(config: TeachersConfig, context: RunContext | None = None) -> Run:
+    """Train all teachers; ``teachers.json`` lists directory, seed and figures of each.
 
-    Figures are means over the teachers, their ``_deviation``, and those of the ensemble itself:
+    Metrics are means over the teachers, their ``_deviation``, and those of the ensemble:
     ``eval/<data set>/ensemble_<metric>``.
     """
-    return load_finished_run(config) or _run(config)
+    return load_finished_run(config) or _run(config, context)
 
 
-def _run(config: TeachersConfig) -> Run:
+def _run(config: TeachersConfig, context: RunContext | None) -> Run:
     require_plain_head(config.data)
     single = [
         _single(config, number, fold)
         for fold in range(config.num_folds)
         for number in range(config.num_teachers)
     ]
+    if context is not None and context.plan_only:
+        return finetune(single[0], context)  # the others are alike
     with open_run_directory(config) as directory:
-        if config.max_concurrent:
-            with connected(
-                config.address, num_cpus=config.max_concurrent if config.address is None else None
-            ):
-                runs = run_parallel(
-                    finetune,
-                    single,
-                    num_gpus=config.gpus_per_worker,
-                    timeout_seconds=config.timeout_seconds,
-                )
-        else:
-            runs = [finetune(one) for one in single]
+        runs = run_all(
+            finetune,
+            single,
+            context,
+            max_concurrent=config.max_concurrent,
+            address=config.address,
+            num_gpus=config.gpus_per_worker,
+            timeout_seconds=config.timeout_seconds,
+        )
         write_json_atomic(directory / "teachers.json", listing(directory, single, runs))
         figures: dict[str, float] = {}
         for name in _of_all(runs):

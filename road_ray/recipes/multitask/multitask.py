@@ -35,7 +35,7 @@ from road_ray.recipes.multitask.teachers import (
 from road_ray.recipes.resume_identity import resume_identity
 from road_ray.recipes.run import Run, checkpoints, journal, load_finished_run, open_run_directory
 from road_ray.recipes.validation import require_init
-from road_ray.training.context import Training
+from road_ray.training.context import RunContext, Training
 from road_ray.training.loop import identity_of, train
 from road_ray.training.worker import Worker
 
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     from road_ray.distributed.teachers.client import ActorEnsemble
 
 
-def multitask(config: MultitaskConfig) -> Run:
+def multitask(config: MultitaskConfig, context: RunContext | None = None) -> Run:
     """Train on the mix, data sets with teachers from these too; ``hf/`` holds the encoder with the
     head of the first data set, ``hf/heads/<task>`` each.
     """
-    return load_finished_run(config) or _run(config)
+    return load_finished_run(config) or _run(config, context)
 
 
-def _run(config: MultitaskConfig) -> Run:
+def _run(config: MultitaskConfig, context: RunContext | None) -> Run:
     if config.training.steps is None:
         raise ConfigError("training.steps is not given\n  allowed: a number of updates, at least 1")
     if config.training.passes != 1:
@@ -75,6 +75,7 @@ def _run(config: MultitaskConfig) -> Run:
                 config,
                 asked,
                 actors,
+                context=context,
                 workers=config.workers,
                 min_workers=config.min_workers,
                 gpus_per_worker=config.gpus_per_worker,
@@ -87,20 +88,21 @@ def _run(config: MultitaskConfig) -> Run:
 def main(
     config: MultitaskConfig,
     worker: Worker,
+    context: RunContext,
     asked: Mapping[str, TeacherSource],
     actors: Mapping[str, ActorEnsemble],
 ) -> dict[str, float]:
-    """What every worker does; data sets without a pool have their teachers here, or none."""
+    """Train the mixture on one worker; return the metrics. Teachers that are not in ``actors`` are
+    loaded here.
+    """
     directory = model_directory(require_init(config.init))
-    tokenizer: Any = load_tokenizer(directory)
+    tokenizer = load_tokenizer(directory)
     encoder = load_encoder(directory)
     check_vocabulary(encoder.config.vocab_size, len(tokenizer), directory)
     splits, judged = read_mixture(config, worker, tokenizer, encoder.config.max_position_embeddings)
     torch.manual_seed(config.seed)
     model = MultitaskModel(encoder, _tasks(config, splits))
-    streams = {
-        name: make_stream(split, config, worker, tokenizer) for name, split in splits.items()
-    }
+    streams = {name: make_stream(one, config, worker, tokenizer) for name, one in splits.items()}
     total = config.training.steps or 1
     rows = {name: split.features.fingerprint() for name, split in splits.items()}
     identity = identity_of(batch=config.data.batch_size, **rows)
@@ -109,7 +111,7 @@ def main(
 
     figures: dict[str, float] = {}
     with (
-        journal(config, leads=worker.leads, total_steps=total) as log,
+        journal(config, context, leads=worker.leads, total_steps=total) as log,
         annotate_mixture(
             config, asked, actors, splits, streams, worker=worker, tell=log.event
         ) as taught,
@@ -132,9 +134,10 @@ def main(
             evaluate=lambda: _judge(judged, model, tokenizer, worker)[0],
             identity=identity,
             record=record,
+            context=context,
         )
         train(_objective(config, model, taught=bool(asked)), steps, training, worker)
-        if worker.leads:
+        if worker.leads and not context.plan_only:
             figures, thresholds = _judge(judged, model, tokenizer, worker)
             _export(config, model, tokenizer, figures, thresholds, record)
             log.write(total, figures)

@@ -1,6 +1,4 @@
-"""Pre-train: a corpus to shards, shards to batches, and an encoder out of a generator and a
-discriminator.
-"""
+"""Pre-training: corpus to shards, shards to batches, generator and discriminator to an encoder."""
 
 from __future__ import annotations
 
@@ -31,8 +29,7 @@ from road_ray.recipes.pretraining.probe import early_probe
 from road_ray.recipes.resume_identity import resume_identity
 from road_ray.recipes.run import Run, checkpoints, journal, load_finished_run, open_run_directory
 from road_ray.recipes.validation import require_init
-from road_ray.training import profile as measure
-from road_ray.training.context import Training
+from road_ray.training.context import RunContext, Training
 from road_ray.training.loop import identity_of, train
 from road_ray.training.monitoring.journal import Journal
 from road_ray.training.worker import Worker
@@ -40,14 +37,14 @@ from road_ray.training.worker import Worker
 _log = logging.getLogger(__name__)
 
 
-def pretrain(config: PretrainConfig) -> Run:
+def pretrain(config: PretrainConfig, context: RunContext | None = None) -> Run:
     """Train to ``training.steps``; the encoder is in ``run.hf_dir``, a generator in
     ``hf/generator``.
     """
-    return load_finished_run(config) or _run(config)
+    return load_finished_run(config) or _run(config, context)
 
 
-def _run(config: PretrainConfig) -> Run:
+def _run(config: PretrainConfig, context: RunContext | None) -> Run:
     _check(config)
     with open_run_directory(config) as directory:
         for phase in phases(config):  # once, before there are several workers
@@ -56,6 +53,7 @@ def _run(config: PretrainConfig) -> Run:
         metrics = launch(
             main,
             config,
+            context=context,
             workers=config.workers,
             min_workers=config.min_workers,
             gpus_per_worker=config.gpus_per_worker,
@@ -66,7 +64,7 @@ def _run(config: PretrainConfig) -> Run:
 
 
 def _check(config: PretrainConfig) -> None:
-    """What can be told before a corpus is built, which takes minutes or hours."""
+    """Raise the errors that are known before a corpus is built, which takes minutes or hours."""
     phases(config)
     for key, init in (("init", config.init), ("generator.init", config.generator.init)):
         if init:
@@ -80,7 +78,7 @@ def _check(config: PretrainConfig) -> None:
 
 
 def phases(config: PretrainConfig) -> tuple[Phase, ...]:
-    """The phases of a training: one, unless it has shorter rows first.
+    """Return the phases of a training: one, unless it has shorter rows first.
 
     Raises ``ConfigError`` when ``training.steps`` is missing, or a phase is left without a step.
     """
@@ -90,7 +88,7 @@ def phases(config: PretrainConfig) -> tuple[Phase, ...]:
 
 
 def _data(config: PretrainConfig) -> CorpusConfig:
-    """The corpus, cut with the tokenizer of the model to go on from unless another is named."""
+    """Return the corpus settings, with the tokenizer of ``init`` unless another is named."""
     if not config.init or config.data.tokenizer is not None:
         return config.data
     return config.data.model_copy(update={"tokenizer": model_directory(config.init)})
@@ -98,15 +96,15 @@ def _data(config: PretrainConfig) -> CorpusConfig:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What is trained, on what: the same for a training and for a look at it."""
+    """Objective, corpora and steps: the same for a training and for its preview."""
 
-    corpora: tuple[Corpus, ...]  # one a phase
+    corpora: tuple[Corpus, ...]  # one for each phase
     tokenizer: Any
     objective: Objective
     steps: ScheduledSteps
 
     def identity(self) -> dict[str, str]:
-        """What a resumed run must share. Earlier phases count only where there are any."""
+        """Return digests of what a resumed run must share."""
         *earlier, last = zip(self.steps.phases, self.corpora, strict=True)
         named = {"corpus": last[1].manifest, "batch": last[0].batch_size}
         if earlier:
@@ -115,7 +113,7 @@ class Prepared:
 
 
 def prepare(config: PretrainConfig, worker: Worker) -> Prepared:
-    """Corpora, new networks, and the batches of this worker."""
+    """Return corpora, new networks and the batches of this worker."""
     _check(config)
     parts = phases(config)
     cut = [prepare_corpus(phase.corpus(_data(config))) for phase in parts]
@@ -144,18 +142,18 @@ def prepare(config: PretrainConfig, worker: Worker) -> Prepared:
     return Prepared(corpora, tokenizer, objective, steps)
 
 
-def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
-    """What every worker does."""
+def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[str, float]:
+    """Pre-train on one worker; return the last metrics."""
     made = prepare(config, worker)
     objective, tokenizer = made.objective, made.tokenizer
     total = config.training.steps or 1
     probe = config.probe.model_copy(update={"root": config.probe.root or config.data.root})
 
-    def judged() -> dict[str, float]:
-        return early_probe(probe, objective, tokenizer, config.run_dir, config.seed)
+    def evaluate() -> dict[str, float]:
+        return early_probe(probe, objective, tokenizer, config.run_dir, config.seed, context)
 
     work = partial(tokens_before, made.steps.phases)
-    with journal(config, leads=worker.leads, total_steps=total, work=work) as log:
+    with journal(config, context, leads=worker.leads, total_steps=total, work=work) as log:
         training = Training(
             config=config.training,
             optimizer=config.optimizer,
@@ -167,16 +165,17 @@ def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
             tokenizer=tokenizer,
             identity=made.identity(),
             phase_starts=tuple(phase.start for phase in made.steps.phases),
-            evaluate=judged if probe.datasets else None,
+            evaluate=evaluate if probe.datasets else None,
+            context=context,
         )
 
         def steps(start: int) -> Iterator[list[Batch]]:
-            return with_phase_events(made.steps, start, log)
+            return with_phase_events(made.steps, start, None if context.plan_only else log)
 
         last = train(objective, steps, training, worker)
-        if worker.leads:
+        if worker.leads and not context.plan_only:
             if probe.datasets:
-                log.write(total, figures := judged())
+                log.write(total, figures := evaluate())
                 last = last | figures
             _export(config, made, last)
             log.finish(last)
@@ -184,12 +183,14 @@ def main(config: PretrainConfig, worker: Worker) -> dict[str, float]:
     return last
 
 
-def with_phase_events(steps: ScheduledSteps, start: int, log: Journal) -> Iterator[list[Batch]]:
-    """The steps from ``start`` on; where there are several phases, an event as each begins."""
+def with_phase_events(
+    steps: ScheduledSteps, start: int, log: Journal | None
+) -> Iterator[list[Batch]]:
+    """Yield the steps from ``start`` on; of several phases, log the start of each."""
     beginnings = {phase.start: phase for phase in steps.phases if len(steps.phases) > 1}
     for step, batches in enumerate(steps.since(start), start):
         phase = beginnings.get(step)
-        if phase is not None and log.enabled and not measure.asked():
+        if phase is not None and log is not None and log.enabled:
             tokens, rows = phase.max_length_tokens, phase.batch_size
             log.event("phase", step=step, max_length_tokens=tokens, batch_size=rows)
             _log.info("step %d: rows of %d tokens from here on, %d a batch", step, tokens, rows)
@@ -197,11 +198,9 @@ def with_phase_events(steps: ScheduledSteps, start: int, log: Journal) -> Iterat
 
 
 def _export(config: PretrainConfig, made: Prepared, figures: dict[str, float]) -> None:
-    """The networks as plain ``transformers`` loads them, with the tokenizer and where they come
-    from.
-    """
-    told = {"objective": config.objective.name, "corpus": made.corpora[-1].manifest}
+    """Write the networks in Hugging Face layout, with the tokenizer and their record."""
+    record = {"objective": config.objective.name, "corpus": made.corpora[-1].manifest}
     with atomic_directory(config.run_dir / "hf") as directory:
         made.objective.export(directory)
         made.tokenizer.save_pretrained(directory)
-        write_model_record(directory, **told, init=config.init, seed=config.seed, metrics=figures)
+        write_model_record(directory, **record, init=config.init, seed=config.seed, metrics=figures)

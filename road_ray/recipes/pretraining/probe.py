@@ -1,4 +1,4 @@
-"""What an encoder is worth while it is still pre-trained: a copy is fine-tuned on small tasks."""
+"""Evaluation of an encoder during its pre-training: a copy is fine-tuned on small tasks."""
 
 from __future__ import annotations
 
@@ -12,33 +12,38 @@ from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfi
 from road_ray.recipes.finetuning.finetune import finetune
 from road_ray.recipes.pretraining.config import ProbeConfig
 from road_ray.training.config import TrainingConfig
-from road_ray.training.signals import apart
+from road_ray.training.context import RunContext
 
 
 def early_probe(
-    probe: ProbeConfig, objective: Objective, tokenizer: Any, run_dir: Path, seed: int
+    probe: ProbeConfig,
+    objective: Objective,
+    tokenizer: Any,
+    run_dir: Path,
+    seed: int,
+    context: RunContext,
 ) -> dict[str, float]:
-    """``eval/<data set>/<metric>`` of a copy of the encoder as it is now. Nothing of the training
-    is touched, nothing is kept but the figures.
+    """Return ``eval/<data set>/<metric>`` of a fine-tuned copy of the current encoder. The
+    pre-training is not affected, and only the metrics are kept. ``context`` is the pre-training's.
 
-    Raises ``InterruptedRunError`` when a stop is asked for meanwhile.
+    Raises ``InterruptedRunError`` for a stop request meanwhile.
     """
     figures: dict[str, float] = {}
-    with tempfile.TemporaryDirectory(prefix=".probe-", dir=run_dir) as place, apart():
+    with tempfile.TemporaryDirectory(prefix=".probe-", dir=run_dir) as place:
         encoder = Path(place) / "encoder"
         objective.export(encoder)
         tokenizer.save_pretrained(encoder)
         for name in probe.datasets:
             config = _finetuning(probe, name, Path(place) / name, encoder, seed)
             try:
-                judged = finetune(config).metrics
+                metrics = finetune(config, context.nested()).metrics
             except InterruptedRunError:
                 raise InterruptedRunError(
                     f"stopped while a copy of the encoder was fine-tuned on {name}\n"
                     f"  kept: what {run_dir} holds of the pre-training\n"
-                    "  go on: run the same command again"
+                    "  to resume, run the same command"
                 ) from None
-            figures |= {key: value for key, value in judged.items() if key.startswith("eval/")}
+            figures |= {key: value for key, value in metrics.items() if key.startswith("eval/")}
     return figures
 
 

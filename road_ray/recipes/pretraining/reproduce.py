@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import override
-from road_ray.distributed.connection import connected
-from road_ray.distributed.parallel import run_parallel
+from road_ray.distributed.parallel import run_all
 from road_ray.evaluation.glue import electra_figure
 from road_ray.evaluation.metrics import paired_test, summary
 from road_ray.recipes.finetuning.finetune import finetune
@@ -22,32 +21,31 @@ from road_ray.recipes.pretraining.flops import cost
 from road_ray.recipes.pretraining.pretrain import pretrain
 from road_ray.recipes.resume_identity import mirrored_below
 from road_ray.recipes.run import Run, load_finished_run, open_run_directory
+from road_ray.training.context import RunContext
 from road_ray.training.monitoring.journal import write_json_atomic
 
 
-def reproduce(config: ReproduceConfig) -> Run:
+def reproduce(config: ReproduceConfig, context: RunContext | None = None) -> Run:
     """Train all arms, probe them, and write ``comparison.md``: published beside measured.
 
     Figures are ``eval/<arm>/score`` with its ``_deviation``, and those of each data set.
     """
-    return load_finished_run(config) or _run(config)
+    return load_finished_run(config) or _run(config, context)
 
 
-def _run(config: ReproduceConfig) -> Run:
+def _run(config: ReproduceConfig, context: RunContext | None) -> Run:
     comparison = COMPARISONS[config.comparison]
     planned = plan(config)
     with open_run_directory(config) as directory:
-        if config.max_concurrent:
-            cpus = config.max_concurrent if config.address is None else None
-            with connected(config.address, num_cpus=cpus):
-                runs = run_parallel(
-                    train_arm,
-                    planned,
-                    num_gpus=config.gpus_per_worker,
-                    timeout_seconds=config.timeout_seconds,
-                )
-        else:
-            runs = [train_arm(one) for one in planned]
+        runs = run_all(
+            train_arm,
+            planned,
+            context,
+            max_concurrent=config.max_concurrent,
+            address=config.address,
+            num_gpus=config.gpus_per_worker,
+            timeout_seconds=config.timeout_seconds,
+        )
         seeds = config.num_seeds
         scores: dict[str, list[Mapping[str, float]]] = {
             arm.name: [run.metrics for run in runs[number * seeds : (number + 1) * seeds]]
@@ -126,13 +124,13 @@ def _from(stage: PretrainConfig, before: str) -> Any:
     return stage.generator.model_copy(update={"init": before})
 
 
-def train_arm(config: ArmConfig) -> Run:
-    """Its stages and probes, each a run that is gone on with; figures are those of the probes."""
+def train_arm(config: ArmConfig, context: RunContext | None = None) -> Run:
+    """Run the stages and probes of an arm, each resumable; return the metrics of the probes."""
     for stage in config.stages:
-        pretrain(stage)
+        pretrain(stage, context)
     figures: dict[str, float] = {}
     for probe in config.probes:
-        metrics = finetune(probe).metrics
+        metrics = finetune(probe, context).metrics
         figures[probe.data.dataset] = electra_figure(probe.data.dataset, metrics)
     figures["score"] = sum(figures.values()) / len(figures)
     write_json_atomic(config.run_dir / "metrics.json", figures)

@@ -17,7 +17,7 @@ from road_ray.errors import ConfigError
 from road_ray.evaluation.metrics import summary
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.stages import runs_of
-from road_ray.training.monitoring.trackers import with_row_callback
+from road_ray.training.context import RunContext
 from road_ray.verbs import VERBS
 
 
@@ -58,8 +58,8 @@ class Trial:
         for place, (verb, config) in enumerate(runs):
             judged = number == 0 and place == len(runs) - 1
             asked = time.monotonic()
-            with with_row_callback(_Reporter(self.sweep.metric[0], tell if judged else None)):
-                run = VERBS[verb].run(config)
+            reporter = _Reporter(self.sweep.metric[0], tell) if judged else None
+            run = VERBS[verb].run(config, context=RunContext(on_row=reporter))
             teachers: Any = getattr(config, "distillation", None)
             if teachers is not None:
                 teaching += (time.monotonic() - asked) * teachers.num_asked
@@ -74,13 +74,13 @@ class Trial:
 
 @dataclass(frozen=True)
 class _Reporter:
-    """Tells the judged figure of a run's rows, as far as the run is."""
+    """Reports the metric of each journal row that has it, before the last step."""
 
     metric: str
-    tell: Tell | None
+    tell: Tell
 
     def __call__(self, step: int, total: int | None, row: Mapping[str, float]) -> None:
-        if self.tell is None or self.metric not in row or not total or step >= total:
+        if self.metric not in row or not total or step >= total:
             return
         self.tell(Report(step, 100.0 * step / total, float(row[self.metric])))
 

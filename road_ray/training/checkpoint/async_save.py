@@ -1,7 +1,7 @@
-"""Checkpoints written beside the training: the loop waits for a copy in memory, not for the disk.
+"""Asynchronous checkpoints: the loop waits for a copy in memory, not for the disk.
 
-What is written is a twin of the objective on the CPU and a copy of the optimizer's state, both
-taken between two steps; so a checkpoint is that of one step, whatever the loop does meanwhile.
+A thread writes a copy of the objective on the CPU and a copy of the optimizer's state, both taken
+between two steps, so a checkpoint is that of one step, whatever the loop does meanwhile.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _log = logging.getLogger(__name__)
 
 
 class AsyncSaver:
-    """Writes checkpoints of one training, one at a time; only on the worker that leads.
+    """Writes checkpoints of one training, one at a time, on the leading worker.
 
-    A failure to write is raised by the next call.
+    The next call raises the error of a failed write.
     """
 
     def __init__(
@@ -48,24 +48,24 @@ class AsyncSaver:
         self._objective, self._trained, self._optimizer = objective, trained, optimizer
         self._training, self._worker = training, worker
         self._twin: Objective | None = None
-        # Its own: a tokenizer that is at work elsewhere cannot be written.
+        # A copy: a tokenizer in use by another thread cannot be saved.
         self._tokenizer = copy.deepcopy(training.tokenizer) if worker.leads else None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
-        self.blocked_seconds = 0.0  # what the loop has waited for saving, all together
+        self.blocked_seconds = 0.0  # total time that the loop has waited for saving
 
     def save(self, step: int, memory: Mapping[str, Any] | None = None, *, wait: bool) -> None:
-        """A checkpoint of now, with what the guard remembers. With ``wait`` it is on the disk, for
-        all workers, on return.
+        """Save a checkpoint, with ``memory`` in its ``state.json``; collective. With ``wait`` it is
+        on the disk on return, for all workers.
         """
-        began = time.perf_counter()
+        started = time.perf_counter()
         self.finish()
-        copied = self._copied()  # with all workers, each of whom may hold a part
+        copied = self._copied()  # collective: a worker may hold only a shard
         if copied is not None:
             self._start(step, memory or {}, *copied)
             if wait:
                 self.finish()
-        self.blocked_seconds += time.perf_counter() - began
+        self.blocked_seconds += time.perf_counter() - started
         if wait:
             self._worker.barrier()
 
@@ -73,7 +73,7 @@ class AsyncSaver:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """What is being written is finished; an error of the loop goes before one of the disk."""
+        """Wait for the write in progress; an error of the loop takes precedence over its error."""
         try:
             self.finish()
         except Exception as error:
@@ -82,7 +82,7 @@ class AsyncSaver:
             _log.warning("the last checkpoint could not be written: %s", error)
 
     def finish(self) -> None:
-        """Returns when nothing is being written. Raises what went wrong with the last one."""
+        """Wait for the write in progress. Raises the error of the last write."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -129,7 +129,7 @@ class AsyncSaver:
         self._thread.start()
 
     def _copy(self, directory: Path) -> None:
-        """To the mirror, if there is one; its failure costs an event, not the training."""
+        """Copy a checkpoint to the mirror, if there is one; a failure is an event, not an error."""
         config = self._training.config
         if config.mirror is None:
             return
@@ -141,8 +141,8 @@ class AsyncSaver:
 
     @torch.no_grad()
     def _copied(self) -> tuple[Objective, dict[str, Tensor], dict[str, Any]] | None:
-        """The twin with the weights of now, the moments and how they are put together; None on
-        workers that do not lead.
+        """Return copies of the objective and of the optimizer's tensors, and the layout of the
+        latter; None on workers that do not lead. Collective.
         """
         if self._twin is None and self._worker.leads:
             self._twin = copy.deepcopy(self._objective).cpu().eval()
@@ -157,7 +157,7 @@ class AsyncSaver:
 
 
 def named_tensors(objective: Any) -> dict[str, Tensor]:
-    """Every tensor once, under the first of its names; tied ones and shared modules have more."""
+    """Return every tensor once, tied and shared ones under their first name."""
     by_identity: dict[int, str] = {}
     tensors = objective.state_dict(keep_vars=True)
     for name, tensor in tensors.items():

@@ -1,7 +1,7 @@
-"""Checkpoints that are there whole or not at all: staged, hashed, renamed; damage is seen.
+"""Atomic checkpoints: staged, hashed and renamed into place; damage is detected.
 
-What is written inside is the caller's affair (``tensors.py`` has the plain files for it). The
-commit point is the rename of a directory whose ``MANIFEST.json`` names every file with its sha256.
+The caller writes the files (``serialization.py`` has tensors and optimizers). The commit point is
+the rename of a directory whose ``MANIFEST.json`` names every file with its sha256.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _log = logging.getLogger(__name__)
 
 
 class Checkpoints:
-    """The committed checkpoints of one run, ``root/step-NNNNNNNN``; one process writes them.
+    """The committed checkpoints of one run, ``root/step-NNNNNNNN``, written by one process.
 
-    ``on_event`` receives ``{"kind": ..., ...}`` when a damaged checkpoint is passed over.
+    ``on_event`` receives ``{"kind": ..., ...}`` when a damaged checkpoint is skipped.
     """
 
     def __init__(self, root: Path, *, keep: int = 2, on_event: OnEvent | None = None) -> None:
@@ -51,9 +51,10 @@ class Checkpoints:
         self._last_bytes = 0
 
     def prepare(self, expected_bytes: int | None = None) -> None:
-        """A directory that can be written and has room; leftovers of killed processes are gone.
+        """Create the directory, remove leftovers of killed processes, and check that it is writable
+        and has room. Called by ``save``, and once before training.
 
-        Called by ``save``, and once before training so that no step is spent in vain.
+        Raises ``ResourceError`` otherwise.
         """
         need = int(1.2 * (self._last_bytes if expected_bytes is None else expected_bytes))
         try:
@@ -69,9 +70,10 @@ class Checkpoints:
     def save(
         self, step: int, write: Callable[[Path], None], *, expected_bytes: int | None = None
     ) -> Path:
-        """The committed directory of ``step``, filled by ``write(directory)``; older ones pruned.
+        """Commit a checkpoint filled by ``write(directory)``, prune older ones, and return its
+        directory. A valid checkpoint of that step is left as it is.
 
-        A step that is there and verifies is left as it is. On failure nothing of it remains.
+        Raises ``ResourceError`` for errors of the disk; a failed checkpoint is removed.
         """
         final = self.root / f"step-{step:08d}"
         if final.exists() and not verify(final):
@@ -84,7 +86,7 @@ class Checkpoints:
             staged.mkdir()
             write(staged)
             self._last_bytes = _seal(staged, step)
-            if final.exists():  # damaged: found out above
+            if final.exists():  # damaged, see above
                 _discard(final)
             os.rename(staged, final)
             _sync(self.root)
@@ -97,9 +99,9 @@ class Checkpoints:
         return final
 
     def newest(self) -> Path | None:
-        """The newest checkpoint that verifies; None when none was ever committed.
+        """Return the newest valid checkpoint, or None when none was ever committed.
 
-        Raises: CheckpointError when there are some and all are damaged.
+        Raises ``CheckpointError`` when all are damaged.
         """
         damage: list[str] = []
         for path in self._committed():
@@ -107,35 +109,35 @@ class Checkpoints:
             if not problems:
                 return path
             damage.append(f"{path}, by its {MANIFEST}: {'; '.join(problems)}")
-            _log.warning("damaged checkpoint passed over: %s", damage[-1])
+            _log.warning("damaged checkpoint skipped: %s", damage[-1])
             event = {"kind": "checkpoint_damaged", "path": str(path), "problems": problems}
             if self._on_event:
                 self._on_event(event)
         if damage:
             raise CheckpointError(
-                f"{self.root}: every checkpoint is damaged, and a run never starts afresh silently:"
+                f"{self.root}: every checkpoint is damaged, and a run never starts anew silently:"
                 + "".join(f"\n    {line}" for line in damage)
-                + "\n    fix: restore one of them, or give another run directory to start afresh"
-                + "\n    kept: all files, untouched"
+                + "\n    fix: restore one of them, or name another run directory to start anew"
+                + "\n    kept: all files, unchanged"
             )
         return None
 
     def _committed(self) -> list[Path]:
-        """Committed directories, damaged or not, newest first."""
+        """Return committed directories, damaged or not, newest first."""
         if not self.root.is_dir():
             return []
-        found = [path for path in self.root.iterdir() if _COMMITTED.fullmatch(path.name)]
-        return sorted(found, key=step_of, reverse=True)
+        paths = [path for path in self.root.iterdir() if _COMMITTED.fullmatch(path.name)]
+        return sorted(paths, key=step_of, reverse=True)
 
     def _sweep(self) -> None:
-        """No staged or half-deleted directory of a process that is gone."""
+        """Remove staged and half-deleted directories of processes that have ended."""
         for path in self.root.iterdir():
             match = _STAGED.fullmatch(path.name)
             if match and not _belongs_to_another(int(match[1])):
                 shutil.rmtree(path, ignore_errors=True)
 
     def _prune(self, saved: Path) -> None:
-        """Only what is newer than ``saved``, it and the next ``keep - 1`` that verify are left."""
+        """Keep ``saved``, newer ones and the next ``keep - 1`` valid ones; remove the rest."""
         good = 1
         for path in self._committed():
             if step_of(path) >= step_of(saved):
@@ -161,9 +163,8 @@ class Checkpoints:
 
 
 def verify(directory: Path) -> list[str]:
-    """What is wrong with a committed directory, a line a problem; empty when it is good.
-
-    Files that the manifest does not name are not looked at.
+    """Return a line for each problem of a committed directory, none when it is valid. Files that
+    the manifest does not name are ignored.
     """
     try:
         manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
@@ -185,7 +186,7 @@ def verify(directory: Path) -> list[str]:
 
 
 def _seal(directory: Path, step: int) -> int:
-    """Bytes staged, all of them on the disk and named by a manifest that was written last."""
+    """Flush all files to the disk, then write the manifest; return the bytes staged."""
     paths = [path for path in directory.rglob("*") if path.is_file()]
     paths.sort(key=lambda path: (path.stat().st_mtime_ns, path))
     for path in paths:
@@ -201,9 +202,8 @@ def _seal(directory: Path, step: int) -> int:
 
 
 def _fault(paths: list[Path]) -> None:
-    """For tests: ``RR_FAULT=checkpoint:after_bytes=N`` leaves N staged bytes and dies by SIGKILL.
-
-    The files, in the order written and the manifest last, are cut to what such a kill leaves.
+    """Fault injection for tests: ``RR_FAULT=checkpoint:after_bytes=N`` cuts the staged files, in
+    the order written, to N bytes in total and kills this process.
     """
     name, _, value = os.environ.get("RR_FAULT", "").partition("=")
     if name != "checkpoint:after_bytes" or int(value) > sum(p.stat().st_size for p in paths):
@@ -220,7 +220,7 @@ def _fault(paths: list[Path]) -> None:
 
 
 def _discard(directory: Path) -> None:
-    """Out of sight by one rename, then deleted; a kill in between leaves only a leftover."""
+    """Rename a directory, then delete it; a kill in between leaves only a leftover."""
     aside = directory.with_name(f".{directory.name}.old-{os.getpid()}")
     try:
         os.rename(directory, aside)
@@ -231,7 +231,7 @@ def _discard(directory: Path) -> None:
 
 
 def _belongs_to_another(pid: int) -> bool:
-    """True while another process of that id lives; our own id is that of an earlier life."""
+    """Return True if another process has that id; our own id was that of an earlier process."""
     if pid == os.getpid():
         return False
     try:
@@ -244,9 +244,11 @@ def _belongs_to_another(pid: int) -> bool:
 
 
 def disk_error(error: BaseException) -> int | None:
-    """The errno when disk or permission is to blame, also when only Rust's text tells it."""
-    told = re.search(r"os error (\d+)", str(error))
-    number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None
+    """Return the errno of an error of disk or permission, also of one inside Rust's text; else
+    None.
+    """
+    match = re.search(r"os error (\d+)", str(error))
+    number = error.errno if isinstance(error, OSError) else int(match[1]) if match else None
     return number if number in _REMEDIES else None
 
 
@@ -259,7 +261,7 @@ def _sync(path: Path) -> None:
 
 
 def step_of(path: Path) -> int:
-    """After how many steps a committed checkpoint was taken."""
+    """Return the number of finished steps of a committed checkpoint."""
     return int(path.name.removeprefix("step-"))
 
 

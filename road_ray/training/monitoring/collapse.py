@@ -1,4 +1,4 @@
-"""Signs of illness in a pre-training: norms of the networks' gradients, and collapses."""
+"""Health of a pre-training: gradient norms of each network, and detection of collapse."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from road_ray.objectives.base import Objective
 from road_ray.training.fsdp import full_tensor
 from road_ray.training.monitoring.journal import Journal
 
-_GRACE = 0.25  # of the run, in which a detector may still say "original" to everything
-_ROWS = 5  # of the journal, one after the other
+_GRACE = 0.25  # of the run, in which the detector may still call every token original
+_ROWS = 5  # consecutive rows of the journal
 _ADVICE = {
     "detector_collapse": "the detector calls every token original: start from a trained generator "
     "(generator.init), lower optimizer.peak_lr, lengthen the warm-up or raise "
@@ -22,34 +22,36 @@ _ADVICE = {
 
 
 def gradient_norms(objective: Objective) -> dict[str, float]:
-    """Norm of the gradient of each network of an objective; what two share counts in both.
-
-    Only objectives of several networks have any.
+    """Return the gradient norm of each network of an objective, shared parameters in both; empty
+    for objectives with one network.
     """
     parts = {
         name: [p.grad for p in part.parameters() if p.grad is not None]
         for name, part in objective.named_children()
         if name != "encoder"
     }
-    found = {name: gradients for name, gradients in parts.items() if gradients}
-    if len(found) < 2:
+    networks = {name: gradients for name, gradients in parts.items() if gradients}
+    if len(networks) < 2:
         return {}
-    norms = torch.stack([full_tensor(torch.nn.utils.get_total_norm(found[name])) for name in found])
+    norms = torch.stack(
+        [full_tensor(torch.nn.utils.get_total_norm(networks[name])) for name in networks]
+    )
     return {
-        f"train/grad_norm_{name}": value for name, value in zip(found, norms.tolist(), strict=True)
+        f"train/grad_norm_{name}": value
+        for name, value in zip(networks, norms.tolist(), strict=True)
     }
 
 
 class CollapseMonitor:
-    """Looks at every row of the journal and writes an event, once, when a network has collapsed."""
+    """Checks rows of the journal and writes an event, once, when a network has collapsed."""
 
     def __init__(self, journal: Journal, total_steps: int) -> None:
         self._journal, self._total = journal, total_steps
         self._bad: dict[str, int] = dict.fromkeys(_ADVICE, 0)
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def look(self, step: int, row: Mapping[str, float]) -> None:
-        """Count how long an illness lasts; tell of it after five rows."""
+        """Check one row; five bad rows in a row make an event."""
         if step < _GRACE * self._total:
             return
         recall = row.get("train/detection_recall", 1.0)
@@ -60,6 +62,6 @@ class CollapseMonitor:
         }
         for kind, present in signs.items():
             self._bad[kind] = self._bad[kind] + 1 if present else 0
-            if self._bad[kind] >= _ROWS and kind not in self._told:
-                self._told.add(kind)
+            if self._bad[kind] >= _ROWS and kind not in self._reported:
+                self._reported.add(kind)
                 self._journal.event(kind, step=step, advice=_ADVICE[kind])

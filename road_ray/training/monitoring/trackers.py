@@ -1,4 +1,4 @@
-"""Experiment trackers, only when asked for; never the source of truth, which is metrics.jsonl."""
+"""Experiment trackers: optional copies of the journal; metrics.jsonl is the source of truth."""
 
 from __future__ import annotations
 
@@ -8,69 +8,42 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from road_ray.errors import ConfigError
 from road_ray.training.monitoring.secrets import redact
 
-START_TIMEOUT_SECONDS = 30.0  # how long an unreachable server may hold up the start of a run
+START_TIMEOUT_SECONDS = 30.0  # for a server to answer before the run starts without it
 _LONGEST_VALUE = 500  # of a parameter, which MLflow limits
 _log = logging.getLogger(__name__)
 
 
 class Tracker(Protocol):
-    """Somewhere else that numbers go to; whatever it raises is the journal's to swallow."""
+    """Destination of rows beside the journal, which catches whatever it raises."""
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Send one row."""
 
     def close(self, *, failed: bool) -> None:
-        """Send what is left and end; ``failed`` when the run ended by an error."""
+        """Send what is pending and end the run; ``failed`` when it ended with an error."""
 
 
 RowCallback = Callable[[int, int | None, Mapping[str, float]], None]
-"""``see(step, total_steps, row)``: told of every row of a journal as it is written."""
-
-_SEES: ContextVar[RowCallback | None] = ContextVar("sees", default=None)
-
-
-@contextmanager
-def with_row_callback(see: RowCallback) -> Iterator[None]:
-    """Inside, every run of this thread tells its rows to ``see``, which may end it by
-    ``SystemExit``.
-    """
-    before = _SEES.set(see)
-    try:
-        yield
-    finally:
-        _SEES.reset(before)
-
-
-def row_callback() -> RowCallback | None:
-    """Who watches this thread."""
-    return _SEES.get()
+"""``on_row(step, total_steps, row)``: called with every row of a journal as it is written."""
 
 
 class CallbackTracker:
-    """Tells whoever watches this thread."""
+    """Tracker that passes rows to a function."""
 
-    def __init__(self, see: RowCallback, total_steps: int | None) -> None:
-        self._see, self._total = see, total_steps
+    def __init__(self, on_row: RowCallback, total_steps: int | None) -> None:
+        self._on_row, self._total = on_row, total_steps
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        self._see(step, self._total, metrics)
+        self._on_row(step, self._total, metrics)
 
     def close(self, *, failed: bool) -> None:
         pass
-
-
-def callback_trackers(total_steps: int | None) -> list[Tracker]:
-    """Who watches this thread, as a tracker, if anybody does."""
-    see = row_callback()
-    return [] if see is None else [CallbackTracker(see, total_steps)]
 
 
 class _Wandb:

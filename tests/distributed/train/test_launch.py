@@ -23,24 +23,25 @@ from road_ray.distributed.train import start_timeout, supervisor
 from road_ray.distributed.train.launch import launch
 from road_ray.distributed.train.supervisor import SILENT_SECONDS
 from road_ray.errors import ClusterError, DataError, DivergedError, InterruptedRunError
+from road_ray.training.context import RunContext
 from road_ray.training.monitoring.journal import Journal
-from road_ray.training.monitoring.trackers import callback_trackers, with_row_callback
-from road_ray.training.signals import OUTSIDE, StopRequest
+from road_ray.training.monitoring.trackers import CallbackTracker
+from road_ray.training.signals import StopRequest
 from road_ray.training.worker import Worker
 
 
-def report(config, worker, *extra):
+def report(config, worker, context, *extra):
     """What a worker sees."""
     return {"rank": worker.rank, "size": worker.size, "extra": sum(extra), "config": config}
 
 
-def journalled(config, worker):
+def journalled(config, worker, context):
     """Each worker writes rows; only the first leads."""
     with Journal(
         Path(config) / str(worker.rank),
         console="quiet",
         enabled=worker.rank == 0,
-        trackers=callback_trackers(3),
+        trackers=[CallbackTracker(context.on_row, 3)],
     ) as journal:
         for step in (1, 2, 3):
             journal.write(step, {"m": step / 2})
@@ -54,7 +55,7 @@ class Slow:
         time.sleep(1)
 
 
-def wait_for(slow):
+def wait_for(slow, context):
     """Ask twice; when it began and ended."""
     import ray
 
@@ -64,25 +65,25 @@ def wait_for(slow):
     return start, time.time()
 
 
-def fail(config, worker):
+def fail(config, worker, context):
     if worker.rank == worker.size - 1:
         raise DivergedError("step 7: loss nan\n  kept: step 6")
     worker.barrier()
     return {}
 
 
-def die_once(place, worker):
+def die_once(place, worker, context):
     """Rank 1 dies the first time; afterwards the group adds up its ranks."""
     started = Path(place) / f"started-{worker.rank}-{os.getpid()}"
     started.touch()
     if worker.rank == 1 and len(list(Path(place).glob("started-1-*"))) == 1:
-        OUTSIDE.step, OUTSIDE.batch = 3, "8 x 32 tokens"
+        context.step, context.batch = 3, "8 x 32 tokens"
         time.sleep(2)
         os.kill(os.getpid(), signal.SIGKILL)  # as the kernel does when memory runs out
     return {"sum": float(worker.total(torch.tensor(float(worker.rank + 1))))}
 
 
-def fail_alone(place, worker):
+def fail_alone(place, worker, context):
     """Rank 1 raises an error of ours while rank 0 waits for it; both have started by then."""
     (Path(place) / f"started-{worker.rank}-{os.getpid()}").touch()
     worker.barrier()
@@ -92,10 +93,10 @@ def fail_alone(place, worker):
     return {}
 
 
-def wait_for_a_stop(ready, worker=None):
+def wait_for_a_stop(ready, worker=None, context=None):
     """A loop without end."""
     worker = worker or Worker.alone()
-    with StopRequest() as stop:
+    with StopRequest(context) as stop:
         for step in range(10_000):
             time.sleep(0.05)
             Path(ready).touch()
@@ -111,7 +112,7 @@ def signal_when(ready, number):
     os.kill(os.getpid(), number)
 
 
-def hang_once(place, worker):
+def hang_once(place, worker, context):
     """Rank 1 freezes the first time."""
     (Path(place) / f"started-{worker.rank}-{os.getpid()}").touch()
     if worker.rank == 1 and len(list(Path(place).glob("started-1-*"))) == 1:
@@ -138,7 +139,7 @@ def titled(name):
                 yield int(entry.parent.name)
 
 
-def where(config, worker):
+def where(config, worker, context):
     return {"here": float(Path(config).is_file()), "threads": float(torch.get_num_threads())}
 
 
@@ -147,7 +148,7 @@ def test_more_workers_than_cores_are_refused_before_anything_starts(monkeypatch)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     connection.check_machine(2, None)
     connection.check_machine(8, "10.0.0.1:6379")
-    with pytest.raises(ClusterError, match=r"workers = 8 find no place on this machine: .* has 2"):
+    with pytest.raises(ClusterError, match=r"workers = 8 do not fit on this machine: .* has 2"):
         connection.check_machine(8, None)
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     connection.check_machine(8, None)
@@ -193,7 +194,10 @@ def test_an_address_where_nobody_listens_is_told_at_once(monkeypatch):
     with socket.socket() as taken:  # bound, not listening: no other program can answer
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(ClusterError, match=rf"{address}: .*nobody answers"), connected(address):
+        with (
+            pytest.raises(ClusterError, match=rf"{address}: .*nothing answers"),
+            connected(address),
+        ):
             pass
 
 
@@ -254,6 +258,18 @@ class TestCluster:
             run_parallel(wait_for_a_stop, [str(ready)] * 5, timeout_seconds=120)
         thread.join()
 
+    def test_a_stop_set_in_the_context_of_the_driver_reaches_the_workers(self, tmp_path):
+        context = RunContext()
+        context.stop.set()
+        with pytest.raises(InterruptedRunError, match="stopped after step"):
+            launch(
+                wait_for_a_stop,
+                str(tmp_path / "ready"),
+                context=context,
+                workers=1,
+                scratch=tmp_path / "run",
+            )
+
     @pytest.mark.chaos
     def test_a_worker_that_hangs_is_named_and_ended(
         self, tmp_path, caplog, monkeypatch, record_property
@@ -299,7 +315,7 @@ class TestCluster:
         )
 
     def test_more_workers_than_room_is_said_at_once(self, tmp_path):
-        with pytest.raises(ClusterError, match="9 workers find no place"):
+        with pytest.raises(ClusterError, match=r"room for \d of 9 workers"):
             launch(report, 5, workers=9, scratch=tmp_path)
 
     def test_room_that_others_hold_is_not_waited_for_in_vain(self):
@@ -320,12 +336,15 @@ class TestCluster:
 
     def test_rows_of_the_worker_that_leads_reach_who_watches_the_driver(self, tmp_path):
         seen = []
-        with with_row_callback(lambda *row: seen.append(row)):
-            launch(journalled, str(tmp_path), workers=2, scratch=tmp_path)
+        context = RunContext(on_row=lambda *row: seen.append(row))
+        launch(journalled, str(tmp_path), context=context, workers=2, scratch=tmp_path)
         assert seen == [(step, 3, {"m": step / 2}) for step in (1, 2, 3)]
 
     def test_runs_side_by_side_keep_their_order(self):
-        runs = run_parallel(lambda config, more: config * more, [1, 2, 3], 10, timeout_seconds=60)
+        def product(config, more, context):
+            return config * more
+
+        runs = run_parallel(product, [1, 2, 3], 10, timeout_seconds=60)
         assert runs == [10, 20, 30]
 
     def test_runs_that_wait_for_answers_keep_their_processors(self, cluster):
@@ -336,7 +355,7 @@ class TestCluster:
         assert begun[-1] >= min(end for _, end in spans), "one more ran than there are processors"
 
     def test_a_run_that_fails_side_by_side_is_our_error(self):
-        def one(config):
+        def one(config, context):
             if config == 2:
                 raise DataError("row 2")
             return config
@@ -346,7 +365,7 @@ class TestCluster:
 
     def test_runs_that_do_not_end_are_given_up(self):
         with pytest.raises(ClusterError, match="1 of 1 runs did not end"):
-            run_parallel(lambda config: time.sleep(60), [1], timeout_seconds=0.5)
+            run_parallel(lambda config, context: time.sleep(60), [1], timeout_seconds=0.5)
 
     def test_a_cluster_that_is_joined_already_is_used_and_left(self, cluster):
         with connected("10.255.255.1:1"):

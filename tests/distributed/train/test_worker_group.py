@@ -27,13 +27,13 @@ def test_workers_that_die_for_ever_are_an_error_of_the_cluster():
 
     gone = {0: RuntimeError("Connection closed by peer"), 1: RayActorError()}
     for error in (WorkerGroupError("x", gone), ControllerError(RayActorError()), RayActorError()):
-        told = module._told_to_the_user(error)
+        told = module._user_error(error)
         assert isinstance(told, ClusterError)
-        assert "the same command goes on" in str(told)
+        assert "the same command resumes" in str(told)
     own = WorkerGroupError("x", {0: ValueError("a mistake in an objective")})
-    assert module._told_to_the_user(own) is own, "its traceback is what helps"
+    assert module._user_error(own) is own, "its traceback is what helps"
     ours = WorkerGroupError("x", {0: ConfigError("y"), 1: RayActorError()})
-    assert isinstance(module._told_to_the_user(ours), ConfigError)
+    assert isinstance(module._user_error(ours), ConfigError)
 
 
 def test_a_death_during_the_start_is_no_end():

@@ -39,26 +39,26 @@ def test_seeds_differ_and_their_mean_is_judged(sentiment, tmp_path, monkeypatch)
 
 def test_going_on_costs_nothing_where_all_is_done(sentiment, tmp_path, recipe):
     run = SimpleNamespace(metrics={METRIC: 50.0}, hf_dir=tmp_path)
-    recipe(lambda config: run)
+    recipe(lambda config, context: run)
     outcome = Trial(sweep(sentiment))(tmp_path, {"optimizer.peak_lr": 1e-3}, lambda report: None)
     assert outcome.values == [50.0]
     assert outcome.deviation == [None]
 
 
 def test_a_figure_that_is_no_number_stays_none(sentiment, tmp_path, recipe):
-    recipe(lambda config: SimpleNamespace(metrics={METRIC: None}, hf_dir=tmp_path))
+    recipe(lambda config, context: SimpleNamespace(metrics={METRIC: None}, hf_dir=tmp_path))
     outcome = Trial(sweep(sentiment))(tmp_path, {"optimizer.peak_lr": 1e-3}, lambda report: None)
     assert math.isnan(outcome.values[0])
 
 
 def test_a_figure_that_did_not_come_is_told(sentiment, tmp_path, recipe):
-    recipe(lambda config: SimpleNamespace(metrics={"eval/sst2/f1": 1.0}, hf_dir=tmp_path))
+    recipe(lambda config, context: SimpleNamespace(metrics={"eval/sst2/f1": 1.0}, hf_dir=tmp_path))
     with pytest.raises(ConfigError, match="eval/sst2/f1"):
         Trial(sweep(sentiment))(tmp_path, {"optimizer.peak_lr": 1e-3}, lambda report: None)
 
 
 def test_teachers_cost_their_time(tmp_path, recipe, monkeypatch):
-    recipe(lambda config: SimpleNamespace(metrics={METRIC: 1.0}, hf_dir=tmp_path))
+    recipe(lambda config, context: SimpleNamespace(metrics={METRIC: 1.0}, hf_dir=tmp_path))
     clock = iter(range(100))
     monkeypatch.setattr("road_ray.recipes.sweep.trial.time.monotonic", lambda: float(next(clock)))
     trial = Trial(sweep({"distillation.num_teachers": 5}, verb="distill"))

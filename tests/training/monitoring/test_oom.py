@@ -6,24 +6,23 @@ import pytest
 import torch
 
 from road_ray.errors import ResourceError
+from road_ray.training.context import RunContext
 from road_ray.training.monitoring.oom import oom_as_error, shapes
-from road_ray.training.signals import OUTSIDE
 
 
 def test_an_allocation_that_fails_names_what_was_worked_on():
-    OUTSIDE.step, OUTSIDE.batch = 12, "8 x 512 tokens"
+    context = RunContext(step=12, batch="8 x 512 tokens")
     with (
         pytest.raises(ResourceError, match="worker 3 ran out of memory after step 12") as told,
-        oom_as_error(3),
+        oom_as_error(3, context),
     ):
         torch.empty(2**60)
-    OUTSIDE.reset()
     assert "at work on 8 x 512 tokens" in str(told.value)
     assert "training.passes" in str(told.value)
 
 
 def test_other_errors_stay_as_they_are():
-    with pytest.raises(RuntimeError, match="shapes differ"), oom_as_error(0):
+    with pytest.raises(RuntimeError, match="shapes differ"), oom_as_error(0, RunContext()):
         raise RuntimeError("shapes differ")
 
 

@@ -16,11 +16,10 @@ import pytest
 from road_ray.errors import ConfigError
 from road_ray.training.monitoring.journal import Journal, read_rows
 from road_ray.training.monitoring.trackers import (
-    callback_trackers,
+    CallbackTracker,
     mlflow_tracker,
     tensorboard_tracker,
     wandb_tracker,
-    with_row_callback,
 )
 
 CONFIG = {
@@ -159,24 +158,21 @@ def test_mlflow_has_the_configuration_and_one_run(reached, kind):
     assert run.data.metrics == {"train/loss": 0.5, "train/row_1": 1.0, "train/row_2": 1.0}
 
 
-def test_who_watches_the_thread_sees_every_row(tmp_path):
+def test_a_callback_gets_every_row(tmp_path):
     seen = []
-    with with_row_callback(lambda step, total, row: seen.append((step, total, row["a"]))):
-        trackers = callback_trackers(9)
-    assert callback_trackers(9) == []
-    with Journal(tmp_path, console="quiet", trackers=trackers) as journal:
+    tracker = CallbackTracker(lambda step, total, row: seen.append((step, total, row["a"])), 9)
+    with Journal(tmp_path, console="quiet", trackers=[tracker]) as journal:
         journal.write(2, {"a": 0.5})
     assert seen == [(2, 9, 0.5)]
 
 
-def test_a_watcher_may_end_the_run(tmp_path):
+def test_a_callback_may_end_the_run(tmp_path):
     def stop(step, total, row):
         raise SystemExit(0)
 
     with (
-        with_row_callback(stop),
         pytest.raises(SystemExit),
-        Journal(tmp_path, console="quiet", trackers=callback_trackers(9)) as journal,
+        Journal(tmp_path, console="quiet", trackers=[CallbackTracker(stop, 9)]) as journal,
     ):
         journal.write(2, {"a": 0.5})
     assert len(read_rows(tmp_path / "metrics.jsonl")) == 1
