@@ -48,7 +48,7 @@ class Encoder:
 
     @classmethod
     def of(cls, tokenizer: Any, *, max_length_tokens: int, seed: int) -> Encoder:
-        """Return an encoder with a copy of a tokenizer of ``transformers``, without its truncation."""
+        """Return an encoder with an untruncating copy of a tokenizer of ``transformers``."""
         from tokenizers import Tokenizer
 
         backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
