@@ -61,9 +61,9 @@ def real_data() -> Path:
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The embedded data set, a twentieth of it, as a data root. Not to be written to."""
-    from road_ray.data import miniature
+    from tools.miniature import write
 
-    return miniature.write(tmp_path_factory.mktemp("data") / "world", size=0.05)
+    return write(tmp_path_factory.mktemp("data") / "world", size=0.05)
 
 
 @pytest.fixture(scope="module")

@@ -222,7 +222,7 @@ def test_every_module_keeps_the_law(law):
 
 def test_a_folder_has_few_modules_and_opens_with_a_docstring():
     wrong = []
-    for folder in sorted({path.parent for path in sources()} - {PACKAGE / "data" / "miniature"}):
+    for folder in sorted({path.parent for path in sources()}):
         modules = [path.stem for path in folder.glob("*.py") if path.stem != "__init__"]
         if len(modules) > MOST_MODULES:
             wrong.append(f"{named(folder)}: {len(modules)} modules")

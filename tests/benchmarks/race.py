@@ -81,7 +81,8 @@ class InProcess:
 
     def __call__(self, main: Main, setting: Any, address: str) -> Any:
         process = multiprocessing.get_context("spawn").Process(
-            target=run, args=(main, setting, address), daemon=True
+            target=run,
+            args=(main, setting, address),  # no daemon: those may not have children
         )
         process.start()
         return process

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import load
-from road_ray.data import miniature
 from road_ray.distributed.tune.config import SearchConfig
 from road_ray.distributed.tune.driver import SETTINGS, search
 from road_ray.distributed.tune.lock import sweep_lock
@@ -30,6 +29,7 @@ from road_ray.recipes.sweep.trial import Trial
 from road_ray.training.context import RunContext
 from road_ray.verbs import VERBS
 from tests.benchmarks.race import peak_memory_mb
+from tools.miniature import write
 
 AIM_SECONDS = 3.0  # beside the recipe, a trial, once the cluster is up
 _SPACE = """
@@ -91,7 +91,7 @@ def cluster() -> Iterator[None]:
 def small(place: Path) -> SweepConfig:
     """A sweep of pre-trainings of six steps on the miniature world."""
     (place / "small.yaml").write_text(_SPACE, encoding="utf-8")
-    world = miniature.write(place / "world", size=0.05)
+    world = write(place / "world", size=0.05)
     return load_sweep(
         place / "small.yaml", [f"data.root={world}", f"data.shards={place / 'shards'}"]
     )

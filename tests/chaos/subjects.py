@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import road_ray as rr
-from road_ray.data import miniature
 from road_ray.distributed.tune import trial_record
 from road_ray.distributed.tune.searcher import StudySearch
 from road_ray.distributed.tune.study import open_study
@@ -25,6 +24,7 @@ from road_ray.recipes.sweep.trial import Trial
 from road_ray.training.context import RunContext
 from tests.chaos.damage import Result, Subject, result_of
 from tests.conftest import PRETRAINING
+from tools.miniature import write
 
 Made = Callable[[Path, int], object]
 """Makes an object in a directory, with a seed."""
@@ -35,7 +35,7 @@ class Workshop:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.world = miniature.write(root / "world", size=0.01)
+        self.world = write(root / "world", size=0.01)
 
     def subject(self, name: str) -> Subject:
         """The object of that name, one of ``SUBJECTS``."""

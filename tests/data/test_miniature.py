@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import os
 import subprocess
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from road_ray.data import miniature
-from road_ray.errors import DataError
+from tools.miniature import write
 
 SQUADS = (
     "squad/train-v2.0.json",
@@ -38,7 +39,9 @@ TSVS = {
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return miniature.write(tmp_path_factory.mktemp("whole") / "world")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ROAD_CACHE", str(tmp_path_factory.mktemp("cache")))
+        return miniature.cached()
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -63,88 +66,65 @@ def articles(root: Path, split: str) -> list[dict[str, str]]:
     return found
 
 
-def contents(root: Path) -> dict[str, bytes]:
-    return {
-        str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()
-    }
+def digests(root: Path) -> dict[str, str]:
+    """SHA-256 of each file; of a parquet file's table, as pyarrow versions differ in bytes."""
+    import pyarrow.parquet as pq
+
+    digests = {}
+    for path in sorted(path for path in root.rglob("*") if path.is_file()):
+        content = path.read_bytes()
+        if path.suffix == ".parquet":
+            content = json.dumps(pq.read_table(path).to_pydict()).encode()
+        digests[str(path.relative_to(root))] = hashlib.sha256(content).hexdigest()
+    return digests
 
 
-def test_equal_seed_and_size_give_equal_bytes(tmp_path: Path) -> None:
-    one = contents(miniature.write(tmp_path / "one", seed=3, size=0.05))
-    two = contents(miniature.write(tmp_path / "two", seed=3, size=0.05))
-    other = contents(miniature.write(tmp_path / "other", seed=4, size=0.05))
-    assert one == two
-    assert other.keys() == one.keys()
+def test_the_archive_is_what_the_generator_writes(whole: Path, tmp_path: Path) -> None:
+    assert digests(whole) == digests(write(tmp_path / "world"))
+
+
+def test_another_seed_gives_another_world_of_any_size(tmp_path: Path) -> None:
+    for seed in range(3):
+        root = write(tmp_path / str(seed), seed=seed, size=0.01)
+        assert questions(root / "squad/dev-v2.0.json")
+    one, other = digests(tmp_path / "1"), digests(tmp_path / "2")
+    assert one.keys() == other.keys()
     assert all(other[name] != one[name] for name in one)
 
 
-def test_bytes_do_not_depend_on_the_hash_seed(tmp_path: Path) -> None:
-    code = (
-        "import sys; from road_ray.data import miniature as m; m.write(sys.argv[1], size=0.03);"
-        "assert 'torch' not in sys.modules"
-    )
-    for hash_seed in ("1", "2"):
-        environment = os.environ | {"PYTHONHASHSEED": hash_seed}
-        subprocess.run(
-            [sys.executable, "-c", code, str(tmp_path / hash_seed)], check=True, env=environment
-        )
-    assert contents(tmp_path / "1") == contents(tmp_path / "2")
-
-
-@pytest.mark.parametrize("size", [0.01, 0.2])
-def test_any_size_can_be_written(tmp_path: Path, size: float) -> None:
-    for seed in range(3):
-        root = miniature.write(tmp_path / str(seed), seed=seed, size=size)
-        assert questions(root / "squad/dev-v2.0.json")
-
-
-def test_a_directory_in_use_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.txt").write_text("dear")
-    with pytest.raises(DataError, match="absent or empty"):
-        miniature.write(tmp_path / "mine", size=0.01)
-    assert (tmp_path / "mine" / "thesis.txt").read_text() == "dear"
-    assert os.listdir(tmp_path) == ["mine"]
-
-
-def test_a_size_of_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="above 0"):
-        miniature.write(tmp_path / "none", size=0.0)
-
-
-def test_processes_share_one_cached_copy(tmp_path: Path) -> None:
-    code = "from road_ray.data import miniature as m; print(m.cached(seed=1, size=0.02))"
-    environment = os.environ | {"ROAD_CACHE": str(tmp_path)}
+def start_first_uses(cache: Path) -> list[subprocess.Popen[str]]:
+    """Three processes that need the data set at the same time."""
+    code = "from road_ray.data import miniature; print(miniature.cached())"
+    environment = os.environ | {"ROAD_CACHE": str(cache)}
     command = [sys.executable, "-c", code]
-    racing = [
+    return [
         subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
         for _ in range(3)
     ]
-    said = {process.communicate()[0].strip() for process in racing}
+
+
+def test_processes_share_one_cached_copy(tmp_path: Path) -> None:
+    racing = start_first_uses(tmp_path)
+    roots = {process.communicate()[0].strip() for process in racing}
     assert all(process.returncode == 0 for process in racing)
-    assert [str(tmp_path / name) for name in os.listdir(tmp_path)] == list(said)
+    assert [str(tmp_path / name) for name in os.listdir(tmp_path)] == list(roots)
 
 
-def test_a_killed_first_use_leaves_nothing_half_written(tmp_path: Path) -> None:
-    """Three processes begin at once, one is killed while it writes: readers see all or nothing."""
-    code = "from road_ray.data import miniature as m; print(m.cached(seed=1, size=0.2))"
-    environment = os.environ | {"ROAD_CACHE": str(tmp_path)}
-    racing = [
-        subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE)
-        for _ in range(3)
-    ]
-    place = tmp_path / f"miniature-v{miniature.VERSION}-seed1-size0.2"
+def test_a_killed_first_use_leaves_nothing_half_written(whole: Path, tmp_path: Path) -> None:
+    """Three processes begin at once, one is killed while it unpacks: readers see all or nothing."""
+    racing = start_first_uses(tmp_path)
+    place = tmp_path / whole.name
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob(".*/*")) and not place.exists() and time.monotonic() < deadline:
         time.sleep(0.002)
     racing[0].kill()
     while not place.exists() and time.monotonic() < deadline:
         time.sleep(0.002)
-    seen = contents(place)
+    at_first_sight = digests(place)
     for process in racing:
         process.communicate()
     assert [process.returncode for process in racing[1:]] == [0, 0]
-    assert seen == contents(place) == contents(miniature.write(tmp_path / "w", seed=1, size=0.2))
+    assert at_first_sight == digests(place) == digests(whole)
 
 
 @pytest.mark.parametrize("name", TSVS)

@@ -70,5 +70,5 @@ def test_other_places_below_a_home_are_told_too(homeless, monkeypatch):
 def test_a_cache_that_cannot_be_written_is_told(place, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ROAD_CACHE", str(tmp_path / place))
-    with pytest.raises(ResourceError, match=r"(?s)embedded data set cannot be kept.*ROAD_CACHE="):
-        miniature.cached(size=0.01)
+    with pytest.raises(ResourceError, match=r"(?s)cannot be unpacked.*ROAD_CACHE="):
+        miniature.cached()

@@ -1,33 +1,33 @@
-"""Documents in blocks, the blocks encoded on all cores, the results in their order."""
+"""Encode documents in blocks on all cores of this machine, in order."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
-import subprocess
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from itertools import chain, islice
-from pathlib import Path
-from queue import SimpleQueue
-from typing import IO, cast
+from types import ModuleType
+from typing import TypeVar
 
-from road_ray.data.corpus.encode import Encoded, Encoder, ask, write_frame
+from road_ray.data.corpus.encode import Encoded, Encoder, encode_block
 from road_ray.errors import ResourceError
 
 Encoding = Callable[..., Iterator[tuple[int, Encoded]]]
-"""``encoded_blocks``, or what does the same elsewhere."""
+"""``encoded_blocks``, or a function of the same signature and rows."""
+Pending = TypeVar("Pending")
 _BLOCK_CHARACTERS = 1 << 20
-_WORTH_PROCESSES = 4  # blocks; starting processes takes as long as encoding about two
-_ENDING_SECONDS = 10.0
-_PACKAGE = Path(__file__).parents[3]
+_MIN_BLOCKS_FOR_PROCESSES = 4  # starting processes takes as long as encoding about two blocks
 
 
 def blocks(documents: Iterable[str]) -> Iterator[list[str]]:
-    """Lists of documents of about a million characters; what follows does not change a block."""
+    """Yield lists of documents of about a million characters; a block depends on none after it."""
     block: list[str] = []
     size = 0
     for document in documents:
@@ -43,90 +43,88 @@ def blocks(documents: Iterable[str]) -> Iterator[list[str]]:
 def numbered_blocks(
     documents: Iterable[str], start: int
 ) -> tuple[Iterator[tuple[int, list[str]]], bool]:
-    """Blocks from ``start`` on, and whether they are so many that processes are worth it."""
+    """Return the blocks from ``start`` on, and whether they are enough to start processes for."""
     numbered = islice(enumerate(blocks(documents)), start, None)
-    ahead = list(islice(numbered, _WORTH_PROCESSES))
-    return chain(ahead, numbered), len(ahead) == _WORTH_PROCESSES
+    ahead = list(islice(numbered, _MIN_BLOCKS_FOR_PROCESSES))
+    return chain(ahead, numbered), len(ahead) == _MIN_BLOCKS_FOR_PROCESSES
+
+
+def submit_in_order(
+    numbered: Iterable[tuple[int, list[str]]],
+    submit: Callable[[int, list[str]], Pending],
+    workers: int,
+) -> Iterator[tuple[int, Pending]]:
+    """Submit each block and yield its pending result in order, two a worker in flight at most."""
+    pending: deque[tuple[int, Pending]] = deque()
+    for number, block in numbered:
+        pending.append((number, submit(number, block)))
+        if len(pending) >= 2 * workers:
+            yield pending.popleft()
+    while pending:
+        yield pending.popleft()
 
 
 def encoded_blocks(
     documents: Iterable[str], encoder: Encoder, *, processes: int | None = None, start: int = 0
 ) -> Iterator[tuple[int, Encoded]]:
-    """Rows of block ``start``, ``start + 1``, ... in this order, whatever ``processes``.
+    """Yield the rows of block ``start``, ``start + 1``, ... in order, whatever ``processes``.
 
-    None takes the cores that this process may use; few blocks are encoded here. At most two blocks
-    a process are in memory.
+    ``processes=None`` uses every core that this process may use. A few blocks are encoded in this
+    process. At most two blocks a process are in memory. Raises ``ResourceError`` if a process dies.
     """
     numbered, many = numbered_blocks(documents, start)
     count = len(os.sched_getaffinity(0)) if processes is None else processes
-    if count <= 1 or not many:
+    daemon = multiprocessing.current_process().daemon  # may not start processes
+    if count <= 1 or not many or daemon:
         for number, block in numbered:
             yield number, encoder.encode(number, block)
         return
-    with ExitStack() as stack:
-        idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
-        for _ in range(count):
-            idle.put(stack.enter_context(_process(encoder)))
+    settings = encoder.settings()
+    # Not `fork`: this process has threads of torch and of Ray.
+    pool = ProcessPoolExecutor(
+        count, multiprocessing.get_context("spawn"), initializer=_end_with_parent
+    )
 
-        def encode(number: int, block: list[str]) -> Encoded:
-            process = idle.get()
+    def submit(number: int, block: list[str]) -> Future[Encoded]:
+        with _without_main_module():  # a submission may start a process
             try:
-                return ask(_pipe(process.stdin), _pipe(process.stdout), number, block)
-            except (EOFError, OSError, ValueError) as error:
-                raise _ended(process) from error
-            finally:
-                idle.put(process)
+                return pool.submit(encode_block, settings, number, block)
+            except OSError as error:  # the new process cannot start, or the pool has just broken
+                raise BrokenProcessPool(str(error)) from error
 
-        threads = stack.enter_context(ThreadPoolExecutor(count))
-        waiting: deque[tuple[int, Future[Encoded]]] = deque()
-        for number, block in numbered:
-            waiting.append((number, threads.submit(encode, number, block)))
-            if len(waiting) >= 2 * count:
-                first, future = waiting.popleft()
-                yield first, future.result()
-        for first, future in waiting:
-            yield first, future.result()
+    try:
+        for number, future in submit_in_order(numbered, submit, count):
+            yield number, future.result()
+    except BrokenProcessPool as error:
+        raise ResourceError(
+            f"A tokenising process did not start or ended early: {error}\n"
+            "  fix: see its own message above; without one, it was probably killed for lack of "
+            "memory: use fewer processes\n"
+            "  kept: the finished shards; to resume, run the same command"
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 @contextmanager
-def _process(encoder: Encoder) -> Iterator[subprocess.Popen[bytes]]:
-    paths = os.pathsep.join(filter(None, (str(_PACKAGE), os.environ.get("PYTHONPATH"))))
-    process = subprocess.Popen(
-        # -P: no module of the working directory in place of the library's.
-        [sys.executable, "-P", "-m", "road_ray.data.corpus.encode"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": paths, "TOKENIZERS_PARALLELISM": "false"},
-    )
+def _without_main_module() -> Iterator[None]:
+    """Keep new processes from importing the user's script, which may lack a ``__main__`` guard."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
     try:
-        try:
-            write_frame(_pipe(process.stdin), encoder.settings())
-        except OSError as error:
-            raise _ended(process) from error
-        yield process
+        yield
     finally:
-        process.kill()  # it waits for a block, or nobody waits for it
-        process.wait()
-        for stream in (process.stdin, process.stdout):
-            with suppress(OSError):  # what was not yet written to a dead process
-                _pipe(stream).close()
+        sys.modules["__main__"] = main
 
 
-def _ended(process: subprocess.Popen[bytes]) -> ResourceError:
-    """What became of a process that answers no more; its pipe breaks before it has ended."""
-    code = None
-    with suppress(subprocess.TimeoutExpired):
-        code = process.wait(_ENDING_SECONDS)
-    fix = "mend what it says itself, above"
-    if code == -signal.SIGKILL:
-        fix = "look for a lack of memory; fewer processes need less"
-    how = "does not answer" if code is None else f"ended early (exit code {code})"
-    return ResourceError(
-        f"a tokenising process {how}\n"
-        f"  fix: {fix}\n"
-        "  kept: the shards so far; the same command goes on"
-    )
+def _end_with_parent() -> None:
+    """End this worker when its parent is killed, and on Ctrl-C without a traceback."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    threading.Thread(target=_exit_after_parent, daemon=True).start()
 
 
-def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
-    return cast(IO[bytes], stream)
+def _exit_after_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)

@@ -1,31 +1,42 @@
-"""The embedded data set: a small seeded world, written out in the public file layouts.
+"""The embedded data set: an encyclopaedia, GLUE, SQuAD and NewsQA files about a made-up world.
 
-People, places and things with relations that agree everywhere; an encyclopaedia about them, and
-GLUE, SQuAD and NewsQA files whose labels follow from their facts. road_ray reads it as real data.
+``world.tar.xz`` holds them in the published layouts, so that the readers treat them as real data.
+``tools/miniature`` in the repository generates the archive. Start reading at ``cached``.
 """
 
 from __future__ import annotations
 
+import os
+import tarfile
+import tempfile
 from pathlib import Path
 
-from road_ray.data.miniature.files import VERSION, write
 from road_ray.data.paths import CACHE, cache_home
-from road_ray.errors import DataError, ResourceError
+from road_ray.errors import ResourceError
 
-__all__ = ["VERSION", "cached", "write"]
+VERSION = 2
+ARCHIVE = Path(__file__).with_name("world.tar.xz")
 
 
-def cached(seed: int = 0, size: float = 1.0) -> Path:
-    """The world below ``ROAD_CACHE`` (or ``~/.cache/road_ray``), written once for all processes."""
-    root = cache_home() / f"miniature-v{VERSION}-seed{seed}-size{size:g}"
+def cached() -> Path:
+    """Return the data root below ``ROAD_CACHE`` (or ``~/.cache/road_ray``); unpack it if missing.
+
+    Processes that need it at the same time never see a part of it: each unpacks a copy of its own,
+    and the first to finish renames its copy into place.
+    """
+    root = cache_home() / f"miniature-v{VERSION}"
     if root.is_dir():
         return root
     try:
-        return write(root, seed=seed, size=size)
-    except DataError as error:
-        if root.is_dir():  # another process was faster; its bytes are the same
-            return root
-        raise ResourceError(
-            f"the embedded data set cannot be kept: {error}\n"
-            f"  fix: {CACHE}=a directory that can be written"
-        ) from error
+        root.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{root.name}-", dir=root.parent) as staging:
+            with tarfile.open(ARCHIVE) as archive:
+                archive.extractall(Path(staging) / "world", filter="data")
+            os.rename(Path(staging) / "world", root)
+    except OSError as error:
+        if not root.is_dir():  # else another process was faster
+            raise ResourceError(
+                f"The embedded data set cannot be unpacked: {error}\n"
+                f"  fix: {CACHE}=a writable directory with 5 MB of free space"
+            ) from error
+    return root

@@ -1,6 +1,7 @@
-"""Adversarial GLUE: one JSON file with a list of rows for each of GLUE's tasks.
+"""Reader of Adversarial GLUE.
 
-Source: Wang et al. 2021; class numbers are those of GLUE on the hub.
+Layout: one JSON file, an object with a list of rows for each task, ``{"sst2": [{...}, ...]}``.
+Columns: those of GLUE on the hub, with its class numbers. Source: Wang et al. 2021.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from road_ray.errors import DataError
 
 
 def read_adv_glue(path: Path, dataset: Dataset) -> list[TextExample]:
-    """The rows under the key that the entry names as its id column. Raises ``DataError`` for a
-    missing key or column.
+    """Return the rows of one task, whose key the entry names as its id column.
+
+    Raises ``DataError`` for a missing key or column.
     """
     content, key = read_document(path), str(dataset.columns.id)
     if not isinstance(content, dict) or key not in content:

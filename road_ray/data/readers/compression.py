@@ -1,4 +1,4 @@
-"""Files as bytes, whatever they are compressed with: gzip, xz, zstandard or not at all."""
+"""Byte streams of files that are plain or compressed with gzip, xz or zstandard."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 SUFFIXES = (".gz", ".xz", ".zst")
-# What a damaged stream raises while it is read; an ``OSError`` of a plain file is none of these.
+# Exceptions of a damaged compressed stream; ``OSError`` of a plain file is not among them.
 DAMAGED = (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError)
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """The uncompressed content of a file, as a stream."""
+    """Open a file as a stream of its uncompressed content."""
     if path.suffix == ".gz":
         return cast(IO[bytes], gzip.open(path, "rb"))
     if path.suffix == ".xz":
@@ -26,7 +26,7 @@ def open_bytes(path: Path) -> IO[bytes]:
 
 
 class _Zstandard(io.RawIOBase):
-    """Zstandard through Arrow, which is here anyway; its damage is an ``EOFError`` here."""
+    """Zstandard stream decoded by Arrow; damage raises ``EOFError``."""
 
     def __init__(self, path: Path) -> None:
         import pyarrow as pa
@@ -38,11 +38,11 @@ class _Zstandard(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         try:
-            found = self._stream.read(len(buffer))
+            content = self._stream.read(len(buffer))
         except OSError as error:
             raise EOFError(str(error)) from error
-        buffer[: len(found)] = found
-        return len(found)
+        buffer[: len(content)] = content
+        return len(content)
 
     def close(self) -> None:
         self._stream.close()

@@ -1,6 +1,8 @@
-"""Tagged words in columns, one word a line and an empty line between sentences, as CoNLL has them.
+"""Reader of tagged sentences, as in CoNLL-2003.
 
-Entity tags leave here in the IOB2 scheme, whichever of IOB1 and IOB2 the file is in.
+Layout: one word a line in columns separated by white space, an empty line between sentences.
+Columns: the numbers of word and tag that the entry names. Tags in IOB1 are converted to IOB2.
+Source: Tjong Kim Sang and De Meulder 2003.
 """
 
 from __future__ import annotations
@@ -19,11 +21,11 @@ _DOCUMENT = "-DOCSTART-"
 
 
 def read_conll(path: Path, columns: Columns, *, labelled: bool = False) -> list[TagExample]:
-    """All sentences; word and tag stand in the columns of these numbers, -1 is the last.
+    """Return the sentences; columns are numbers of word and tag, -1 for the last.
 
-    Lines of ``-DOCSTART-`` end a sentence and are left out. Raises ``DataError`` with ``file:line``
-    for a missing column, and for tags that break IOB: no ``O``, ``B-`` or ``I-``, or some entities
-    opened as only IOB1 does and some as only IOB2 does.
+    A line ``-DOCSTART-`` ends a sentence and is skipped. Raises ``DataError`` with ``file:line``
+    for a missing column or a tag without ``O``, ``B-`` or ``I-``, and for a file that mixes IOB1
+    and IOB2.
     """
     sentences: list[TagExample] = []
     lines: list[int] = []
@@ -54,30 +56,30 @@ def read_conll(path: Path, columns: Columns, *, labelled: bool = False) -> list[
 
 
 def iob2(sentences: Sequence[Sequence[str]], where: Sequence[str]) -> list[tuple[str, ...]]:
-    """The tags in IOB2, where every entity opens with ``B-``; ``where`` has one place a tag.
+    """Convert tags to IOB2, where every entity begins with ``B-``; ``where`` has one place a tag.
 
-    Raises ``DataError`` for tags that are neither whole IOB1 nor whole IOB2.
+    Raises ``DataError`` for tags that mix IOB1 and IOB2.
     """
     places = iter(where)
-    opened: dict[str, str] = {}  # by the letter that opens an entity: the first place, and the tag
+    opened: dict[str, str] = {}  # first letter of an entity -> where it was first seen
     result = []
     for tags in sentences:
-        before, found = "O", []
+        before, converted = "O", []
         for tag in tags:
             place = next(places)
             if not _TAG.fullmatch(tag):
                 raise DataError(f"{place}: tag {tag!r}\n  allowed: O, B-TYPE or I-TYPE")
-            goes_on = tag != "O" and before[2:] == tag[2:]
-            if tag != "O" and not goes_on:
+            inside = tag != "O" and before[2:] == tag[2:]
+            if tag != "O" and not inside:
                 opened.setdefault(tag[0], f"{place} opens an entity with {tag}")
-            found.append(tag if goes_on or tag == "O" else f"B-{tag[2:]}")
+            converted.append(tag if inside or tag == "O" else f"B-{tag[2:]}")
             before = tag
-        result.append(tuple(found))
+        result.append(tuple(converted))
     if len(opened) > 1:
         raise DataError(
             f"the tags break IOB: {opened['I']} as in IOB1, {opened['B']} as in IOB2\n"
             "  allowed: one of the two schemes in a file\n"
-            "  fix: open every entity with B- (IOB2), or with I- unless it follows one of its type"
+            "  fix: begin every entity with B- (IOB2), or with I- unless it follows one of its type"
         )
     return result
 
@@ -93,6 +95,6 @@ def _word(
     if found[0] is None or (found[1] is None and labelled):
         raise DataError(
             f"{where}: {len(cells)} columns, word and tag are numbers {word} and {tag}; seen "
-            f"{shorten(' '.join(cells))!r}\n  fix: mend the line, or `columns` of the entry"
+            f"{shorten(' '.join(cells))!r}\n  fix: correct the line, or `columns` of the entry"
         )
     return check_text(found[0], where, word), found[1]

@@ -1,6 +1,6 @@
-"""What a file holds, line by line or row by row, with the place of every fault.
+"""Parts that readers share: lines, JSON and table rows of a file, checks, error messages.
 
-Nothing here knows what the rows mean.
+Every error names file and line.
 """
 
 from __future__ import annotations
@@ -12,22 +12,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from road_ray.data.features.types import Example
 from road_ray.data.readers.compression import DAMAGED, open_bytes
 from road_ray.errors import DataError, ResourceError, nearest
 
 _Name = TypeVar("_Name", bound=Hashable)
 _LONGEST_LINE = 64 << 20  # bytes; a book has about 1 MiB
-_LISTED = 5  # how many of many faults a message shows
-# What a value of another shape than its layout raises where it is read.
+_LISTED = 5  # faults that a message shows
+# Exceptions of indexing a value that has another shape than its layout.
 MISFITS = (KeyError, TypeError, AttributeError, ValueError, IndexError)
 csv.field_size_limit(_LONGEST_LINE)  # the module's own limit of 131,072 characters is too low
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Line numbers from 1 and lines without end or BOM, from a file, compressed or not.
+    """Yield line numbers from 1 and lines without line end or BOM of a plain or compressed file.
 
     Raises ``DataError`` with ``file:line`` for bytes that are not UTF-8, NUL, damaged compression
-    and lines that memory would not like.
+    and lines of more than 64 MiB.
     """
     number = 0
     try:
@@ -36,7 +37,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
                 if len(raw) == _LONGEST_LINE:
                     raise DataError(
                         f"{path}:{number}: a line of more than {_LONGEST_LINE >> 20} MiB\n"
-                        "  fix: one paragraph a line in plain text, one document a line in JSONL"
+                        "  fix: write one paragraph a line, or JSONL with one document a line"
                     )
                 line = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
                 yield number, _decoded(line, f"{path}:{number}").rstrip("\r\n")
@@ -44,20 +45,20 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         raise DataError(
             f"{path}:{number + 1}: the {path.suffix[1:]} stream is damaged or cut short "
             f"({error})\n"
-            f"  fix: fetch the file again; {number} lines before it were readable"
+            f"  fix: download the file again; {number} lines before it are readable"
         ) from error
     except OSError as error:
         raise unreadable(path, error) from error
 
 
 def parse_json_line(line: str, where: str) -> dict[str, object]:
-    """The object on one line of JSONL. Raises ``DataError`` with line and column of the mistake."""
+    """Return the object on one line of JSONL. Raises ``DataError`` with line and column."""
     try:
         row = parse_json(line, where)
     except json.JSONDecodeError as error:
         raise DataError(
             f"{where}: broken JSON at column {error.colno}: {error.msg}; seen {shorten(line)!r}\n"
-            "  fix: one whole JSON object a line"
+            "  fix: write one JSON object a line"
         ) from error
     if not isinstance(row, dict):
         raise DataError(f"{where}: a JSON object was expected, seen {shorten(line)!r}")
@@ -65,64 +66,86 @@ def parse_json_line(line: str, where: str) -> dict[str, object]:
 
 
 def parse_json(text: str, where: str) -> Any:
-    """The value of JSON text; ``JSONDecodeError`` where it is none. Raises ``DataError`` for a key
-    that stands twice in one object, for integers of thousands of digits and for deep nesting.
+    """Return the value of JSON text. Raises ``JSONDecodeError`` for broken JSON, and ``DataError``
+    for a repeated key in one object, integers of thousands of digits and deep nesting.
     """
 
-    def unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        content = dict(pairs)
+        if len(content) < len(pairs):
             names = repeated(name for name, _ in pairs)
             raise DataError(
                 f"{where}: the key {names[0]!r} stands twice in one object\n"
                 "  fix: remove one of the two, or give it another name"
             )
-        return found
+        return content
 
     try:
-        return json.loads(text, object_pairs_hook=unrepeated)
+        return json.loads(text, object_pairs_hook=unique)
     except json.JSONDecodeError:
         raise
     except (ValueError, RecursionError) as error:
         what = "brackets are nested too deep" if isinstance(error, RecursionError) else str(error)
         raise DataError(
-            f"{where}: JSON that cannot be read: {what.split(';')[0]}\n"
+            f"{where}: unsupported JSON: {what.split(';')[0]}\n"
             "  allowed: integers of at most 4,300 digits, brackets at most some hundred deep\n"
-            "  fix: write longer numbers as text, or leave that value out"
+            "  fix: write longer numbers as text, or remove that value"
         ) from error
 
 
 def repeated(names: Iterable[_Name]) -> list[_Name]:
-    """The names that are there more than once, in the order of their second places."""
+    """Return the names that occur more than once, in the order of their second occurrence."""
     seen: set[_Name] = set()
-    found: dict[_Name, None] = {}
+    copies: dict[_Name, None] = {}
     for name in names:
         if name in seen:
-            found[name] = None
+            copies[name] = None
         seen.add(name)
-    return list(found)
+    return list(copies)
+
+
+def refuse_repeated_ids(path: Path, examples: Iterable[Example]) -> None:
+    """Raise ``DataError`` if several examples share an id."""
+    first: dict[str, str] = {}
+    copies: list[str] = []
+    for example in examples:
+        if example.id in first:
+            copies.append(f"id {example.id!r} at {example.where}, first at {first[example.id]}")
+        first.setdefault(example.id, example.where)
+    if copies:
+        raise DataError(
+            f"{path}: {len(copies)} examples repeat an id\n  {first_faults(copies)}\n"
+            "  fix: remove the copies; predictions are keyed by id"
+        )
+
+
+def require_unique(path: Path, examples: Sequence[Example], what: str = "questions") -> None:
+    """Raise ``DataError`` if there are no examples, or several share an id."""
+    if not examples:
+        raise DataError(f"{path}: 0 {what}\n  fix: download or write the file again")
+    refuse_repeated_ids(path, examples)
 
 
 def refuse_repeated_columns(names: Sequence[str], where: str) -> None:
-    """Raises ``DataError`` for a header in which a column stands twice."""
+    """Raise ``DataError`` for a header that repeats a column."""
     if twice := repeated(names):
         raise DataError(
             f"{where}: the header names {', '.join(map(repr, twice))} twice; "
             f"columns: {shorten(', '.join(names), 200)}\n"
-            "  fix: give every column a name of its own, or remove the copies"
+            "  fix: rename or remove the copies"
         )
 
 
 def unreadable(path: Path, error: OSError) -> ResourceError:
-    """The error for a file that the system does not let us read."""
+    """Return the error for a file that the operating system does not let us read."""
     return ResourceError(
         f"{path}: cannot be read: {error.strerror or error}\n"
-        "  fix: name a file that this user may read"
+        "  fix: give a file that this user can read"
     )
 
 
 def parquet_rows(path: Path, only: list[str] | None = None) -> Iterator[dict[str, object]]:
-    """Rows of a parquet file, a few hundred in memory at a time; ``only`` limits the columns."""
+    """Yield the rows of a parquet file, reading 256 at a time; ``only`` selects columns."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -137,14 +160,14 @@ def parquet_rows(path: Path, only: list[str] | None = None) -> Iterator[dict[str
             yield from batch.to_pylist()
     except (pa.ArrowException, OSError, *MISFITS) as error:
         raise DataError(
-            f"{path}: damaged or cut-off parquet file ({error})\n  fix: fetch it again"
+            f"{path}: damaged or cut-off parquet file ({error})\n  fix: download it again"
         ) from error
 
 
 def table_rows(path: Path) -> Iterator[tuple[str, dict[str, object]]]:
-    """Where each row stands and the row by column names; JSONL, CSV or parquet by the file's name.
+    """Yield ``file:line`` and the row by column names of a JSONL, CSV, TSV or parquet file.
 
-    CSV is comma-separated with quoting, a row may span lines; ``.tsv`` the same with tabs.
+    CSV and TSV have quoting; a row may span lines.
     """
     suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     match suffix:
@@ -159,7 +182,7 @@ def table_rows(path: Path) -> Iterator[tuple[str, dict[str, object]]]:
                 yield f"{path}:{number}", row
         case _:
             raise DataError(
-                f"{path}: {suffix or 'no suffix'} is no table that can be read\n"
+                f"{path}: {suffix or 'no suffix'} is not a supported table\n"
                 "  allowed: .jsonl, .csv, .tsv (each also with .gz) and .parquet"
             )
 
@@ -180,12 +203,12 @@ def _csv_rows(path: Path, delimiter: str) -> Iterator[tuple[str, dict[str, objec
     except csv.Error as error:
         raise DataError(
             f"{path}:{reader.line_num}: broken CSV: {error}\n"
-            "  fix: close every quote, and double those within a cell"
+            "  fix: close every quote, and double quotes within a cell"
         ) from error
 
 
 def check_text(text: object, where: str, column: str | int) -> str:
-    """``text`` itself, when it is a string that UTF-8 can hold."""
+    """Return ``text``. Raises ``DataError`` unless it is a string that UTF-8 can encode."""
     if not isinstance(text, str):
         raise DataError(f"{where}: column {column!r} must be text, seen {shorten(repr(text))}")
     if not text.isascii():
@@ -195,32 +218,32 @@ def check_text(text: object, where: str, column: str | int) -> str:
             raise DataError(
                 f"{where}: column {column!r} holds a lone surrogate "
                 f"U+{ord(text[error.start]):04X} at character {error.start}\n"
-                "  fix: write the file again as UTF-8; half of a character pair was lost"
+                "  fix: write the file again as UTF-8; half of a surrogate pair was lost"
             ) from error
     return text
 
 
-def missing_columns(where: str, missing: Sequence[str | int], found: Sequence[str | int]) -> str:
-    """The message for columns that a file lacks, with what it has and the nearest names."""
-    known = [str(name) for name in found]
+def missing_columns(where: str, missing: Sequence[str | int], existing: Sequence[str | int]) -> str:
+    """Return the message for missing columns, with the existing and the nearest names."""
+    known = [str(name) for name in existing]
     hints = [nearest(str(name), known) for name in missing]
     near = [f"{name!r} -> {hint!r}" for name, hint in zip(missing, hints, strict=True) if hint]
     return (
         f"{where}: no column {', '.join(repr(name) for name in missing)}; found: {', '.join(known)}"
         + (f"; nearest: {', '.join(near)}" if near else "")
         + "\n  fix: name the columns of this file in the data set's entry "
-        "(of your own: text, label, id)"
+        "(custom data sets: text, label, id)"
     )
 
 
 def first_faults(lines: Sequence[str]) -> str:
-    """The first five of many faults, one a line, and how many more there are."""
+    """Join the first five faults, one a line, and the number of the others."""
     more = len(lines) - _LISTED
     return "\n  ".join([*lines[:_LISTED], *([f"and {more} more"] if more > 0 else [])])
 
 
 def shorten(text: str, limit: int = 80) -> str:
-    """The text, or its beginning when it is long."""
+    """Return the text, or its beginning if it is longer than ``limit``."""
     return text if len(text) <= limit else text[:limit] + "..."
 
 
@@ -236,6 +259,6 @@ def _decoded(raw: bytes, where: str) -> str:
     if "\x00" in text:
         raise DataError(
             f"{where}: NUL byte at byte {raw.index(0) + 1} of the line\n"
-            "  fix: the file is binary, UTF-16 or damaged; write it again as UTF-8 text"
+            "  fix: write the file as UTF-8 text; it is binary, UTF-16 or damaged"
         )
     return text

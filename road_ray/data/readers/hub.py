@@ -1,4 +1,8 @@
-"""The same examples from the Hugging Face hub, whose copies differ from the published files."""
+"""Reader of the Hugging Face hub, whose copies differ from the published files in columns and
+labels.
+
+The examples are those of the other readers.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +26,12 @@ _log = logging.getLogger(__name__)
 
 
 def read_hub(dataset: Dataset, split: str) -> list[Example]:
-    """The same examples from the Hugging Face hub (or its local cache), without a root."""
+    """Return the examples of a split from the Hugging Face hub or its local cache."""
     if dataset.hub is None:
         raise ConfigError(
             f"data set {dataset.name!r} is not on the hub\n"
             "  fix: set `data.root` (or ROAD_DATA) to a "
-            f"directory that holds {dataset.folder}/"
+            f"directory with {dataset.folder}/"
         )
     from datasets import load_dataset
 
@@ -38,8 +42,8 @@ def read_hub(dataset: Dataset, split: str) -> list[Example]:
             rows = load_dataset(path, configuration, split=part)
             if dataset.hub.only is not None:
                 column, wanted = dataset.hub.only
-                rows = rows.filter(lambda value, kept=wanted: value == kept, input_columns=column)
-        except Exception as error:  # datasets raises a dozen kinds when offline, gated or renamed
+                rows = rows.filter(lambda value, same=wanted: value == same, input_columns=column)
+        except Exception as error:  # datasets raises many types when offline, gated or renamed
             raise DataError(
                 f"data set {dataset.name!r}: {path} ({configuration}) split {part!r} "
                 f"could not be loaded from the hub: {type(error).__name__}: {error}\n"
@@ -52,9 +56,9 @@ def read_hub(dataset: Dataset, split: str) -> list[Example]:
 
 
 def hub_examples(dataset: Dataset, rows: Any, where: str, *, labelled: bool) -> list[Example]:
-    """Examples from a ``datasets.Dataset``; class numbers become what the files say.
+    """Return the examples of a ``datasets.Dataset``, with class numbers as labels of the files.
 
-    With ``labelled``, rows without gold are dropped and counted.
+    ``labelled`` drops rows without a label, with a warning.
     """
     if dataset.layout in CHOICES:
         return [
@@ -71,20 +75,20 @@ def hub_examples(dataset: Dataset, rows: Any, where: str, *, labelled: bool) -> 
     names = getattr(rows.features.get(label), "names", None) if label else None
     examples: list[Example] = []
     for index, row in enumerate(rows):
-        gold = _hub_label(dataset, row[label], names) if label else None
-        if gold is not None or not labelled:
+        value = _hub_label(dataset, row[label], names) if label else None
+        if value is not None or not labelled:
             examples.append(
                 TextExample(
                     id=str(row[name]) if name else str(index),
                     texts=tuple(row[text] for text in texts),
-                    label=gold,
+                    label=value,
                     where=f"{where}:{index + 1}",
                 )
             )
     if not examples:
         raise DataError(f"{where}: 0 usable rows of {len(rows)}")
     if len(examples) < len(rows):
-        _log.warning("%s: dropped %d rows without gold", where, len(rows) - len(examples))
+        _log.warning("%s: dropped %d rows without a label", where, len(rows) - len(examples))
     return examples
 
 
@@ -101,8 +105,8 @@ def _zre_row(row: Any, where: str, names: Sequence[str]) -> Example:
 
 def _conll_row(row: Any, where: str, names: Sequence[str]) -> Example:
     tags = [names[tag] if isinstance(tag, int) else str(tag) for tag in row["ner_tags"]]
-    (found,) = iob2([tags], [f"{where} tag {n + 1}" for n in range(len(tags))])
-    return TagExample(str(row["id"]), tuple(row["tokens"]), found, where)
+    (converted,) = iob2([tags], [f"{where} tag {n + 1}" for n in range(len(tags))])
+    return TagExample(str(row["id"]), tuple(row["tokens"]), converted, where)
 
 
 _ROWS: dict[str, Callable[[Any, str, Sequence[str]], Example]] = {
@@ -120,7 +124,7 @@ def _tag_names(rows: Any) -> list[str]:
 def _hub_columns(
     dataset: Dataset, rows: Any, where: str
 ) -> tuple[list[str], str | None, str | None]:
-    """Names of texts, label and id; hub copies rename columns, so texts go by type and order."""
+    """Return names of texts, label and id; texts that the hub renamed go by type and order."""
     features = rows.features
     texts = [str(text) for text in dataset.columns.text]
     if any(text not in features for text in texts):
@@ -140,13 +144,13 @@ def _hub_columns(
 def _hub_label(dataset: Dataset, value: Any, names: list[str] | None) -> str | None:
     if names is None:
         return None if value is None else value if isinstance(value, str) else json.dumps(value)
-    if value is None or value < 0:  # -1: SNLI without gold, or a hidden test label
+    if value is None or value < 0:  # -1: no label in SNLI, or a hidden test label
         return None
     return str(value) if str(value) in dataset.label_map else names[value]
 
 
 def _hub_split(dataset: Dataset, file_name: str, split: str) -> str:
-    """``dev_matched.tsv`` is ``validation_matched`` on the hub."""
+    """Return the hub's split of a file: ``dev_matched.tsv`` -> ``validation_matched``."""
     assert dataset.hub is not None
     if split in dataset.hub.splits:
         return dataset.hub.splits[split]

@@ -1,4 +1,9 @@
-"""Questions in the layout of the MRQA 2019 shared task: TriviaQA, Natural Questions and others."""
+"""Reader of the MRQA 2019 shared task: TriviaQA, Natural Questions and others.
+
+Layout: JSONL, a header line, then one context with its questions a line: ``context`` and ``qas``,
+each with ``qid``, ``question`` and ``detected_answers``, whose ``char_spans`` are first and last
+character. Source: Fisch et al. 2019.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.data.features.types import SpanExample
-from road_ray.data.readers.files import MISFITS, first_faults, numbered_lines, parse_json_line
+from road_ray.data.readers.files import MISFITS, numbered_lines, parse_json_line, require_unique
 from road_ray.data.readers.squad import span_example
 from road_ray.errors import DataError
 
 
 def read_mrqa(path: Path) -> list[SpanExample]:
-    """All questions of a JSONL file: a header, then one context with its questions a line.
+    """Return the questions; every detected span is an answer, and training uses the first.
 
-    Every place where an answer was found is a gold answer; the first one is learnt. Raises
-    ``DataError`` with ``file:line`` for a line in another layout and for repeated ids.
+    Raises ``DataError`` with ``file:line`` for a line in another layout, and for repeated ids.
     """
     examples: list[SpanExample] = []
     for number, line in numbered_lines(path):
@@ -31,33 +35,22 @@ def read_mrqa(path: Path) -> list[SpanExample]:
                     for answer in question["detected_answers"]
                     for span in answer["char_spans"]
                 ]
-                told = (str(question["qid"]), question["question"], row["context"])
-                examples.append(mrqa_example(*told, places, where))
+                parts = (str(question["qid"]), question["question"], row["context"])
+                examples.append(mrqa_example(*parts, places, where))
         except MISFITS as error:
             raise DataError(
                 f"{where}: not in MRQA layout: {type(error).__name__} {error}\n"
-                '  wanted: {"context", "qas": [{"qid", "question", "detected_answers": '
+                '  allowed: {"context", "qas": [{"qid", "question", "detected_answers": '
                 '[{"char_spans": [[first, last]]}]}]}'
             ) from error
-    seen: dict[str, str] = {}
-    repeated = [
-        f"{e.id!r} at {e.where}, first at {seen[e.id]}"
-        for e in examples
-        if seen.setdefault(e.id, e.where) != e.where
-    ]
-    if repeated:
-        raise DataError(
-            f"{path}: {len(repeated)} questions repeat an id\n  {first_faults(repeated)}"
-        )
-    if not examples:
-        raise DataError(f"{path}: 0 questions")
+    require_unique(path, examples)
     return examples
 
 
 def mrqa_example(
     name: str, question: str, context: str, places: list[tuple[int, int]], where: str
 ) -> SpanExample:
-    """One question whose answers stand at ``(first, last)`` characters of the context."""
+    """Return one question whose answers span the characters ``(first, last)`` of the context."""
     for first, last in places:
         if not 0 <= first <= last < len(context):
             raise DataError(
@@ -69,7 +62,7 @@ def mrqa_example(
 
 
 def from_hub(row: Mapping[str, Any], where: str) -> SpanExample:
-    """One question of the hub's copy."""
+    """Return one question of the copy on the hub."""
     places = [
         place
         for spans in row["detected_answers"]["char_spans"]

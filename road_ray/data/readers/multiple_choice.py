@@ -1,7 +1,8 @@
-"""Questions with several answers: CommonsenseQA, SWAG, HellaSwag, or one's own table.
+"""Reader of multiple-choice questions: CommonsenseQA, SWAG, HellaSwag and custom tables.
 
-A function makes an example of a row, whether it comes from a file or from the hub. Add a layout
-here.
+Layout: a JSONL, CSV, TSV or parquet table. One function a layout turns a row, of a file or of the
+hub, into question, choices and answer; its docstring names columns and source. To add a layout, add
+a function to ``CHOICES``.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from road_ray.data.features.types import ChoiceExample
 from road_ray.data.readers.files import (
     MISFITS,
     check_text,
-    first_faults,
     missing_columns,
+    require_unique,
     table_rows,
 )
 from road_ray.data.schema import Columns
@@ -26,20 +27,25 @@ _LONGEST_NUMBER = 9  # digits of a choice's number
 
 
 def commonsenseqa(row: Row, columns: Columns) -> tuple[str, list[Any], Any]:
-    """``question`` holds stem and choices in the file, and is the stem itself on the hub."""
-    told = row["question"]
-    if isinstance(told, str):
+    """Columns ``question`` with ``stem`` and ``choices`` (on the hub ``question`` and ``choices``),
+    ``answerKey``. Source: Talmor et al. 2019.
+    """
+    question = row["question"]
+    if isinstance(question, str):
         labels, texts = row["choices"]["label"], row["choices"]["text"]
     else:
-        labels = [choice["label"] for choice in told["choices"]]
-        texts = [choice["text"] for choice in told["choices"]]
-        told = told["stem"]
+        labels = [choice["label"] for choice in question["choices"]]
+        texts = [choice["text"] for choice in question["choices"]]
+        question = question["stem"]
     key = row.get("answerKey") or None
-    return told, texts, labels.index(key) if key in labels else key
+    return question, texts, labels.index(key) if key in labels else key
 
 
 def swag(row: Row, columns: Columns) -> tuple[str, list[Any], Any]:
-    """A sentence, and how the next one begins and may end. Source: Zellers et al. 2018."""
+    """Columns ``sent1``, ``sent2`` (the next beginning), ``ending0`` to ``ending3``, ``label``.
+
+    Source: Zellers et al. 2018.
+    """
     endings = [row[f"ending{number}"] for number in range(4)]
     return (
         row["sent1"],
@@ -49,14 +55,16 @@ def swag(row: Row, columns: Columns) -> tuple[str, list[Any], Any]:
 
 
 def hellaswag(row: Row, columns: Columns) -> tuple[str, list[Any], Any]:
-    """As SWAG; the beginning may be empty. Source: Zellers et al. 2019."""
+    """Columns ``ctx_a``, ``ctx_b`` (may be empty), ``endings``, ``label``. Source: Zellers et al.
+    2019.
+    """
     endings = [f"{row['ctx_b']} {ending}".strip() for ending in row["endings"]]
     return row["ctx_a"], endings, row.get("label")
 
 
 def by_columns(row: Row, columns: Columns) -> tuple[str, list[Any], Any]:
-    """The first text column is the question, the others are the choices; the label is the number
-    of the right one from 0, or its letter.
+    """Columns of the entry: question, then the choices; the label is the number of the right choice
+    from 0, or its letter.
     """
     question, *choices = (row[str(name)] for name in columns.text)
     return question, choices, row.get(str(columns.label))
@@ -73,32 +81,23 @@ CHOICES: dict[str, Callable[[Row, Columns], tuple[str, list[Any], Any]]] = {
 def read_choices(
     path: Path, layout: str, columns: Columns, *, labelled: bool = False
 ) -> list[ChoiceExample]:
-    """All questions of a table. Raises ``DataError`` with ``file:line`` for a missing column or
-    choice, an answer that is none of the choices, and repeated ids.
+    """Return the questions of a table.
+
+    Raises ``DataError`` with ``file:line`` for a missing column or choice, an answer that is not
+    one of the choices, and repeated ids.
     """
     examples = [
         choice_example(layout, row, columns, str(number), where, labelled=labelled)
         for number, (where, row) in enumerate(table_rows(path))
     ]
-    if not examples:
-        raise DataError(f"{path}: 0 questions")
-    first: dict[str, str] = {}
-    repeated = [
-        f"id {e.id!r} at {e.where}, first at {first[e.id]}"
-        for e in examples
-        if first.setdefault(e.id, e.where) != e.where
-    ]
-    if repeated:
-        raise DataError(
-            f"{path}: {len(repeated)} questions repeat an id\n  {first_faults(repeated)}"
-        )
+    require_unique(path, examples)
     return examples
 
 
 def choice_example(
     layout: str, row: Row, columns: Columns, number: str, where: str, *, labelled: bool
 ) -> ChoiceExample:
-    """One question from one row; ``number`` is its id unless the row has one."""
+    """Return the question of one row; ``number`` is its id if the row has none."""
     try:
         question, choices, answer = CHOICES[layout](row, columns)
         choices = list(choices)
@@ -110,10 +109,10 @@ def choice_example(
         if not isinstance(choice, str) or not choice.strip():
             raise DataError(
                 f"{where}: choice {place + 1} of {len(choices)} is missing; seen {choice!r}\n"
-                "  fix: mend the row, or remove the question"
+                "  fix: correct the row, or remove the question"
             )
-    gold = _number(answer, len(choices))
-    if gold is None and (labelled or answer not in (None, "")):
+    label = _number(answer, len(choices))
+    if label is None and (labelled or answer not in (None, "")):
         raise DataError(
             f"{where}: the answer is {answer!r}, there are {len(choices)} choices\n"
             f"  allowed: 0 to {len(choices) - 1}, or the letter or label of a choice"
@@ -121,7 +120,7 @@ def choice_example(
     texts = tuple(check_text(choice, where, "choice") for choice in choices)
     name = row.get(str(columns.id)) if columns.id is not None else None
     name = number if name is None else str(name)
-    return ChoiceExample(name, check_text(question, where, "question"), texts, gold, where)
+    return ChoiceExample(name, check_text(question, where, "question"), texts, label, where)
 
 
 def _number(answer: Any, choices: int) -> int | None:

@@ -1,7 +1,8 @@
-"""QA-SRL: questions about the verbs of a sentence, answered by its words (two CSV files a split).
+"""Reader of QA-SRL, questions about the verbs of a sentence that its words answer.
 
-Source: Roit et al. 2020 (the gold-standard release): ``*.gold.csv`` has the questions, and
-``*.full.csv`` beside it the sentences.
+Layout: two CSV files a split, ``NAME.gold.csv`` with the questions and ``NAME.full.csv`` with the
+sentences. Columns: ``qasrl_id``, ``verb_idx``, ``question``, ``answer_range`` (token ranges joined
+by ``~!~``), and ``qasrl_id``, ``tokens``. Source: Roit et al. 2020, the gold-standard release.
 """
 
 from __future__ import annotations
@@ -10,32 +11,40 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from road_ray.data.features.types import SpanExample
-from road_ray.data.readers.files import check_text, missing_columns, shorten, table_rows
+from road_ray.data.readers.files import (
+    check_text,
+    missing_columns,
+    require_unique,
+    shorten,
+    table_rows,
+)
 from road_ray.data.readers.squad import span_example
 from road_ray.errors import DataError
 
-_BETWEEN = "~!~"
+_SEPARATOR = "~!~"
 _LONGEST_RANGE = 20  # characters
-_WANTED = ("qasrl_id", "verb_idx", "question", "answer_range")
+_COLUMNS = ("qasrl_id", "verb_idx", "question", "answer_range")
 
 
 def read_qasrl(path: Path) -> list[SpanExample]:
-    """Every question; the context is the sentence, token by token. Raises ``DataError`` with
-    ``file:line`` for a range outside the sentence and for a question without its sentence.
+    """Return the questions; the context is the sentence, its tokens joined by spaces.
+
+    Raises ``DataError`` with ``file:line`` for a range outside the sentence, or a question whose
+    sentence is missing.
     """
     suffix = ".gz" if path.suffix == ".gz" else ""
     beside = path.with_name(path.name.replace(".gold.", ".full."))
     if beside == path or not beside.is_file():
         raise DataError(
             f"{path}: no file {beside.name} with its sentences beside it\n"
-            f"  wanted: NAME.gold.csv{suffix} and NAME.full.csv{suffix}"
+            f"  allowed: NAME.gold.csv{suffix} and NAME.full.csv{suffix}"
         )
     sentences = {
         str(row["qasrl_id"]): check_text(row["tokens"], where, "tokens").split(" ")
         for where, row in _rows_with(("qasrl_id", "tokens"), beside)
     }
     examples: list[SpanExample] = []
-    for number, (where, row) in enumerate(_rows_with(_WANTED, path)):
+    for number, (where, row) in enumerate(_rows_with(_COLUMNS, path)):
         name = str(row["qasrl_id"])
         if name not in sentences:
             raise DataError(f"{where}: qasrl_id {name!r} is not in {beside.name}")
@@ -44,30 +53,29 @@ def read_qasrl(path: Path) -> list[SpanExample]:
         question = check_text(row["question"], where, "question")
         key = f"{name}:{row['verb_idx']}:{number}"
         examples.append(span_example(key, question, " ".join(tokens), answers, where))
-    if not examples:
-        raise DataError(f"{path}: 0 questions")
+    require_unique(path, examples)
     return examples
 
 
-def _rows_with(wanted: Sequence[str], path: Path) -> Iterator[tuple[str, dict[str, object]]]:
+def _rows_with(columns: Sequence[str], path: Path) -> Iterator[tuple[str, dict[str, object]]]:
     for where, row in table_rows(path):
-        if missing := [name for name in wanted if name not in row]:
+        if missing := [name for name in columns if name not in row]:
             raise DataError(missing_columns(where, missing, list(row)))
         yield where, row
 
 
 def _ranges(cell: str) -> list[str]:
-    return [part for part in cell.split(_BETWEEN) if part]
+    return [part for part in cell.split(_SEPARATOR) if part]
 
 
-def _answer(said: str, tokens: list[str], where: str) -> tuple[str, int]:
-    """Text and first character of the tokens ``start:end``."""
-    first, _, last = said.partition(":")
-    short = len(said) <= _LONGEST_RANGE and first.isdecimal() and last.isdecimal()
+def _answer(range_: str, tokens: list[str], where: str) -> tuple[str, int]:
+    """Return text and first character of the tokens ``start:end``."""
+    first, _, last = range_.partition(":")
+    short = len(range_) <= _LONGEST_RANGE and first.isdecimal() and last.isdecimal()
     if not (short and int(first) < int(last) <= len(tokens)):
         raise DataError(
-            f"{where}: answer_range {shorten(said)!r}, the sentence has {len(tokens)} tokens\n"
-            "  allowed: start:end of tokens, the end not included"
+            f"{where}: answer_range {shorten(range_)!r}, the sentence has {len(tokens)} tokens\n"
+            "  allowed: start:end in tokens, end exclusive"
         )
     begin, end = int(first), int(last)
     return " ".join(tokens[begin:end]), len(" ".join([*tokens[:begin], ""]))

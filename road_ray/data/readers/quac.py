@@ -1,6 +1,8 @@
-"""QuAC: dialogs about a text, with spans, yes or no, and whether to ask on.
+"""Reader of QuAC, dialogs of questions about a text.
 
-Source: Choi et al. 2018; the text ends with the word CANNOTANSWER, which is taken off here.
+Layout: SQuAD JSON; each question also has ``yesno`` and ``followup`` labels, and an answer
+``orig_answer``. A context ends with the word CANNOTANSWER, which is removed here.
+Source: Choi et al. 2018.
 """
 
 from __future__ import annotations
@@ -10,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.data.features.types import SpanExample
-from road_ray.data.readers.files import MISFITS
-from road_ray.data.readers.squad import read_document, refuse_repeated_questions, span_example
+from road_ray.data.readers.files import MISFITS, require_unique
+from road_ray.data.readers.squad import read_document, span_example
 from road_ray.errors import DataError
 
 YES_NO, CONTINUE = "quac_yes_no", "quac_continue"
@@ -21,7 +23,7 @@ _CONTINUE = {"y": "follow up", "m": "maybe", "n": "stop"}
 
 
 def read_quac(path: Path) -> list[SpanExample]:
-    """Every question, with the questions and answers before it; the crowd's own answer is learnt.
+    """Return the questions, each with its dialog so far; ``orig_answer`` is its first answer.
 
     Raises ``DataError`` naming the question for a label or a layout that QuAC does not have.
     """
@@ -33,18 +35,17 @@ def read_quac(path: Path) -> list[SpanExample]:
     except MISFITS as error:
         raise DataError(
             f"{path}: not in QuAC layout: {type(error).__name__} {error}\n"
-            '  wanted: {"data": [{"paragraphs": [{"context", "qas": [{"id", "question", "answers",'
+            '  allowed: {"data": [{"paragraphs": [{"context", "qas": [{"id", "question", "answers",'
             ' "yesno", "followup"}]}]}]}'
         ) from error
-    refuse_repeated_questions(path, examples)
-    if not examples:
-        raise DataError(f"{path}: 0 questions")
+    require_unique(path, examples)
     return examples
 
 
 def with_history(example: SpanExample, turns: int) -> SpanExample:
-    """The question followed by the last ``turns`` exchanges, the newest first: a question that is
-    cut loses the oldest.
+    """Return the example with the last ``turns`` exchanges appended to its question, newest first.
+
+    Truncation of the question then drops the oldest.
     """
     before = example.history[::-1][: 2 * turns]
     exchanges = [" ".join(before[i : i + 2][::-1]) for i in range(0, len(before), 2)]
@@ -53,7 +54,7 @@ def with_history(example: SpanExample, turns: int) -> SpanExample:
 
 def _dialog(paragraph: dict[str, Any], path: Path) -> list[SpanExample]:
     context = paragraph["context"].removesuffix(_NONE).rstrip()
-    found: list[SpanExample] = []
+    examples: list[SpanExample] = []
     history: list[str] = []
     for turn in paragraph["qas"]:
         where = f"{path}: question {turn['id']!r}"
@@ -65,12 +66,12 @@ def _dialog(paragraph: dict[str, Any], path: Path) -> list[SpanExample]:
             (CONTINUE, _label(turn["followup"], _CONTINUE, where, "followup")),
         )
         example = span_example(str(turn["id"]), turn["question"], context, placed, where)
-        found.append(replace(example, labels=labels, history=tuple(history)))
+        examples.append(replace(example, labels=labels, history=tuple(history)))
         history += [turn["question"], answers[0]["text"] if placed else "unknown"]
-    return found
+    return examples
 
 
-def _label(said: str, known: dict[str, str], where: str, field: str) -> str:
-    if said not in known:
-        raise DataError(f"{where}: {field} = {said!r}\n  allowed: {', '.join(known)}")
-    return known[said]
+def _label(value: str, known: dict[str, str], where: str, field: str) -> str:
+    if value not in known:
+        raise DataError(f"{where}: {field} = {value!r}\n  allowed: {', '.join(known)}")
+    return known[value]

@@ -1,4 +1,7 @@
-"""Examples of a data set's split, from the files below a root. Add a layout here."""
+"""Registry of layouts, and the examples of a split from the files below a root.
+
+To add a layout, add its reader to ``LAYOUTS``.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ def _table(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
     return read_table(path, dataset.columns_of(split), labelled=split != "test")
 
 
-def _ranked(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
+def _ranking(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
     labelled = split != "test"
     pairs = read_glue_tsv(path, dataset.columns_of(split), labelled=labelled)
     return to_ranking(pairs, "entailment", str(path), labelled=labelled)
@@ -47,11 +50,10 @@ def _choices(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
     return read_choices(path, dataset.layout, columns, labelled=split != "test")
 
 
-# path, entry and split -> examples; all but test splits must have labels
 LAYOUTS: dict[str, Layout] = {
     "glue_tsv": _glue_tsv,
     "table": _table,
-    "ranked_pairs": _ranked,
+    "ranked_pairs": _ranking,
     "conll": _conll,
     "squad_json": lambda path, dataset, split: read_squad(path),
     "adv_glue": lambda path, dataset, split: read_adv_glue(path, dataset),
@@ -64,11 +66,10 @@ LAYOUTS: dict[str, Layout] = {
 
 
 def read_split(dataset: Dataset, root: Path, split: str) -> list[Example]:
-    """All examples of ``train``, ``dev`` or ``test`` below ``root``; its files follow each other.
+    """Return the examples of ``train``, ``dev`` or ``test`` below ``root``, in order of its files.
 
-    Each file is looked for plain and as ``.gz``. Train and dev must have labels. Raises
-    ``DataError`` when a file is missing or unusable, ``ConfigError`` when the entry has no such
-    split or layout.
+    A file may also be compressed as ``.gz``. Train and dev need labels. Raises ``DataError`` if a
+    file is missing or damaged, ``ConfigError`` if the entry has no such split or layout.
     """
     if dataset.layout not in LAYOUTS:
         raise ConfigError(
@@ -82,7 +83,7 @@ def read_split(dataset: Dataset, root: Path, split: str) -> list[Example]:
 
 
 def is_there(dataset: Dataset, root: Path, split: str) -> bool:
-    """Whether ``root`` has all files of a split; an entry without such a split has none."""
+    """Return True if the entry has this split and ``root`` has all of its files."""
     if not getattr(dataset.splits, split):
         return False
     folder = root / dataset.folder
@@ -93,16 +94,17 @@ def is_there(dataset: Dataset, root: Path, split: str) -> bool:
 
 
 def file_names(dataset: Dataset, split: str) -> tuple[str, ...]:
+    """Return the files of a split. Raises ``ConfigError`` if the entry has no such split."""
     if split not in SPLITS:
         raise ConfigError(f"unknown split {split!r}; known: {', '.join(SPLITS)}")
-    found: str | tuple[str, ...] | None = getattr(dataset.splits, split)
-    if not found:
+    names: str | tuple[str, ...] | None = getattr(dataset.splits, split)
+    if not names:
         has = [name for name in SPLITS if getattr(dataset.splits, name)]
         raise ConfigError(
             f"data set {dataset.name!r} has no {split} split; it has: {', '.join(has)}\n"
             f"  fix: name another data set, or give its entry a file for {split}"
         )
-    return (found,) if isinstance(found, str) else found
+    return (names,) if isinstance(names, str) else names
 
 
 def _existing(dataset: Dataset, root: Path, names: str) -> Path:
@@ -113,7 +115,7 @@ def _existing(dataset: Dataset, root: Path, names: str) -> Path:
             if path.is_file():
                 if not path.stat().st_size:
                     raise DataError(
-                        f"{path}: 0 rows, the file is empty\n  fix: fetch or write it again"
+                        f"{path}: 0 rows, the file is empty\n  fix: download or write it again"
                     )
                 return path
     there = "the folder does not exist"

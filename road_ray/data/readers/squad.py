@@ -1,4 +1,8 @@
-"""Questions about a context in the layout of SQuAD 1.1 and 2.0, and of what was converted to it."""
+"""Reader of SQuAD 1.1 and 2.0, and of data sets in their layout such as NewsQA and DuoRC.
+
+Layout: one JSON file, ``_LAYOUT`` below. Each answer has ``text`` and ``answer_start``, in
+characters of the context. Source: Rajpurkar et al. 2016 and 2018.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from road_ray.data.readers.files import (
     check_text,
     first_faults,
     parse_json,
-    repeated,
+    require_unique,
     unreadable,
 )
 from road_ray.errors import DataError
@@ -33,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class _Findings:
-    """What was wrong in one file."""
+    """Faults of one file."""
 
     errors: list[str] = field(default_factory=list)
     repaired: list[str] = field(default_factory=list)
@@ -41,12 +45,12 @@ class _Findings:
 
 
 def read_squad(path: Path) -> list[SpanExample]:
-    """Every question of a SQuAD 1.1, SQuAD 2.0 or NewsQA-style file, in file order.
+    """Return the questions of a file in its order.
 
-    A question without ``answers`` is unanswerable; ``plausible_answers`` are never read. Under
-    ``is_impossible: true`` answers are dropped and counted. An answer that does not stand at its
-    offset moves to the nearest place within 64 characters where it does, and is counted; all others
-    are listed in one ``DataError``, as are repeated ids.
+    A question without ``answers`` is unanswerable; ``plausible_answers`` are ignored. Answers of a
+    question with ``is_impossible: true`` are dropped with a warning. An answer that is not at its
+    offset is moved to its nearest occurrence within 64 characters, with a warning. Raises
+    ``DataError`` that lists answers without such an occurrence, or repeated ids.
     """
     findings = _Findings()
     try:
@@ -56,7 +60,7 @@ def read_squad(path: Path) -> list[SpanExample]:
         ]
     except MISFITS as error:
         raise DataError(
-            f"{path}: not in SQuAD layout: {type(error).__name__} {error}\n  wanted: {_LAYOUT}"
+            f"{path}: not in SQuAD layout: {type(error).__name__} {error}\n  allowed: {_LAYOUT}"
         ) from error
     _judge(path, examples, findings)
     return examples
@@ -65,7 +69,7 @@ def read_squad(path: Path) -> list[SpanExample]:
 def span_example(
     id: str, question: str, context: str, answers: list[tuple[str, int]], where: str
 ) -> SpanExample:
-    """One question whose answers are known to stand where they say; others raise ``DataError``."""
+    """Return one question. Raises ``DataError`` if an answer is not at its offset."""
     findings = _Findings()
     question, context = (
         check_text(question, where, "question"),
@@ -78,7 +82,7 @@ def span_example(
 
 
 def _questions(path: Path) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """Context, raw question and where it stands."""
+    """Yield context, raw question and its place in the file."""
     for article_index, article in enumerate(read_document(path)["data"]):
         for index, paragraph in enumerate(article["paragraphs"]):
             where = f"{path}: data[{article_index}].paragraphs[{index}]"
@@ -88,14 +92,14 @@ def _questions(path: Path) -> Iterator[tuple[str, dict[str, Any], str]]:
 
 
 def read_document(path: Path) -> Any:
-    """The JSON of a plain or ``.gz`` file. Raises ``DataError`` with the line of a mistake."""
+    """Return the content of a plain or ``.gz`` JSON file. Raises ``DataError`` with the line."""
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         return parse_json(raw.decode("utf-8-sig"), str(path))
     except json.JSONDecodeError as error:
         raise DataError(
             f"{path}:{error.lineno}: broken JSON at column {error.colno}: {error.msg}\n"
-            "  fix: fetch the file again; it may be cut off"
+            "  fix: download the file again; it may be truncated"
         ) from error
     except UnicodeDecodeError as error:
         raise DataError(
@@ -133,7 +137,7 @@ def _example(
 def _placed(
     context: str, text: object, start: object, where: str, findings: _Findings
 ) -> Answer | None:
-    """The answer where it stands, or None with an error noted."""
+    """Return the answer at its real offset; None, with an error in ``findings``, if it has none."""
     if not isinstance(text, str) or not text.strip() or not isinstance(start, int):
         findings.errors.append(f"{where} has the answer {text!r} at answer_start={start!r}")
         return None
@@ -151,7 +155,7 @@ def _placed(
 
 
 def _nearest(context: str, text: str, start: int) -> int | None:
-    """The nearest occurrence within reach of ``start``, the earlier of two equally near."""
+    """Return the occurrence nearest to ``start`` within 64 characters; of two, the earlier."""
     reach = _NEARBY_CHARACTERS
     after = context.find(text, max(start, 0), max(start, 0) + reach + len(text))
     before = context.rfind(text, max(start - reach, 0), max(start, 0) + len(text))
@@ -159,26 +163,15 @@ def _nearest(context: str, text: str, start: int) -> int | None:
     return min(near, key=lambda place: (abs(place - start), place)) if near else None
 
 
-def refuse_repeated_questions(path: Path, examples: list[SpanExample]) -> None:
-    """Raises ``DataError`` for an id that several questions have."""
-    if twice := repeated(example.id for example in examples):
-        raise DataError(
-            f"{path}: {len(twice)} ids stand at several questions\n  {first_faults(twice)}\n"
-            "  fix: remove the copies; predictions are keyed by id"
-        )
-
-
 def _judge(path: Path, examples: list[SpanExample], findings: _Findings) -> None:
-    """Warns of what was mended. Raises ``DataError`` for what cannot be."""
+    """Warn of repaired questions. Raises ``DataError`` for answers that cannot be repaired."""
     if findings.errors:
         raise DataError(
             f"{path}: {len(findings.errors)} answers cannot be used\n  "
             f"{first_faults(findings.errors)}\n"
             "  fix: count answer_start in characters from 0, or remove these questions"
         )
-    refuse_repeated_questions(path, examples)
-    if not examples:
-        raise DataError(f"{path}: 0 questions")
+    require_unique(path, examples)
     if findings.repaired:
         _log.warning(
             "%s: moved %d answers to where they stand: %s",

@@ -1,13 +1,14 @@
-"""Sentences and pairs with a label from tables: TSV as GLUE writes it, JSONL, CSV and parquet.
+"""Readers of tables with one sentence or a pair of them a row, and a label.
 
-Every reader names the file and the line of what it cannot use. Nothing here knows a label set.
+Layout: tab-separated lines without quoting (GLUE: Wang et al. 2018), or JSONL, CSV, TSV and
+parquet. Columns: those that the data set's entry names. Labels stay as written in the file.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,35 +19,36 @@ from road_ray.data.readers.files import (
     missing_columns,
     numbered_lines,
     refuse_repeated_columns,
+    refuse_repeated_ids,
     shorten,
     table_rows,
 )
 from road_ray.data.schema import Columns
 from road_ray.errors import DataError
 
-# Official QQP has a few rows broken by line ends; all readers drop them. More is a wrong file.
+# QQP as published has a few rows with line ends in a text; more of them mean a wrong file.
 _MAX_RAGGED_FRACTION = 1e-3
-_NO_GOLD = "-"  # SNLI and MNLI: the annotators did not agree
+_NO_LABEL = "-"  # SNLI and MNLI: the annotators did not agree
 
 _log = logging.getLogger(__name__)
 
 
 def read_glue_tsv(path: Path, columns: Columns, *, labelled: bool = False) -> list[TextExample]:
-    """Rows of a tab-separated file without quoting; columns by name, or by number without a header.
+    """Return the rows of a tab-separated file; columns are names, or numbers without a header.
 
-    A file without the label column gives labels of None, unless ``labelled`` demands one. Rows
-    whose label is ``-`` are dropped and counted. Raises ``DataError`` for a missing column or a row
-    with other than the expected number of tabs; up to one such row in a thousand is dropped with a
-    warning (official QQP has some).
+    Without a label column the labels are None; ``labelled`` makes that an error. Rows with the
+    label ``-`` are dropped with a warning. Raises ``DataError`` for a missing column or a row with
+    another number of columns; up to one such row in a thousand is dropped with a warning instead.
     """
-    return _kept(path, _tsv_rows(path, columns, labelled))
+    return _labelled(path, _tsv_rows(path, columns, labelled))
 
 
 def read_table(path: Path, columns: Columns, *, labelled: bool = False) -> list[TextExample]:
-    """Rows of JSONL, CSV or parquet, columns by name; ``where`` is ``file:line``, or counts the
-    rows of a parquet file from 1.
+    """Return the rows of a JSONL, CSV, TSV or parquet file, with columns by name.
+
+    ``where`` of a parquet row is ``file:row``, counted from 1.
     """
-    return _kept(path, _table_rows(path, columns, labelled))
+    return _labelled(path, _table_rows(path, columns, labelled))
 
 
 def _tsv_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[TextExample]:
@@ -83,38 +85,37 @@ def _tsv_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[TextExam
             label=None if label is None else cells[label],
             where=f"{path}:{number}",
         )
-    _judge_ragged(path, ragged, row + 1)
+    _check_ragged(path, ragged, row + 1)
 
 
-def _judge_ragged(path: Path, ragged: Sequence[str], rows: int) -> None:
+def _check_ragged(path: Path, ragged: Sequence[str], rows: int) -> None:
     if len(ragged) > rows * _MAX_RAGGED_FRACTION:
         raise DataError(
             f"{path}: {len(ragged)} of {rows} rows have too many or too few tabs\n"
             f"  {first_faults(ragged)}\n"
-            "  fix: one row a line, one tab between columns, no tab or line end inside a text"
+            "  fix: write one row a line, and no tab or line end inside a text"
         )
     if ragged:
-        _log.warning("%s: dropped %d broken rows: %s", path, len(ragged), first_faults(ragged))
+        _log.warning(
+            "%s: dropped %d broken rows: %s",
+            path,
+            len(ragged),
+            first_faults(ragged),
+        )
 
 
 def _table_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[TextExample]:
-    for row, (where, found) in enumerate(table_rows(path)):
-        yield _from_mapping(found, row, where, columns, labelled)
+    for number, (where, row) in enumerate(table_rows(path)):
+        yield _from_mapping(row, number, where, columns, labelled)
 
 
 def _from_mapping(
     row: dict[str, object], index: int, where: str, columns: Columns, labelled: bool
 ) -> TextExample:
-    columns = _named_in(row, columns)
-    wanted = [*columns.text, *([columns.id] if columns.id is not None else [])]
-    if labelled and columns.label is not None:
-        wanted.append(columns.label)
-    missing = [name for name in wanted if name not in row]
-    if missing:
-        raise DataError(missing_columns(where, missing, list(row)))
+    columns = _resolve_columns(list(row), columns, where, labelled)
     label = None if columns.label is None else row.get(str(columns.label))
     if labelled and columns.label is not None and label is None:
-        raise DataError(f"{where}: column {columns.label!r} is null; a training label is needed")
+        raise DataError(f"{where}: column {columns.label!r} is null, and this split needs labels")
     return TextExample(
         id=str(index) if columns.id is None else str(row[str(columns.id)]),
         texts=tuple(check_text(row[str(name)], where, name) for name in columns.text),
@@ -123,57 +124,51 @@ def _from_mapping(
     )
 
 
-def _named_in(names: Collection[object], columns: Columns) -> Columns:
-    """The columns with every ``a|b`` replaced by the first of the two that there is."""
+def _resolve_columns(
+    names: Sequence[str | int], columns: Columns, where: str, labelled: bool
+) -> Columns:
+    """Return ``columns`` with every ``a|b`` replaced by the first of the two in ``names``.
+
+    Raises ``DataError`` if a column is missing; the label's may be, unless ``labelled``.
+    """
 
     def first(name: str | int | None) -> Any:
         options = name.split("|") if isinstance(name, str) else [name]
         return next((option for option in options if option in names), options[0])
 
-    return Columns(tuple(map(first, columns.text)), first(columns.label), first(columns.id))
+    columns = Columns(tuple(map(first, columns.text)), first(columns.label), first(columns.id))
+    required = [*columns.text, columns.id, columns.label if labelled else None]
+    missing = [name for name in required if name is not None and name not in names]
+    if missing:
+        raise DataError(missing_columns(where, missing, names))
+    return columns
 
 
 def _places(
     path: Path, header: Sequence[str | int], columns: Columns, labelled: bool
 ) -> tuple[list[int], int | None, int | None]:
-    """Where texts, label and id stand in a row."""
-    found = {name: place for place, name in enumerate(header)}
-    columns = _named_in(found, columns)
-    wanted = [*columns.text, *([columns.id] if columns.id is not None else [])]
-    if labelled and columns.label is not None:
-        wanted.append(columns.label)
-    missing = [name for name in wanted if name not in found]
-    if missing:
-        raise DataError(missing_columns(f"{path}:1", missing, header))
-    label = None if columns.label is None else found.get(columns.label)
-    name = None if columns.id is None else found[columns.id]
-    return [found[text] for text in columns.text], label, name
+    """Return the positions of texts, label and id in a row."""
+    columns = _resolve_columns(header, columns, f"{path}:1", labelled)
+    index = {name: number for number, name in enumerate(header)}
+    label = None if columns.label is None else index.get(columns.label)
+    name = None if columns.id is None else index[columns.id]
+    return [index[text] for text in columns.text], label, name
 
 
-def _kept(path: Path, rows: Iterable[TextExample]) -> list[TextExample]:
-    """All rows but those without gold. Raises ``DataError`` for repeated ids and for no rows."""
-    kept: list[TextExample] = []
-    seen: dict[str, str] = {}
-    repeated: list[str] = []
-    dropped = 0
-    for example in rows:
-        first = seen.setdefault(example.id, example.where)
-        if first is not example.where:
-            repeated.append(f"id {example.id!r} at {example.where}, first at {first}")
-        if example.label == _NO_GOLD:
-            dropped += 1
-        else:
-            kept.append(example)
-    if repeated:
-        raise DataError(
-            f"{path}: {len(repeated)} rows repeat an id\n  {first_faults(repeated)}\n"
-            "  fix: remove the copies, or leave `id` out of the entry: rows are numbered"
-        )
+def _labelled(path: Path, examples: Iterable[TextExample]) -> list[TextExample]:
+    """Return all examples but those whose annotators did not agree on a label.
+
+    Raises ``DataError`` for repeated ids and if no example is left.
+    """
+    examples = list(examples)
+    refuse_repeated_ids(path, examples)
+    kept = [example for example in examples if example.label != _NO_LABEL]
+    dropped = len(examples) - len(kept)
     if dropped:
-        _log.warning("%s: dropped %d rows without a gold label (%r)", path, dropped, _NO_GOLD)
+        _log.warning("%s: dropped %d rows without a label (%r)", path, dropped, _NO_LABEL)
     if not kept:
         raise DataError(
-            f"{path}: 0 usable rows of {dropped} (dropped without gold: {dropped})\n"
-            "  fix: fetch or write the file again, or leave this split out of the entry"
+            f"{path}: 0 usable rows of {dropped} ({dropped} have no label)\n"
+            "  fix: download or write the file again, or omit this split from the entry"
         )
     return kept

@@ -1,9 +1,13 @@
-"""Blocks, their order, and a process that dies."""
+"""Blocks, their order, and processes that die."""
 
 from __future__ import annotations
 
+import multiprocessing
 import shutil
-from contextlib import contextmanager
+import signal
+import subprocess
+import sys
+from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
@@ -26,6 +30,10 @@ def small(monkeypatch):
     monkeypatch.setattr(parallel, "_BLOCK_CHARACTERS", 100)
 
 
+def rows(encoded):
+    return [(number, block.documents, block.tokens.tolist()) for number, block in encoded]
+
+
 def test_blocks_hold_all_documents_in_order():
     made = list(blocks(DOCUMENTS))
     assert [d for block in made for d in block] == DOCUMENTS
@@ -34,48 +42,52 @@ def test_blocks_hold_all_documents_in_order():
 
 
 def test_later_blocks_are_those_of_the_whole(encoder):
-    whole = list(encoded_blocks(DOCUMENTS, encoder, processes=1))
-    rest = list(encoded_blocks(DOCUMENTS, encoder, processes=1, start=3))
-    assert [number for number, _ in rest] == [number for number, _ in whole][3:]
-    assert all(
-        a.tokens.tolist() == b.tokens.tolist()
-        for (_, a), (_, b) in zip(whole[3:], rest, strict=True)
-    )
+    whole = rows(encoded_blocks(DOCUMENTS, encoder, processes=1))
+    assert rows(encoded_blocks(DOCUMENTS, encoder, processes=1, start=3)) == whole[3:]
 
 
-def test_a_process_that_dies_is_told(encoder, monkeypatch):
-    started = []
-    start = parallel._process
-
-    @contextmanager
-    def keep(encoder):
-        with start(encoder) as process:
-            started.append(process)
-            yield process
-
-    monkeypatch.setattr(parallel, "_process", keep)
+def test_two_processes_give_the_rows_of_one_with_few_blocks_in_flight(encoder):
+    taken = []
 
     def documents():
+        for document in DOCUMENTS * 3:
+            taken.append(document)
+            yield document
+
+    encoded = encoded_blocks(documents(), encoder, processes=2)
+    first = next(encoded)
+    assert len(taken) <= 5 * 5  # documents: 5 a block, of which 4 are ahead to judge whether enough
+    together = rows([first, *encoded])
+    assert together == rows(encoded_blocks(DOCUMENTS * 3, encoder, processes=1))
+    assert multiprocessing.active_children() == []
+
+
+def test_a_killed_process_is_a_resource_error(encoder):
+    def documents():
         yield from DOCUMENTS[:25]
-        for process in started:
+        for process in multiprocessing.active_children():
             process.kill()
-            process.wait()
         yield from DOCUMENTS * 3
 
-    with pytest.raises(ResourceError, match=r"(?s)ended early .exit code -9.*memory"):
+    with pytest.raises(ResourceError, match=r"(?s)ended early.*memory.*kept: ") as caught:
         list(encoded_blocks(documents(), encoder, processes=2))
+    assert isinstance(caught.value.__cause__, BrokenProcessPool)
+    assert multiprocessing.active_children() == []
 
 
-@pytest.mark.parametrize("begun", [True, False], ids=["while it works", "while it starts"])
-def test_memory_is_not_blamed_for_a_process_that_was_not_killed(encoder, monkeypatch, begun):
-    if begun:
-        monkeypatch.setattr(Encoder, "settings", lambda self: b"{}")
-    else:
-        monkeypatch.setattr(parallel.sys, "executable", shutil.which("false"))
-        monkeypatch.setattr(Encoder, "settings", lambda self: b" " * (1 << 20))
-    with pytest.raises(ResourceError, match=r"ended early .exit code 1") as told:
+def test_a_process_that_cannot_start_is_a_resource_error(encoder):
+    multiprocessing.set_executable(shutil.which("false"))
+    try:
+        with pytest.raises(ResourceError, match="ended early"):
+            list(encoded_blocks(DOCUMENTS, encoder, processes=2))
+    finally:
+        multiprocessing.set_executable(sys.executable)
+
+
+def test_an_error_of_a_process_is_raised_as_it_is(encoder, monkeypatch):
+    monkeypatch.setattr(Encoder, "settings", lambda self: b"{}")
+    with pytest.raises(KeyError, match="tokenizer"):
         list(encoded_blocks(DOCUMENTS, encoder, processes=2))
-    assert "memory" not in str(told.value)
 
 
 def test_a_module_of_the_working_directory_is_not_run(encoder, tmp_path, monkeypatch):
@@ -83,3 +95,43 @@ def test_a_module_of_the_working_directory_is_not_run(encoder, tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     made = list(encoded_blocks(DOCUMENTS, encoder, processes=2))
     assert sum(block.documents for _, block in made) == len(DOCUMENTS)
+
+
+SCRIPT = """
+import os, sys
+from road_ray.data.corpus import parallel
+from road_ray.data.corpus.encode import Encoder
+print("script runs", flush=True)
+parallel._BLOCK_CHARACTERS = 100
+encoder = Encoder.from_settings(open(sys.argv[1], "rb").read())
+documents = (f"The cat number {n} sat." for n in range(100))
+for number, _ in parallel.encoded_blocks(documents, encoder, processes=2):
+    if number == int(sys.argv[2]):
+        os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.fixture
+def script(encoder, tmp_path):
+    """``script(block)``: run a script without a ``__main__`` guard that is killed at that block."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "settings").write_bytes(encoder.settings())
+    command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "settings")]
+
+    def run(block):
+        # Returns when nobody holds the pipe any more, the workers included.
+        return subprocess.run(
+            [*command, str(block)], stdout=subprocess.PIPE, text=True, timeout=60, check=False
+        )
+
+    return run
+
+
+def test_processes_do_not_run_the_script_of_the_user_again(script):
+    done = script(-1)
+    assert done.returncode == 0
+    assert done.stdout == "script runs\n"
+
+
+def test_processes_end_when_their_parent_is_killed(script):
+    assert script(5).returncode == -signal.SIGKILL

@@ -64,5 +64,5 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path, wrong, told):
 
 
 def test_repeated_ids_are_told(tmp_path):
-    with pytest.raises(DataError, match=r"1 questions repeat an id\n  'q1' at .*:3.*:2"):
+    with pytest.raises(DataError, match=r"1 examples repeat an id\n  id 'q1' at .*:3.*:2"):
         read_mrqa(written(tmp_path / "x.jsonl.gz", row((12, 14)), row((12, 14))))

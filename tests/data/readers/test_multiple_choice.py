@@ -78,7 +78,7 @@ def test_ones_own_table_names_question_and_choices(tmp_path):
         ({"id": "7", "question": "x", "choices": "y"}, r"x.jsonl:2: not in the layout of common"),
         ({"id": "7", "question": []}, r"x.jsonl:2: not in the layout of commonsenseqa: list"),
         ({"id": "7"}, r"x.jsonl:2: no column 'question'; found: id"),
-        (asked(), r"1 questions repeat an id\n  id 'q1' at .*x.jsonl:2, first at .*x.jsonl:1"),
+        (asked(), r"1 examples repeat an id\n  id 'q1' at .*x.jsonl:2, first at .*x.jsonl:1"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(tmp_path, row, told):

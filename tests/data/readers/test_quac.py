@@ -97,6 +97,6 @@ def test_what_is_wrong_names_the_question(tmp_path):
             read_quac(path)
     twice = {"context": CONTEXT, "qas": [turn(0, "a", "Rome"), turn(0, "b", "Rome")]}
     path.write_text(json.dumps({"data": [{"paragraphs": [twice]}]}))
-    with pytest.raises(DataError, match=r"1 ids stand at several questions\n  C_q#0"):
+    with pytest.raises(DataError, match=r"1 examples repeat an id\n  id 'C_q#0'"):
         read_quac(path)
     assert dataset("quac").also == ("quac_yes_no", "quac_continue")

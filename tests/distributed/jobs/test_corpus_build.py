@@ -126,7 +126,7 @@ def test_a_block_whose_process_is_killed_is_encoded_again(cluster, encoder, tmp_
         os.environ["ROAD_TEST_PLACE"] = place
         return Dying.from_settings(settings).encode(number, block)
 
-    monkeypatch.setattr(module, "_encoded", encode)
+    monkeypatch.setattr(module, "encode_block", encode)
     there = told(encoded_on_cluster(DOCUMENTS, encoder))
     assert (tmp_path / "died").exists(), "the kill did not fire"
     assert there == told(encoded_blocks(DOCUMENTS, encoder, processes=1))
@@ -135,5 +135,5 @@ def test_a_block_whose_process_is_killed_is_encoded_again(cluster, encoder, tmp_
 @pytest.mark.ray
 def test_what_cannot_be_encoded_there_is_told(cluster, encoder, monkeypatch):
     monkeypatch.setattr(Encoder, "settings", lambda self: b"{}")
-    with pytest.raises(ClusterError, match=r"block 0 .* not encoded(?s:.)*kept: the shards so far"):
+    with pytest.raises(ClusterError, match=r"not encode block 0 (?s:.)*kept: the finished shards"):
         list(encoded_on_cluster(DOCUMENTS, replace(encoder)))

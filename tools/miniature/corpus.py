@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from road_ray.data.miniature import opinions
-from road_ray.data.miniature.language import paragraph, question, statement
-from road_ray.data.miniature.world import Entity, Fact, World
+from tools.miniature import opinions
+from tools.miniature.language import paragraph, question, statement
+from tools.miniature.world import Entity, Fact, World
 
 Row = dict[str, str]
 

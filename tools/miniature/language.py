@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from road_ray.data.miniature.relations import RELATIONS
-from road_ray.data.miniature.world import Entity, Fact
+from tools.miniature.relations import RELATIONS
+from tools.miniature.world import Entity, Fact
 
 _OPENERS = ("According to the records, ", "As far as is known, ", "It is said that ", "In fact, ",
             "As many books tell, ", "Without any doubt, ")  # fmt: skip

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from road_ray.data.miniature.language import clause, finish, join, pair, question, statement
-from road_ray.data.miniature.relations import RELATIONS, of_kind
-from road_ray.data.miniature.words import family_of
-from road_ray.data.miniature.world import Entity, Fact, World
+from tools.miniature.language import clause, finish, join, pair, question, statement
+from tools.miniature.relations import RELATIONS, of_kind
+from tools.miniature.words import family_of
+from tools.miniature.world import Entity, Fact, World
 
 Pair = tuple[str, str, str]
 THREE_WAY = ("entailment", "contradiction", "neutral")

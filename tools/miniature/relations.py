@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from road_ray.data.miniature.grammar import Relation
-from road_ray.data.miniature.people import PEOPLE
-from road_ray.data.miniature.places import PLACES
-from road_ray.data.miniature.things import THINGS
+from tools.miniature.grammar import Relation
+from tools.miniature.people import PEOPLE
+from tools.miniature.places import PLACES
+from tools.miniature.things import THINGS
 
 RELATIONS: dict[str, Relation] = {one.name: one for one in (*PEOPLE, *PLACES, *THINGS)}
 

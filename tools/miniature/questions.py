@@ -6,10 +6,10 @@ import hashlib
 import random
 from typing import Any
 
-from road_ray.data.miniature import words
-from road_ray.data.miniature.language import Passage, join, paragraph, question, wrap
-from road_ray.data.miniature.relations import RELATIONS, of_kind
-from road_ray.data.miniature.world import Entity, Fact, World
+from tools.miniature import words
+from tools.miniature.language import Passage, join, paragraph, question, wrap
+from tools.miniature.relations import RELATIONS, of_kind
+from tools.miniature.world import Entity, Fact, World
 
 Json = dict[str, Any]
 _PER_CONTEXT = 5

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from road_ray.data.miniature import words
-from road_ray.data.miniature.words import Names
+from tools.miniature import words
+from tools.miniature.words import Names
 
 _COUNTS = {  # entities of each kind at size 1: together about 1,500 articles
     "person": 760, "town": 64, "company": 150, "school": 100,

@@ -1,23 +1,18 @@
-"""Writes the miniature world: all files staged beside the target and renamed at once."""
+"""Write the miniature world in the published layouts of its data sets."""
 
 from __future__ import annotations
 
 import csv
 import json
-import os
 import random
-import shutil
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from road_ray.data.miniature import corpus, opinions, pairs, questions
-from road_ray.data.miniature import world as worlds
-from road_ray.data.miniature.world import Entity, World
-from road_ray.errors import DataError
-
-VERSION = 2
+from road_ray.data.miniature import VERSION
+from tools.miniature import corpus, opinions, pairs, questions
+from tools.miniature import world as worlds
+from tools.miniature.world import Entity, World
 
 
 @dataclass(frozen=True)
@@ -38,28 +33,16 @@ class _Plan:
 
 
 def write(root: Path, *, seed: int = 0, size: float = 1.0) -> Path:
-    """Writes all below ``root`` (absent or empty) and gives it back; same seed, same bytes."""
-    root = Path(root)
-    if not size > 0:
-        raise DataError(
-            f"miniature world: size is {size!r}\n  allowed: a number above 0, such as 0.1 or 1.0"
-        )
-    stage: Path | None = None
-    try:
-        root.parent.mkdir(parents=True, exist_ok=True)
-        stage = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
-        _write_all(stage, _plan(seed, size))
-        stage.chmod(0o755)
-        os.rename(stage, root)
-    except OSError as error:
-        raise DataError(
-            f"miniature world: {root} cannot be written ({error.strerror})\n"
-            "  allowed: a directory that is absent or empty\n"
-            "  fix: name another one; nothing there was changed"
-        ) from error
-    finally:
-        if stage is not None:
-            shutil.rmtree(stage, ignore_errors=True)
+    """Write the world below ``root`` and return ``root``; same seed and size, same bytes."""
+    root.mkdir(parents=True, exist_ok=True)
+    plan = _plan(seed, size)
+    _wikipedia(root / "wikipedia", plan)
+    _sentiment(root / "glue" / "SST-2", plan)
+    _paraphrase(root / "glue" / "QQP", plan)
+    _inference(root / "glue" / "MNLI", plan)
+    _entailment(root / "glue" / "RTE", plan)
+    _squad(root / "squad", plan)
+    _newsqa(root / "newsqa", plan)
     return root
 
 
@@ -71,16 +54,6 @@ def _plan(seed: int, size: float) -> _Plan:
     for entity in world.entities:
         (dev if rng.random() < 0.16 else train).append(entity)
     return _Plan(world, train, dev, seed, size)
-
-
-def _write_all(stage: Path, plan: _Plan) -> None:
-    _wikipedia(stage / "wikipedia", plan)
-    _sentiment(stage / "glue" / "SST-2", plan)
-    _paraphrase(stage / "glue" / "QQP", plan)
-    _inference(stage / "glue" / "MNLI", plan)
-    _entailment(stage / "glue" / "RTE", plan)
-    _squad(stage / "squad", plan)
-    _newsqa(stage / "newsqa", plan)
 
 
 def _wikipedia(folder: Path, plan: _Plan) -> None:

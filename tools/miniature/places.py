@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from road_ray.data.miniature import words
-from road_ray.data.miniature.grammar import relation
+from tools.miniature import words
+from tools.miniature.grammar import relation
 
 PLACES = (
     relation("province", "town", "province",
