@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from io import StringIO
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ruamel.yaml import YAML
 
+from road_ray.config import flatten
 from road_ray.data import catalog
 from road_ray.data.special_heads import SPECIAL_HEADS
 from road_ray.reporting.lineage import ancestors, describe_model
@@ -199,15 +200,11 @@ def _origin(run: RunRecord, told: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _facts(told: Mapping[str, Any], prefix: str = "") -> Sequence[tuple[str, Any]]:
-    facts: list[tuple[str, Any]] = []
-    for name, value in told.items():
-        if isinstance(value, Mapping):
-            facts += _facts(value, f"{prefix}{name}.")
-        elif name != "teachers":
-            shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
-            facts.append((prefix + name, shown))
-    return facts
+def _facts(model: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    """Yield the facts of a model but for its teachers, by dotted name."""
+    for name, value in flatten(model).items():
+        if name != "teachers":
+            yield name, ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
 def _making(run: RunRecord) -> str:

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from road_ray.config import flatten
 from road_ray.config import yaml as yaml_lines
 from road_ray.config.json_file import read_json
 from road_ray.errors import RoadError
@@ -46,7 +47,7 @@ class RunRecord:
     @cached_property
     def settings(self) -> dict[str, Any]:
         """The configuration by dotted keys."""
-        return flat(self.config)
+        return flatten(self.config)
 
     @property
     def verb(self) -> str:
@@ -159,17 +160,6 @@ def read_run(directory: Path) -> RunRecord:
         told=shapes.model_facts(shaped("hf/road_ray.json", read_json, shapes.MODEL)),
         problems=tuple(problems),
     )
-
-
-def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested mappings by dotted keys."""
-    found: dict[str, Any] = {}
-    for name, value in tree.items():
-        if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{name}.")
-        else:
-            found[f"{prefix}{name}"] = value
-    return found
 
 
 def is_decisive(key: str) -> bool:

@@ -5,7 +5,6 @@ Whatever changes or removes files waits for nobody: a directory that some run ha
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from road_ray.config.file_lock import lock_exclusively
 from road_ray.config.json_file import read_json
 from road_ray.distillation.store.shards import (
     DAMAGED,
@@ -171,11 +171,9 @@ def _kept(manifest: Path) -> StoredTeacher:
 
 @contextmanager
 def _alone(directory: Path) -> Iterator[None]:
-    with (directory / LOCK).open("a", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    with (directory / LOCK).open("a+", encoding="utf-8") as lock:
+        if lock_exclusively(lock):
             raise ResourceError(
                 f"{directory}: a run has it open\n  fix: wait for it; nothing was changed"
-            ) from None
+            )
         yield

@@ -15,6 +15,7 @@ from optuna.storages.journal import JournalFileBackend
 from road_ray.distributed.tune.config import SearchConfig
 from road_ray.errors import ConfigError, ResourceError
 from road_ray.training.monitoring.database_url import PASSWORD, foreign_tables, with_password
+from road_ray.training.monitoring.journal import cut_torn_line
 from road_ray.training.monitoring.secrets import redact
 
 _log = logging.getLogger(__name__)
@@ -93,7 +94,7 @@ def _from_journal(config: SearchConfig, name: str, directory: Path) -> optuna.St
 
 def _opened(config: SearchConfig, name: str, path: Path) -> optuna.Study:
     path.with_name(JOURNAL + ".lock").unlink(missing_ok=True)  # left by a killed process
-    _cut_torn_line(path)
+    cut_torn_line(path)
     try:
         return _created(config, name, JournalStorage(JournalFileBackend(str(path))))
     except (ValueError, KeyError, TypeError, AssertionError, AttributeError) as error:
@@ -103,14 +104,6 @@ def _opened(config: SearchConfig, name: str, path: Path) -> optuna.Study:
             "%s is damaged (%s); kept as %s, made again from the trials", path, error, kept.name
         )
         return _created(config, name, JournalStorage(JournalFileBackend(str(path))))
-
-
-def _cut_torn_line(path: Path) -> None:
-    if path.is_file():
-        content = path.read_bytes()
-        whole = content.rfind(b"\n") + 1
-        if whole < len(content):
-            path.write_bytes(content[:whole])
 
 
 def _created(config: SearchConfig, name: str, storage: BaseStorage) -> optuna.Study:

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
-from road_ray.config import Config
-from road_ray.distributed.tune.config import SearchConfig, flatten
+from road_ray.config import Config, flatten
+from road_ray.distributed.tune.config import SearchConfig
 from road_ray.errors import ConfigError, nearest
 from road_ray.training.checkpoint.remote_copy import check_address
 
@@ -28,7 +28,7 @@ class StageConfig(Config):
     @field_validator("overrides", mode="before")
     @classmethod
     def _dotted_overrides(cls, value: Any) -> Any:
-        return flatten(value) if isinstance(value, Mapping) else value
+        return flatten(value, keep_empty=True) if isinstance(value, Mapping) else value
 
 
 class SweepTrackingConfig(Config):

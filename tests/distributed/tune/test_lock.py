@@ -15,7 +15,7 @@ from road_ray.errors import ResourceError
 TRIAL = """
 import sys, time
 from pathlib import Path
-from road_ray.distributed.tune.lock import hold
+from road_ray.distributed.tune.lock import hold_trial_lock as hold
 hold(Path(sys.argv[1])); hold(Path(sys.argv[1]))
 print("held", flush=True)
 time.sleep(float(sys.argv[2]))
