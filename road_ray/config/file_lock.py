@@ -1,6 +1,6 @@
 """Exclusive lock on an open file. The kernel frees it when its holder ends, also by SIGKILL.
 
-It calls ``flock`` itself, because the ``filelock`` package offers no shared ``flock`` and no holder.
+It calls ``flock`` itself, because the ``filelock`` package offers no shared lock and no holder.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def save_figures(figures: Sequence[Figure], directory: Path, kind: Format) -> li
     except ImportError:
         raise ConfigError(
             f"--format {kind} needs matplotlib, which is not installed\n"
-            "  fix: pip install matplotlib, or --format html; nothing was written"
+            "  fix: pip install 'road-ray[figures]', or --format html; nothing was written"
         ) from None
     matplotlib.use("agg")
     from matplotlib.figure import Figure as Canvas
