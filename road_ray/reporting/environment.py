@@ -1,4 +1,4 @@
-"""What ``road check`` finds: versions, devices, disk, data, cluster."""
+"""Checks of ``road check``: versions, devices, disk, data, cluster."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _RELEASED = 1.79e9  # seconds since 1970: September 2026
 
 
 def findings(address: str | None, root: str | None) -> tuple[list[dict[str, Any]], bool]:
-    """Rows of ``what``, ``found``, ``state`` and ``mend``, and whether nothing is amiss."""
+    """Return rows of ``what``, ``found``, ``state`` and ``mend``, and True if all are fine."""
     from road_ray.distributed import check
 
     upgrade = "use Python 3.11 or newer"
     rows = [_row("python", sys.version.split()[0], sys.version_info >= (3, 11), upgrade)]
     rows += [_package(name) for name in _WANTED]
     rows += [_device(), _disk(), _shared_memory(), _clock(), _data(root)]
-    looked_at = [check.token(), *(check.cluster(address) if address is not None else ())]
-    rows += [_row(one.what, one.found, one.good, one.mend) for one in looked_at]
+    checks = [check.token(), *(check.cluster(address) if address is not None else ())]
+    rows += [_row(one.what, one.found, one.good, one.mend) for one in checks]
     return rows, all(row["state"] == "ok" for row in rows)
 
 
@@ -48,11 +48,11 @@ def _row(what: str, found: str, good: bool, mend: str = "") -> dict[str, Any]:
 
 
 def _package(name: str) -> dict[str, Any]:
-    """A version, held to what road_ray asks for."""
+    """Return the row of a package; its version must satisfy the requirement of road_ray."""
     from packaging.requirements import Requirement
 
     try:
-        found = version(name)
+        installed = version(name)
     except PackageNotFoundError:
         return _row(name, "not installed", name in _OPTIONAL, f"pip install {name}")
     try:
@@ -60,13 +60,13 @@ def _package(name: str) -> dict[str, Any]:
     except PackageNotFoundError:
         asked = []
     wanted = [one.specifier for one in asked if one.name == name]
-    good = all(one.contains(found, prereleases=True) for one in wanted)
+    good = all(one.contains(installed, prereleases=True) for one in wanted)
     limits = ", ".join(str(one) for one in wanted)
-    return _row(name, found, good, f"pip install -c constraints.txt '{name}{limits}'")
+    return _row(name, installed, good, f"pip install -c constraints.txt '{name}{limits}'")
 
 
 def devices() -> list[str]:
-    """Names of the GPUs that torch can use."""
+    """Return the names of the GPUs that torch can use."""
     import torch
 
     return [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
@@ -89,7 +89,7 @@ def _disk() -> dict[str, Any]:
 
 
 def _shared_memory() -> dict[str, Any]:
-    """Where Ray keeps what processes share; containers give it 64 MiB unless told otherwise."""
+    """Return the row of ``/dev/shm``, Ray's object store; containers give it 64 MiB by default."""
     place = Path("/dev/shm")
     if not place.is_dir():
         return _row("shared memory", "no /dev/shm; Ray uses the disk", True)
@@ -99,7 +99,9 @@ def _shared_memory() -> dict[str, Any]:
 
 
 def _clock() -> dict[str, Any]:
-    """A clock before this release was made breaks certificates and the order of records."""
+    """Return the row of the clock; one set to before this release breaks certificates and the order
+    of records.
+    """
     now = time.time()
     mend = "set the clock: certificates fail and records are out of order"
     return _row(

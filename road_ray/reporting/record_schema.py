@@ -1,13 +1,11 @@
-"""The shape that reports expect of the JSON objects of a run: whatever is of another kind there is
-left out, and named.
-"""
+"""Expected types in the JSON files of a run; a value of another type is left out and reported."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-# By file, then by key: a class, or a list with the class of its items. A missing key is no misfit.
+# By file and key: a type, or a list with the type of its items. Missing keys are allowed.
 Shape = Mapping[str, Any]
 CONFIGURATION: Shape = dict.fromkeys(
     [
@@ -26,19 +24,19 @@ CORPUS: Shape = {"tokens": int, "source": str}
 
 
 def misfits(value: Mapping[str, Any], shape: Shape) -> list[str]:
-    """The keys whose values are of another kind than ``shape`` says; null is of every kind."""
+    """Return the keys whose values do not have the type in ``shape``; null has every type."""
     return [key for key in shape if not _fits(value.get(key), shape[key])]
 
 
 def fitted(value: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
-    """``value`` without its misfits."""
+    """Return ``value`` without its misfits."""
     odd = set(misfits(value, shape))
     return {key: item for key, item in value.items() if key not in odd}
 
 
-def model_facts(told: Mapping[str, Any]) -> dict[str, Any]:
-    """What a model says of itself (``road_ray.json``), without misfits at any depth."""
-    facts = fitted(told, MODEL)
+def model_facts(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts of a model (``road_ray.json``) without misfits at any depth."""
+    facts = fitted(record, MODEL)
     if facts.get("corpus"):
         facts["corpus"] = fitted(facts["corpus"], CORPUS)
     if facts.get("teachers"):
@@ -48,12 +46,12 @@ def model_facts(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def numbers(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """The figures that are numbers, or null."""
+    """Return the figures that are numbers or null."""
     return {name: v for name, v in figures.items() if v is None or isinstance(v, int | float)}
 
 
 def rows_of(rows: list[Any]) -> Iterator[dict[str, Any]]:
-    """The objects among the rows of a journal that have a step, a whole number."""
+    """Yield the rows of a journal that are objects with an integer ``step``."""
     for row in rows:
         if isinstance(row, dict) and isinstance(row.get("step"), int):
             yield row

@@ -1,4 +1,4 @@
-"""What came out of a sweep: its trials, the best of them, and the files that say so."""
+"""Result of a sweep: its trials, the best of them, and the files that record them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from road_ray.training.monitoring.journal import write_json_atomic
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep whose budget is spent."""
+    """A finished sweep."""
 
     directory: Path
     config: SweepConfig
@@ -23,12 +23,14 @@ class Sweep:
 
     @property
     def best(self) -> Sequence[Record]:
-        """The best finished trial; of several metrics all that no other beats in each."""
+        """Return the best trial or, with several metrics, the Pareto front."""
         return best_of(self.trials, self.config.mode)
 
 
 def best_of(trials: Sequence[Record], modes: Sequence[str]) -> list[Record]:
-    """The Pareto front of complete trials, the earliest of equals; one trial for one metric."""
+    """Return the Pareto front of complete trials; with one metric, the best one (the earliest of
+    equals).
+    """
     signs = [1.0 if mode == "max" else -1.0 for mode in modes]
     done = [
         trial
@@ -53,7 +55,7 @@ def best_of(trials: Sequence[Record], modes: Sequence[str]) -> list[Record]:
 
 
 def row_of(trial: Record, config: SweepConfig) -> dict[str, Any]:
-    """A trial as a row of a table."""
+    """Return a trial as a row of a table."""
     row: dict[str, Any] = {"trial": trial.number, "state": trial.state}
     for place, metric in enumerate(config.metric):
         row[metric] = trial.values[place] if place < len(trial.values) else None
@@ -67,7 +69,7 @@ def row_of(trial: Record, config: SweepConfig) -> dict[str, Any]:
 
 
 def write_result(sweep: Sweep) -> None:
-    """``sweep.json`` with every trial, ``metrics.json`` with the best one's figures."""
+    """Write ``sweep.json`` with every trial and ``metrics.json`` with the best trial's figures."""
     best = [trial.number for trial in sweep.best]
     write_json_atomic(
         sweep.directory / "sweep.json",

@@ -1,4 +1,4 @@
-"""Figures for papers: the same ones that a page shows, drawn by matplotlib as SVG or PNG."""
+"""Figures for papers: those of the page, drawn by matplotlib as SVG or PNG."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ _STYLE = {
     "axes.axisbelow": True,
     "legend.frameon": False,
     "svg.fonttype": "none",
-    "svg.hashsalt": "road_ray",  # the same figure is the same file
+    "svg.hashsalt": "road_ray",  # equal figures give equal files
     "savefig.dpi": 300,
     "savefig.bbox": "tight",
 }
 
 
 def save_figures(figures: Sequence[Figure], directory: Path, kind: Format) -> list[Path]:
-    """One file a figure, numbered in the order of the page and named by its title."""
+    """Write one file per figure, numbered in page order and named after its title.
+
+    Raises ``ConfigError`` if matplotlib is not installed.
+    """
     try:
         import matplotlib
     except ImportError:
@@ -140,12 +143,12 @@ def _parallel(figure: Parallel, axes: Any) -> None:
 
 
 def _plain(text: str) -> str:
-    """Text in which a dollar sign is no formula."""
+    """Return text in which a dollar sign does not start a formula."""
     return text.replace("$", r"\$")
 
 
 def _colormap() -> Callable[[float], Any]:
-    """Colours for shades from 0 to 1; the palest of the scale could not be seen on white."""
+    """Return colours for shades from 0 to 1, without those invisible on white."""
     import matplotlib
 
     colors = matplotlib.colormaps[_SCALE]

@@ -19,8 +19,8 @@ pytestmark = pytest.mark.ray
 SECONDS = 60  # 15 on a machine that has time
 DRIVER = """
 import sys, time, ray
-from road_ray.distributed.teachers.pool import specify
-from road_ray.distributed.teachers.shared_pool import shared
+from road_ray.distributed.teachers.pool import specify_pool as specify
+from road_ray.distributed.teachers.shared_pool import shared_ensemble as shared
 from tests.distributed.small import NLI
 ray.init(address=sys.argv[1], log_to_driver=False)
 with shared(specify(sys.argv[2:], NLI, num_cpus=0.25)) as ensemble:
@@ -103,17 +103,17 @@ def test_who_comes_after_the_last_has_gone_is_too_late():
     from road_ray.distributed.teachers.shared_pool import Leases
 
     leases = Leases(first_seconds=60.0)
-    assert not leases.over()
+    assert not leases.expired()
     assert leases.renew("one", 60.0)
     assert leases.renew("two", -1.0), "a lease that has lapsed before anybody looked"
-    assert not leases.over()
+    assert not leases.expired()
     assert leases.renew("one", -1.0)
-    assert leases.over()
+    assert leases.expired()
     assert not leases.renew("three", 60.0)
-    assert leases.over()
+    assert leases.expired()
 
 
 def test_the_first_is_waited_for_only_so_long():
     from road_ray.distributed.teachers.shared_pool import Leases
 
-    assert Leases(first_seconds=-1.0).over()
+    assert Leases(first_seconds=-1.0).expired()

@@ -11,7 +11,7 @@ from road_ray.distributed.tune.time_limit import HUNG, with_time_limit
 CODE = """
 import time
 from pathlib import Path
-from road_ray.distributed.tune.time_limit import limited
+from road_ray.distributed.tune.time_limit import with_time_limit as limited
 with limited(0.2, Path({path!r})):
     time.sleep(100)
 """

@@ -36,7 +36,7 @@ def file(tmp_path, sentiment):
     path.write_text(
         "verb: finetune\noverrides:\n" + "\n".join(lines) + "\n"
         "  training.evaluate_every_steps: 2\n  data.max_judged_rows: 20\n"
-        f"metric: {METRIC}\ntrials: 3\nconsole: quiet\nat_once: 1\n"
+        f"metric: {METRIC}\ntrials: 3\nconsole: quiet\nmax_concurrent: 1\n"
         "space:\n  optimizer.peak_lr: {loguniform: [1.0e-4, 1.0e-2]}\n"
         f"run_dir: {tmp_path}/sweep\n"
     )
@@ -77,7 +77,7 @@ def test_another_making_in_the_same_directory_is_refused(file):
         run(load_sweep(file, ["data.batch_size=4"]))
 
 
-def test_what_every_trial_would_miss_is_told_at_once():
+def test_what_every_trial_would_miss_is_told_max_concurrent():
     with pytest.raises(ConfigError, match="init is not given"):
         check_sources(load_sweep("finetune_glue"))
     with pytest.raises(ConfigError, match=r"distillation\.teachers names 0"):
