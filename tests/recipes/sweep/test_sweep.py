@@ -55,7 +55,7 @@ def test_a_finished_sweep_starts_nothing(file, tmp_path):
 def test_a_sweep_without_any_end_is_told(file):
     config = load_sweep(file)
     finished(config.directory, config, ["failed"] * 3)
-    with pytest.raises(DivergedError, match="no trial of mine came to its end; 3 failed"):
+    with pytest.raises(DivergedError, match="no trial of mine is complete; 3 failed"):
         run(config)
 
 
