@@ -1,4 +1,4 @@
-"""Time is split by hand-computed numbers; the sentences name the key to turn."""
+"""Time splits against hand-computed values; advice names the key to change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model card says what the model is and where it comes from, in a form that the Hub reads."""
+"""Model cards have figures, lineage and front matter for the Hub."""
 
 from __future__ import annotations
 

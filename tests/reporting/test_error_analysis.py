@@ -1,4 +1,4 @@
-"""Mistakes stand beside gold, worst first; data that is away is said to be."""
+"""Wrong predictions beside labels, worst first; missing data is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readings have the verdict that a person would give."""
+"""Verdicts of health checks."""
 
 from __future__ import annotations
 

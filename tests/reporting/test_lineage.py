@@ -1,4 +1,4 @@
-"""Lineage is followed as far back as directories are there."""
+"""Lineage is followed as far as directories exist."""
 
 from __future__ import annotations
 

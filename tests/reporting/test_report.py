@@ -1,4 +1,4 @@
-"""From a path to its page, and the page in a real browser without a network."""
+"""Pages by path, and in a real browser without a network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs against a client of the test's own; a real cluster is in ``journeys/test_submit.py``."""
+"""Job submission with a client of the test; ``journeys/test_submit.py`` has a real cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What travels with a job: what git knows and the line names, never too much."""
+"""Working directory of a job: tracked files, named files, size limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of the cluster, and that a pool which cannot be had is refused in time."""
+"""Pool specifications: resources of actors, refusal of pools without room."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests are joined and cut apart as if each had been asked alone; a model that adds up."""
+"""Merged requests give the answers of single ones, for a model that adds up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A shared pool is one pool, outlives who started it, and nobody's death keeps it alive."""
+"""Shared pools: one pool for all users, which outlives its first user and no crashed ones."""
 
 from __future__ import annotations
 

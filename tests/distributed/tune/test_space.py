@@ -1,4 +1,4 @@
-"""Ranges are exactly one kind and never empty; what samplers cannot do is refused."""
+"""Ranges have exactly one kind and are not empty; limits of samplers are checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The study survives: damaged, ahead, behind, or not there, it and the trials agree again."""
+"""Studies that are damaged, ahead, behind or missing are reconciled with the trials."""
 
 from __future__ import annotations
 

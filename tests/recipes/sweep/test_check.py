@@ -1,4 +1,4 @@
-"""Every mistake of a sweep is told before its first trial, with its line."""
+"""Every mistake in a sweep file is reported with its line before the first trial."""
 
 from __future__ import annotations
 

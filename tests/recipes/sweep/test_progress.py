@@ -1,4 +1,4 @@
-"""What people see: a table on a terminal, lines elsewhere, nothing when asked to be quiet."""
+"""Progress of a sweep: a table on a terminal, lines elsewhere, nothing if quiet."""
 
 from __future__ import annotations
 

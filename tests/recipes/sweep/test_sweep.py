@@ -1,4 +1,4 @@
-"""The whole sweep: begun, gone on with, finished, refused."""
+"""A whole sweep: started, resumed, finished, refused."""
 
 from __future__ import annotations
 

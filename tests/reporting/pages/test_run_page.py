@@ -1,4 +1,4 @@
-"""The page of a run has a section for whatever the run tells, and none for what it does not."""
+"""The run page has a section for each recorded subject, and no empty ones."""
 
 from __future__ import annotations
 

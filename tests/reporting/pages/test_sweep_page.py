@@ -1,4 +1,4 @@
-"""The page of a sweep: best, figures, all trials, failures with their reasons."""
+"""The sweep page: best trials, figures, all trials, failures with reasons."""
 
 from __future__ import annotations
 

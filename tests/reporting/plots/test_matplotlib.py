@@ -1,4 +1,4 @@
-"""Figures for papers are files of their kind, the same ones again from the same figures."""
+"""Figure files have the right format and are reproducible."""
 
 from __future__ import annotations
 
