@@ -181,3 +181,20 @@ def _numbers(values: ArrayLike, what: str) -> Numbers:
             "  allowed: finite numbers\n  fix: check whether the model diverged"
         )
     return array
+
+
+def pareto_front(scores: Sequence[tuple[float, ...]]) -> list[int]:
+    """Return the indices of the scores (larger is better) that no other score dominates; with one
+    metric, the first of the best.
+    """
+    if scores and len(scores[0]) == 1:
+        return [max(range(len(scores)), key=lambda number: scores[number])]
+
+    def dominates(other: tuple[float, ...], own: tuple[float, ...]) -> bool:
+        return other != own and all(a >= b for a, b in zip(other, own, strict=True))
+
+    return [
+        number
+        for number, own in enumerate(scores)
+        if not any(dominates(other, own) for other in scores)
+    ]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from road_ray.config import yaml as yaml_lines
 from road_ray.errors import DataError, RoadError
+from road_ray.evaluation.metrics import pareto_front
 from road_ray.reporting.plots.chart import Point, thinned
 from road_ray.reporting.run_record import is_run, runs_below
 from road_ray.training.monitoring.database_url import (
@@ -91,21 +92,12 @@ class Sweep:
     @cached_property
     def best(self) -> list[Trial]:
         """Return the best trial or, with several metrics, the Pareto front."""
-        if not self.judged:
-            return []
-        if len(self.metrics) == 1:
-            pick = max if self.larger[0] else min
-            return [pick(self.judged, key=lambda trial: trial.values[0])]
-        scores = {t.number: self._scores(t) for t in self.judged}
-        beaten = {n for n, own in scores.items() if any(_beats(s, own) for s in scores.values())}
-        return [trial for trial in self.judged if trial.number not in beaten]
-
-    def _scores(self, trial: Trial) -> tuple[float, ...]:
-        return tuple(v if up else -v for v, up in zip(trial.values, self.larger, strict=True))
-
-
-def _beats(one: Sequence[float], other: Sequence[float]) -> bool:
-    return one != other and all(a >= b for a, b in zip(one, other, strict=True))
+        signs = [1 if larger else -1 for larger in self.larger]
+        scores = [
+            tuple(sign * value for sign, value in zip(signs, trial.values, strict=True))
+            for trial in self.judged
+        ]
+        return [self.judged[number] for number in pareto_front(scores)]
 
 
 def is_sweep(directory: Path) -> bool:

@@ -6,7 +6,6 @@ It does not depend on recipes; ``road_ray.recipes.sweep`` defines what a trial r
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,11 +31,6 @@ def decode_params(space: Mapping[str, Range], params: Mapping[str, Any]) -> dict
 
 def _same(one: Any, other: Any) -> bool:
     return one == other and isinstance(one, bool) == isinstance(other, bool)
-
-
-def total_points(space: Mapping[str, Range]) -> int:
-    """Return the number of points of a grid over the space."""
-    return math.prod(len(grid_of(scope)) for scope in space.values())
 
 
 def grid_of(scope: Range) -> list[Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.distributed.tune.trial_record import Record
+from road_ray.evaluation.metrics import pareto_front
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.training.monitoring.journal import write_json_atomic
 
@@ -38,20 +39,11 @@ def best_of(trials: Sequence[Record], modes: Sequence[str]) -> list[Record]:
         if trial.state == "complete" and all(math.isfinite(value) for value in trial.values)
     ]
 
-    def score(trial: Record) -> list[float]:
-        return [sign * value for sign, value in zip(signs, trial.values, strict=True)]
-
-    if len(signs) == 1:
-        return sorted(done, key=score, reverse=True)[:1]
-    return [
-        trial
+    scores = [
+        tuple(sign * value for sign, value in zip(signs, trial.values, strict=True))
         for trial in done
-        if not any(
-            score(other) != score(trial)
-            and all(a >= b for a, b in zip(score(other), score(trial), strict=True))
-            for other in done
-        )
     ]
+    return [done[number] for number in pareto_front(scores)]
 
 
 def row_of(trial: Record, config: SweepConfig) -> dict[str, Any]:

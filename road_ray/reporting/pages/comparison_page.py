@@ -10,7 +10,7 @@ from typing import Any
 
 from road_ray.evaluation.metrics import PairedTest, paired_test, summary
 from road_ray.reporting.health import loss_names
-from road_ray.reporting.pages.page import NOTHING, Block, Cell, Figures, Page, Prose, Section, Table
+from road_ray.reporting.pages.page import NOTHING, Block, Cell, Figures, Page, Section, Table
 from road_ray.reporting.pages.run_page import clock, headline
 from road_ray.reporting.plots.chart import Axis, Chart, Line, thinned
 from road_ray.reporting.published_results import published
@@ -234,9 +234,3 @@ def _runs(runs: Sequence[RunRecord]) -> Table:
         for run in runs
     ]
     return Table(["run", "verb", "seed", "steps", "time", *shown, "state"], rows, live=True)
-
-
-def nothing_to_compare(folder: Path) -> Page:
-    """Return a page that reports an empty folder."""
-    note = Prose([f"{folder} contains no run directory."])
-    return Page(folder.name, sections=[Section("Runs", [note])])
