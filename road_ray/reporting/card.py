@@ -17,6 +17,7 @@ from road_ray.data import catalog
 from road_ray.data.special_heads import SPECIAL_HEADS
 from road_ray.reporting.lineage import ancestors, describe_model
 from road_ray.reporting.pages.run_page import headline
+from road_ray.reporting.record_schema import ModelFacts
 from road_ray.reporting.run_record import CONFIG, RunRecord, is_run, read_run
 from road_ray.reporting.tables import figures, metric_title, printable
 from road_ray.training.monitoring.secrets import redact
@@ -96,14 +97,14 @@ def _longest_run(text: str) -> int:
     return max(map(len, re.findall("`+", text)), default=0)
 
 
-def _run_of(directory: Path, model: Mapping[str, Any]) -> RunRecord:
+def _run_of(directory: Path, model: ModelFacts) -> RunRecord:
     """Return the run above the model directory, or a record with nothing but the model's facts."""
     above = directory.parent
     record = read_run(above) if is_run(above) else RunRecord(directory)
     return RunRecord(record.directory, record.config, record.environment, model=model)
 
 
-def _front(kind: str, run: RunRecord, named: Mapping[str, Any]) -> str:
+def _front(kind: str, run: RunRecord, named: Mapping[str, object]) -> str:
     """Return the front matter for the Hub: tags, pipeline, data sets and a ``model-index``."""
     from huggingface_hub import ModelCardData
 
@@ -136,7 +137,7 @@ def _on_the_hub(init: str) -> str | None:
     return None if local or not owner else init
 
 
-def _results(task: str, named: Mapping[str, Any], *, made_up: bool) -> Iterable[EvalResult]:
+def _results(task: str, named: Mapping[str, object], *, made_up: bool) -> Iterable[EvalResult]:
     """Yield the principal figures as entries of the Hub's ``model-index``."""
     from huggingface_hub import EvalResult
 
@@ -159,7 +160,7 @@ def _hub(name: str) -> str | None:
     return entry.hub.path if entry and entry.hub else None
 
 
-def _about(kind: str, model: Mapping[str, Any]) -> str:
+def _about(kind: str, model: ModelFacts) -> str:
     sets = ", ".join(map(_plain, model.get("datasets") or ()))
     made = f"Made by road_ray {version('road-ray')} as {_code(kind)}."
     if not model.get("task"):
@@ -169,7 +170,7 @@ def _about(kind: str, model: Mapping[str, Any]) -> str:
     return f"{head}, {how} on {sets}. {made}"
 
 
-def _evaluation_note(run: RunRecord, named: Mapping[str, Any]) -> str:
+def _evaluation_note(run: RunRecord, named: Mapping[str, object]) -> str:
     if not any(name.startswith("eval/") for name in named):
         return ""
     note = "The figures in `eval/` are percentages on dev splits, from this run only."
@@ -181,7 +182,7 @@ def _evaluation_note(run: RunRecord, named: Mapping[str, Any]) -> str:
     return note
 
 
-def _origin(run: RunRecord, model: Mapping[str, Any]) -> str:
+def _origin(run: RunRecord, model: ModelFacts) -> str:
     """Return the ancestors back to the corpus, then one line for each fact of the model."""
     lines = [
         f"- {role}: {_code(where)} ({_plain(describe_model(facts))})"
@@ -198,7 +199,7 @@ def _origin(run: RunRecord, model: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _facts(model: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+def _facts(model: ModelFacts) -> Iterable[tuple[str, object]]:
     """Yield the model's facts by dotted name, without its teachers."""
     for name, value in flatten(model).items():
         if name != "teachers":
@@ -228,7 +229,7 @@ def _use(kind: str) -> str:
     )
 
 
-def _limits(run: RunRecord, model: Mapping[str, Any]) -> Iterable[str]:
+def _limits(run: RunRecord, model: ModelFacts) -> Iterable[str]:
     """Yield the limits that follow from how the model was trained."""
     if run.settings.get("data.root") == "miniature":
         yield "Trained on a synthetic miniature data set: for trials only."

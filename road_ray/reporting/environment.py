@@ -8,7 +8,6 @@ import sys
 import time
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import Any
 
 from road_ray.errors import RoadError
 
@@ -29,7 +28,7 @@ _LEAST_SHARED_GIB = 0.25
 _RELEASED = 1.79e9  # seconds since 1970: September 2026
 
 
-def findings(address: str | None, root: str | None) -> tuple[list[dict[str, Any]], bool]:
+def findings(address: str | None, root: str | None) -> tuple[list[dict[str, str]], bool]:
     """Return rows of ``what``, ``found``, ``state`` and ``mend``, and True if all are fine."""
     from road_ray.distributed import check
 
@@ -42,12 +41,12 @@ def findings(address: str | None, root: str | None) -> tuple[list[dict[str, Any]
     return rows, all(row["state"] == "ok" for row in rows)
 
 
-def _row(what: str, found: str, good: bool, mend: str = "") -> dict[str, Any]:
+def _row(what: str, found: str, good: bool, mend: str = "") -> dict[str, str]:
     state = "ok" if good else "PROBLEM"
     return {"what": what, "found": found, "state": state, "mend": "" if good else mend}
 
 
-def _package(name: str) -> dict[str, Any]:
+def _package(name: str) -> dict[str, str]:
     """Return the row of a package; its version must satisfy the requirement of road_ray."""
     from packaging.requirements import Requirement
 
@@ -72,7 +71,7 @@ def devices() -> list[str]:
     return [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
 
 
-def _device() -> dict[str, Any]:
+def _device() -> dict[str, str]:
     import torch
 
     if names := devices():
@@ -82,13 +81,13 @@ def _device() -> dict[str, Any]:
     )
 
 
-def _disk() -> dict[str, Any]:
+def _disk() -> dict[str, str]:
     free = shutil.disk_usage(Path.cwd()).free / 2**30
     mend = f"free space, or work where {_LEAST_FREE_GIB:g} GiB are free: checkpoints need it"
     return _row("disk", f"{free:.1f} GiB free here", free >= _LEAST_FREE_GIB, mend)
 
 
-def _shared_memory() -> dict[str, Any]:
+def _shared_memory() -> dict[str, str]:
     """Return the row of ``/dev/shm``, Ray's object store; containers give it 64 MiB by default."""
     place = Path("/dev/shm")
     if not place.is_dir():
@@ -98,7 +97,7 @@ def _shared_memory() -> dict[str, Any]:
     return _row("shared memory", f"{size:.1f} GiB", size >= _LEAST_SHARED_GIB, mend)
 
 
-def _clock() -> dict[str, Any]:
+def _clock() -> dict[str, str]:
     """Return the row of the clock; one set to before this release breaks certificates and the order
     of records.
     """
@@ -109,7 +108,7 @@ def _clock() -> dict[str, Any]:
     )
 
 
-def _data(root: str | None) -> dict[str, Any]:
+def _data(root: str | None) -> dict[str, str]:
     from road_ray.data.loading import resolve_root
 
     try:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from road_ray.reporting.pages.page import Block, Cell, Table
-from road_ray.reporting.record_schema import model_facts
+from road_ray.reporting.record_schema import ModelFacts, model_facts
 from road_ray.reporting.run_record import RunRecord
 from road_ray.training.monitoring.secrets import redact
 
@@ -24,13 +22,13 @@ def ancestry(run: RunRecord) -> list[Block]:
     return [Table(["", "where", "what", "weights"], rows)]
 
 
-def ancestors(run: RunRecord) -> list[tuple[str, str, Mapping[str, Any]]]:
+def ancestors(run: RunRecord) -> list[tuple[str, str, ModelFacts]]:
     """Return ``(role, directory, facts)`` of ancestors and teachers, nearest first.
 
     The facts are those of ``road_ray.json``; they are empty if the directory is gone or the model
     came from the Hub.
     """
-    models: list[tuple[str, str, Mapping[str, Any]]] = []
+    models: list[tuple[str, str, ModelFacts]] = []
     place = str(run.model.get("init") or run.config.get("init") or "")
     while place and len(models) < _DEEPEST:
         facts = read_model_record(Path(place))
@@ -45,7 +43,7 @@ def ancestors(run: RunRecord) -> list[tuple[str, str, Mapping[str, Any]]]:
     return models
 
 
-def read_model_record(directory: Path) -> dict[str, Any]:
+def read_model_record(directory: Path) -> ModelFacts:
     """Return the facts in the ``road_ray.json`` of a run or model directory; empty if none."""
     for path in (directory / "hf" / "road_ray.json", directory / "road_ray.json"):
         try:
@@ -57,7 +55,7 @@ def read_model_record(directory: Path) -> dict[str, Any]:
     return {}
 
 
-def describe_model(facts: Mapping[str, Any]) -> str:
+def describe_model(facts: ModelFacts) -> str:
     """Return a description of a model in one line."""
     if not facts:
         return "not found"
@@ -71,5 +69,5 @@ def describe_model(facts: Mapping[str, Any]) -> str:
     return f"{how} {sets}{seed}" if sets else "no details"
 
 
-def _row(role: str, where: str, facts: Mapping[str, Any]) -> list[Cell | str | None]:
+def _row(role: str, where: str, facts: ModelFacts) -> list[Cell | str | None]:
     return [role, where, describe_model(facts), str(facts.get("weights_sha256") or "")[:12] or None]

@@ -8,14 +8,13 @@ import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from road_ray.reporting.environment import devices
 
 _PACKAGES = ("road-ray", "torch", "transformers", "tokenizers", "ray", "numpy", "pyarrow")
 
 
-def environment() -> dict[str, Any]:
+def environment() -> dict[str, object]:
     """Return versions and devices of the process that starts the run."""
     return {
         "python": platform.python_version(),

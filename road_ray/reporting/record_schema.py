@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 # By file and key: a type, or a list with the type of its items. Missing keys are allowed.
-Shape = Mapping[str, Any]
+Shape = Mapping[str, type | list[type]]
+ModelFacts = dict[str, Any]  # the content of road_ray.json
 CONFIGURATION: Shape = dict.fromkeys(
     [
         *("data", "tracking", "optimizer", "training", "encoder", "generator", "mixing"),
@@ -34,7 +35,7 @@ def fitted(value: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
     return {key: item for key, item in value.items() if key not in odd}
 
 
-def model_facts(record: Mapping[str, Any]) -> dict[str, Any]:
+def model_facts(record: Mapping[str, Any]) -> ModelFacts:
     """Return the facts of a model (``road_ray.json``) without misfits at any depth."""
     facts = fitted(record, MODEL)
     if facts.get("corpus"):
@@ -45,19 +46,19 @@ def model_facts(record: Mapping[str, Any]) -> dict[str, Any]:
     return facts
 
 
-def numbers(figures: Mapping[str, Any]) -> dict[str, Any]:
+def numbers(figures: Mapping[str, object]) -> dict[str, Any]:
     """Return the figures that are numbers or null."""
     return {name: v for name, v in figures.items() if v is None or isinstance(v, int | float)}
 
 
-def rows_of(rows: list[Any]) -> Iterator[dict[str, Any]]:
+def rows_of(rows: list[object]) -> Iterator[dict[str, Any]]:
     """Yield the rows of a journal that are objects with an integer ``step``."""
     for row in rows:
         if isinstance(row, dict) and isinstance(row.get("step"), int):
             yield row
 
 
-def _fits(value: Any, kind: Any) -> bool:
+def _fits(value: object, kind: type | list[type]) -> bool:
     if value is None:
         return True
     if isinstance(kind, list):

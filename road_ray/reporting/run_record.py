@@ -34,7 +34,7 @@ class RunRecord:
     rows: list[dict[str, Any]] = field(default_factory=list)
     metrics: Mapping[str, Any] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
-    model: Mapping[str, Any] = field(default_factory=dict)  # hf/road_ray.json
+    model: shapes.ModelFacts = field(default_factory=dict)  # hf/road_ray.json
     problems: tuple[str, ...] = ()
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 _PRINCIPAL = {
     "f1",
@@ -38,7 +37,7 @@ def printable(text: str, keep: str = "") -> str:
     return _UNPRINTABLE.sub(escaped, text)
 
 
-def aligned(rows: Sequence[Mapping[str, Any]]) -> str:
+def aligned(rows: Sequence[Mapping[str, object]]) -> str:
     """Return rows with equal keys as a table with a header; numbers are right-aligned."""
     if not rows:
         return "(none)"
@@ -57,7 +56,7 @@ def aligned(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def demo_table(rows: Sequence[Mapping[str, Any]]) -> str:
+def demo_table(rows: Sequence[Mapping[str, object]]) -> str:
     """Return rows as a table; ``X`` and its deviation ``X +-`` share a column."""
     shown = []
     for row in rows:
@@ -66,7 +65,7 @@ def demo_table(rows: Sequence[Mapping[str, Any]]) -> str:
     return aligned(shown)
 
 
-def mean_with_deviation(row: Mapping[str, Any], name: str) -> str:
+def mean_with_deviation(row: Mapping[str, object], name: str) -> str:
     """Return ``58.3 ± 0.6``, or the mean alone if there is one seed."""
     value, deviation = row[name], row.get(f"{name} +-")
     if not isinstance(value, float):
@@ -94,7 +93,7 @@ def percent(value: float) -> str:
     return f"{value:.2f}"
 
 
-def setting(value: Any) -> str:
+def setting(value: object) -> str:
     """Return a configuration value with all its digits."""
     if value is None:
         return "-"
@@ -113,7 +112,7 @@ def figures(metrics: Mapping[str, float]) -> str:
     return aligned([{"figure": name, "value": value} for name, value in shown.items()])
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from road_ray.config.addresses import masked
 from road_ray.distributed.auth import refuse_open_cluster, require_token
@@ -26,6 +26,7 @@ from road_ray.errors import ClusterError, ConfigError
 from road_ray.training.monitoring.secrets import redact
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 _STOP_SECONDS = "120"  # to save after SIGTERM; Ray's default of 3 s is less than a step
 _RUN, _LINE = "road_run", "road_line"
 _STARTING, _STARTING_SECONDS, _AGAIN_SECONDS = "No available agent", 60.0, 1.0
@@ -96,7 +97,7 @@ class Jobs:
         return self.get(name), True
 
     def _submit(
-        self, name: str, run: str, line: str, words: Sequence[str], environment: dict[str, Any]
+        self, name: str, run: str, line: str, words: Sequence[str], environment: dict[str, object]
     ) -> None:
         submit = partial(
             self._client.submit_job,
@@ -169,7 +170,7 @@ class Jobs:
             + (", ".join(job.name for job in self.list()[:10]) or "none")
         )
 
-    def _call(self, call: Callable[[], Any]) -> Any:
+    def _call(self, call: Callable[[], T]) -> T:
         """Return ``call()``, with Ray's errors as ``ClusterError``."""
         from ray.exceptions import AuthenticationError
 
@@ -203,11 +204,11 @@ def refuse_secrets(words: Sequence[str]) -> None:
             )
 
 
-def runtime_environment(profile: Profile, place: str) -> dict[str, Any]:
+def runtime_environment(profile: Profile, place: str) -> dict[str, object]:
     """Return Ray's runtime environment of a job: the working directory and, if configured, pinned
     packages.
     """
-    environment: dict[str, Any] = {
+    environment: dict[str, object] = {
         "working_dir": place,
         "env_vars": {
             "RAY_JOB_STOP_WAIT_TIME_S": _STOP_SECONDS,

@@ -87,12 +87,12 @@ def packed_inputs(batch: Mapping[str, Any]) -> Inputs:
     return {name: tensor.detach().cpu().to(small[name]).numpy() for name, tensor in given}
 
 
-def packed_logits(teacher: Teacher, inputs: Mapping[str, torch.Tensor]) -> NDArray[Any]:
+def packed_logits(teacher: Teacher, inputs: Mapping[str, torch.Tensor]) -> NDArray[np.generic]:
     """Return a teacher's logits, packed for transfer.
 
     Raises ``CheckpointError`` if they do not fit float16.
     """
-    answer: NDArray[Any] = teacher.logits(**inputs).cpu().numpy()
+    answer: NDArray[np.generic] = teacher.logits(**inputs).cpu().numpy()
     if isinstance(teacher.task.kind, Regress):
         return answer
     limit = float(np.finfo(np.float16).max)

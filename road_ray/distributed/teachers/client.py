@@ -74,7 +74,7 @@ class ActorEnsemble:
         self.replacements = 0
         self.dropped: tuple[int, ...] = ()  # indices of teachers that no longer answer
         self.gauges: dict[str, float] = {}  # figures of the last batch, for the journal
-        self.on_event: Callable[..., Any] | None = None
+        self.on_event: Callable[..., object] | None = None
         self._owner, self._release = owner, release
         caller = uuid.uuid4().hex
         self._groups = [Replicas(actors, pool, caller) for actors in pool.actors]
@@ -161,10 +161,12 @@ class ActorEnsemble:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return attach_ensemble, (self.handles,)
 
-    def _unanswered(self, handle: Request, answers: Mapping[int, Any]) -> dict[int, ReplicaRequest]:
+    def _unanswered(
+        self, handle: Request, answers: Mapping[int, object]
+    ) -> dict[int, ReplicaRequest]:
         """Return the requests without an answer, after resending those of replicas that
         went down.
         """
@@ -258,7 +260,7 @@ class ActorEnsemble:
     def _is_dropped(self, group: int) -> bool:
         return self.handles.members(group)[0] in self.dropped
 
-    def _emit(self, kind: str, group: int, **fields: Any) -> None:
+    def _emit(self, kind: str, group: int, **fields: object) -> None:
         if self.on_event is not None:
             places = [self.handles.directories[member] for member in self.handles.members(group)]
             self.on_event(kind, teachers=[*self.handles.members(group)], places=places, **fields)

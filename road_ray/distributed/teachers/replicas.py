@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
 import ray
 from numpy.typing import NDArray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError
@@ -69,7 +70,9 @@ class Replicas:
     def all_dead(self) -> bool:
         return len(self._dead) == len(self.actors)
 
-    def send(self, inputs: Mapping[str, NDArray[Any]], avoid: int | None = None) -> tuple[int, Any]:
+    def send(
+        self, inputs: Mapping[str, NDArray[np.generic]], avoid: int | None = None
+    ) -> tuple[int, Any]:
         """Send a request to the replica with the fewest open requests; return its number and the
         reference.
 

@@ -12,13 +12,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Inputs = Mapping[str, NDArray[Any]]
-Answers = list[NDArray[Any]]  # one per teacher, [B, ...]
+Inputs = Mapping[str, NDArray[np.generic]]
+Answers = list[NDArray[np.generic]]  # one per teacher, [B, ...]
 Answering = Callable[[Inputs], Answers]
 
 _ACTIVE_SECONDS = 1.0  # a student without a request for so long is not waited for
@@ -145,11 +144,11 @@ def fit(tickets: Sequence[Ticket], max_rows: int) -> bool:
     return alike and max(lengths) <= longest and sum(map(rows, tickets)) <= max_rows
 
 
-def merge_inputs(requests: Sequence[Inputs]) -> dict[str, NDArray[Any]]:
+def merge_inputs(requests: Sequence[Inputs]) -> dict[str, NDArray[np.generic]]:
     """Concatenate ``n x [b, ..., l] -> [B, ..., L]``, padded with zeros, which the mask hides."""
     longest = max(one["input_ids"].shape[-1] for one in requests)
 
-    def padded(array: NDArray[Any]) -> NDArray[Any]:
+    def padded(array: NDArray[np.generic]) -> NDArray[np.generic]:
         room = [(0, 0)] * (array.ndim - 1) + [(0, longest - array.shape[-1])]
         return np.pad(array, room)
 

@@ -8,10 +8,11 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from optuna.trial import TrialState
 
@@ -19,7 +20,13 @@ from road_ray.distributed.tune import trial_record
 from road_ray.distributed.tune.config import SearchConfig
 from road_ray.distributed.tune.lock import wait_for_trials
 from road_ray.distributed.tune.study import open_study, record_of
-from road_ray.distributed.tune.trial_record import Record, Report
+from road_ray.distributed.tune.trial_record import Record, Report, Run
+
+if TYPE_CHECKING:
+    import optuna
+    from ray.tune import Callback
+
+    from road_ray.distributed.tune.searcher import StudySearch
 
 _MAX_DEATHS = 2  # restarts of a trial's process, each from its checkpoints
 # Tune's own state is never read again, so it writes none, and no logs.
@@ -48,9 +55,9 @@ def search(
     config: SearchConfig,
     name: str,
     directory: Path,
-    run: Any,
+    run: Run,
     *,
-    connected: Callable[[], Any],
+    connected: Callable[[], AbstractContextManager[object]],
     watch: SweepObserver | None = None,
     nested: bool = False,
 ) -> list[Record]:
@@ -75,7 +82,7 @@ def search(
     return _records(study, directory)
 
 
-def _records(study: Any, directory: Path) -> list[Record]:
+def _records(study: optuna.Study, directory: Path) -> list[Record]:
     """Return the record of every started trial, from its directory or else from the study."""
     return [
         trial_record.read(directory, trial.number) or record_of(trial)
@@ -87,8 +94,8 @@ def _records(study: Any, directory: Path) -> list[Record]:
 def _tune(
     config: SearchConfig,
     directory: Path,
-    run: Any,
-    searcher: Any,
+    run: Run,
+    searcher: StudySearch,
     watch: SweepObserver,
     nested: bool,
 ) -> None:
@@ -162,7 +169,7 @@ def _reports_of_ended(directory: Path) -> dict[int, list[Report]]:
     return reports
 
 
-def _watcher(watch: SweepObserver, searcher: Any) -> Any:
+def _watcher(watch: SweepObserver, searcher: StudySearch) -> Callback:
     from ray.tune import Callback
 
     class Watcher(Callback):  # type: ignore[misc]
@@ -171,14 +178,14 @@ def _watcher(watch: SweepObserver, searcher: Any) -> Any:
         last = 0.0
 
         def on_trial_result(
-            self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any
+            self, iteration: int, trials: object, trial: Any, result: Any, **info: object
         ) -> None:
             if "step" in result:
                 value = float(result[searcher.metric])
                 report = Report(int(result["step"]), float(result["percent"]), value)
                 watch.reported(int(trial.config["number"]), report)
 
-        def on_step_end(self, iteration: int, trials: Any, **info: Any) -> None:
+        def on_step_end(self, iteration: int, trials: object, **info: object) -> None:
             if time.monotonic() - self.last > 0.25:
                 type(self).last = time.monotonic()
                 watch.tick()

@@ -44,7 +44,7 @@ class PopulationBasedScheduler(FIFOScheduler):  # type: ignore[misc]
         self._config, self._breed = config, breed
         self._milestones: dict[int, dict[int, tuple[float, int]]] = {}  # by trial: value, step
 
-    def on_trial_result(self, controller: Any, trial: Any, result: Mapping[str, Any]) -> str:
+    def on_trial_result(self, controller: object, trial: Any, result: Mapping[str, Any]) -> str:
         """Continue, or stop in favour of a child of a better trial."""
         if PERCENT not in result:
             return str(TrialScheduler.CONTINUE)

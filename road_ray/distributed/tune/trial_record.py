@@ -95,7 +95,7 @@ def read(directory: Path, number: int) -> Record | None:
         return None
 
 
-def _digest(body: Mapping[str, Any]) -> str:
+def _digest(body: Mapping[str, object]) -> str:
     """Return the sha256 of a record's fields, equal before and after a round trip through JSON."""
     text = json.dumps(body, sort_keys=True, default=str)
     finite = re.sub(r"-?\b(NaN|Infinity)\b", "null", text)  # as in JSON files

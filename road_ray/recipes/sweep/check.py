@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from road_ray.config import InvalidConfig, load, override
+from road_ray.config import Config, InvalidConfig, load, override
 from road_ray.config import yaml as yaml_lines
-from road_ray.config.fields import field_at
+from road_ray.config.fields import Key, field_at
 from road_ray.config.messages import unknown_key
 from road_ray.errors import Problem, nearest
 from road_ray.recipes.sweep.config import SweepConfig, locate
@@ -33,9 +33,7 @@ def load_sweep(named: str | Path, overrides: Sequence[str] | Mapping[str, Any] =
     config = load(SweepConfig, path=path, overrides=overrides)
     if not config.name:
         config = config.model_copy(update={"name": path.stem})
-    lines: dict[tuple[Any, ...], str] = {
-        key: f"{path}:{line}" for key, line in written.lines.items()
-    }
+    lines: dict[Key, str] = {key: f"{path}:{line}" for key, line in written.lines.items()}
     for text in overrides:  # or the keys of a mapping
         section, _, rest = text.partition("=")[0].partition(".")
         lines[(section, rest) if rest else (section,)] = f"override {text!r}"
@@ -45,7 +43,7 @@ def load_sweep(named: str | Path, overrides: Sequence[str] | Mapping[str, Any] =
 
 
 def address_overrides(
-    overrides: Sequence[str] | Mapping[str, Any], verb: Any
+    overrides: Sequence[str] | Mapping[str, Any], verb: object
 ) -> list[str] | dict[str, Any]:
     """Return the overrides, with those of the verb's keys moved below ``overrides``."""
     kind = VERBS[verb].config if verb in VERBS else None
@@ -83,9 +81,7 @@ def _as_text(
     return [quoted(text) for text in overrides]
 
 
-def _problems(
-    config: SweepConfig, lines: Mapping[tuple[Any, ...], str], name: str
-) -> Iterator[Problem]:
+def _problems(config: SweepConfig, lines: Mapping[Key, str], name: str) -> Iterator[Problem]:
     bases = [base_config(stage) for stage in config.stages]  # raises for mistakes of its own
 
     def where(section: str, key: str) -> str:
@@ -119,7 +115,7 @@ def _problems(
         yield from _problems_of_pbt(config, where)
 
 
-def _problems_of_pbt(config: SweepConfig, where: Any) -> Iterator[Problem]:
+def _problems_of_pbt(config: SweepConfig, where: Callable[..., str]) -> Iterator[Problem]:
     """Yield problems of ``scheduler: pbt``: a child resumes the checkpoint of another trial's only
     run.
     """
@@ -137,7 +133,9 @@ def _problems_of_pbt(config: SweepConfig, where: Any) -> Iterator[Problem]:
             yield Problem(where("space", key), what, "leave it out, or scheduler: asha")
 
 
-def _refused_values(stage: Any, key: str, values: Sequence[Any], where: str) -> Iterator[Problem]:
+def _refused_values(
+    stage: Config, key: str, values: Sequence[object], where: str
+) -> Iterator[Problem]:
     for value in values:
         problems = list(_problems_of_values(stage, {key: value}, where))
         yield from problems
@@ -145,7 +143,9 @@ def _refused_values(stage: Any, key: str, values: Sequence[Any], where: str) -> 
             return
 
 
-def _problems_of_values(stage: Any, changes: Mapping[str, Any], where: str) -> Iterator[Problem]:
+def _problems_of_values(
+    stage: Config, changes: Mapping[str, object], where: str
+) -> Iterator[Problem]:
     try:
         override(stage, changes)
     except InvalidConfig as error:
@@ -153,7 +153,9 @@ def _problems_of_values(stage: Any, changes: Mapping[str, Any], where: str) -> I
             yield Problem(where, problem.what, problem.remedy)
 
 
-def _unknown_metrics(config: SweepConfig, bases: Sequence[Any], where: Any) -> Iterator[Problem]:
+def _unknown_metrics(
+    config: SweepConfig, bases: Sequence[Config], where: Callable[..., str]
+) -> Iterator[Problem]:
     verb, last = config.stages[-1].verb, bases[-1]
     final = final_metrics(verb, last)
     allowed = [*final, *COSTS]

@@ -31,7 +31,7 @@ def _base(written: str) -> Config:
     return configure(stage.verb, preset=stage.preset, overrides=stage.overrides)
 
 
-def split_by_stage(changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_by_stage(changes: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
     """Return the values of the first run and those of the second, by dotted key."""
     first = {key: value for key, value in changes.items() if not key.startswith(SECOND)}
     second = {key.removeprefix(SECOND): value for key, value in changes.items() if key not in first}
@@ -39,7 +39,7 @@ def split_by_stage(changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str
 
 
 def runs_of(
-    sweep: SweepConfig, changes: Mapping[str, Any], directory: Path, number: int
+    sweep: SweepConfig, changes: Mapping[str, object], directory: Path, number: int
 ) -> list[tuple[str, Config]]:
     """Return verb and configuration of each run of a trial's ``number``-th seed."""
     place = directory / f"seed-{number}"
@@ -75,7 +75,7 @@ def _shares_store(config: DistillConfig) -> bool:
     return settings.store is None and settings.on_lost == "stop"
 
 
-def _tracking(sweep: SweepConfig) -> dict[str, Any]:
+def _tracking(sweep: SweepConfig) -> dict[str, object]:
     chosen = sweep.tracking
     return {
         "tracking.wandb_project": chosen.wandb_project,

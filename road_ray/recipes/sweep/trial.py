@@ -50,7 +50,7 @@ class Trial:
         )
 
     def _seed(
-        self, changes: Mapping[str, Any], directory: Path, number: int, on_report: OnReport
+        self, changes: Mapping[str, object], directory: Path, number: int, on_report: OnReport
     ) -> tuple[dict[str, float], float]:
         runs = runs_of(self.sweep, changes, directory, number)
         began = time.monotonic()

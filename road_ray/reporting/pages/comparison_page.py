@@ -6,11 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from road_ray.evaluation.metrics import PairedTest, paired_test, summary
 from road_ray.reporting.health import loss_names
-from road_ray.reporting.pages.page import NOTHING, Block, Cell, Figures, Page, Section, Table
+from road_ray.reporting.pages.page import NOTHING, Block, Cell, Figures, Page, Section, Table, Value
 from road_ray.reporting.pages.run_page import clock, headline
 from road_ray.reporting.plots.chart import Axis, Chart, Line, thinned
 from road_ray.reporting.published_results import published
@@ -27,7 +26,7 @@ class Group:
     name: str
     runs: Sequence[RunRecord]
 
-    def scores(self, metric: str) -> dict[Any, float]:
+    def scores(self, metric: str) -> dict[object, float]:
         """Return the figure of each run that has it, by seed."""
         return {
             run.settings.get("seed", number): float(run.metrics[metric])
@@ -180,19 +179,19 @@ def _settings(groups: Sequence[Group]) -> Table:
     tables = [group.runs[0].settings for group in groups[:_MOST_GROUPS]]
     keys = list(dict.fromkeys(key for table in tables for key in table if is_decisive(key)))
     varied = [key for key in keys if len({str(table.get(key)) for table in tables}) > 1]
-    rows: list[list[Any]] = [
+    rows: list[Sequence[Value | Cell]] = [
         [group.name, *(_short(table.get(key)) for key in varied)]
         for group, table in zip(groups, tables, strict=False)
     ]
     return Table(["", *varied], rows if varied else [])
 
 
-def _short(value: Any) -> Any:
+def _short(value: object) -> Value:
     if isinstance(value, list | tuple):
         return f"{len(value)} values" if len(str(value)) > 40 else ", ".join(map(str, value))
     if isinstance(value, str) and "/" in value and len(value) > 40:
         return "…/" + "/".join(Path(value).parts[-2:])
-    return value
+    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def _curves(groups: Sequence[Group]) -> list[Chart]:
@@ -221,7 +220,7 @@ def _mean_curve(group: Group, name: str) -> list[tuple[float, float]]:
 def _runs(runs: Sequence[RunRecord]) -> Table:
     metrics = list(dict.fromkeys(name for run in runs for name in headline(run.metrics)))
     shown = [f"{m.split('/')[1]} {metric_title(m.rsplit('/', 1)[-1])}" for m in metrics]
-    rows: list[list[Any]] = [
+    rows: list[Sequence[Value | Cell]] = [
         [
             run.name,
             run.verb,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from road_ray.reporting.advice import advice, time_split
 from road_ray.reporting.error_analysis import mistakes
@@ -117,7 +116,7 @@ def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
     return tiles[:6]
 
 
-def headline(metrics: Mapping[str, Any]) -> dict[str, float]:
+def headline(metrics: Mapping[str, object]) -> dict[str, float]:
     """Return the principal figures; figures at a threshold replace their untuned counterparts."""
     shown = {n: v for n, v in metrics.items() if is_principal(n) and isinstance(v, int | float)}
     tuned = {name for name in shown if "/at_threshold_" in name}
@@ -145,7 +144,7 @@ def _result(run: RunRecord) -> list[Block]:
     }
     if not chosen:
         return [Prose(["No final figures."])]
-    rows: list[Sequence[Any]] = []
+    rows: list[Sequence[Value | Cell]] = []
     for name, value in chosen.items():
         dataset, metric = _parts(name)
         known = isinstance(value, int | float)

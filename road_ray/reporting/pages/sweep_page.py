@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from road_ray.reporting.pages.page import (
     NOTHING,
@@ -17,6 +16,7 @@ from road_ray.reporting.pages.page import (
     Prose,
     Section,
     Table,
+    Value,
 )
 from road_ray.reporting.pages.run_page import clock
 from road_ray.reporting.plots.scales import short
@@ -93,7 +93,7 @@ def _best(sweep: Sweep) -> list[Block]:
     chosen = (
         ranked[:5] if len(sweep.metrics) == 1 else sorted(sweep.best, key=lambda t: t.values[0])
     )
-    rows: list[Sequence[Any]] = [
+    rows: list[Sequence[Value | Cell]] = [
         [
             Cell(str(trial.number)),
             *(Cell(_value(trial, n), v, n == 0) for n, v in enumerate(trial.values)),
@@ -122,11 +122,11 @@ def _table(sweep: Sweep) -> Table:
     return Table(names, rows, live=True, trials=[trial.number for trial in sweep.trials])
 
 
-def _formatted(value: Any) -> str:
+def _formatted(value: object) -> str:
     return short(value) if isinstance(value, float) else str(value)
 
 
-def _written(value: Any) -> Cell | str | None:
+def _written(value: object) -> Cell | str | None:
     if isinstance(value, float):
         return Cell(short(value), value)
     return value if value is None else Cell(str(value), value if type(value) is int else None)
@@ -146,7 +146,7 @@ def _how_to_filter(sweep: Sweep) -> str:
 
 
 def _failures(sweep: Sweep) -> list[Block]:
-    rows: list[list[Any]] = []
+    rows: list[Sequence[Value | Cell]] = []
     for trial in sweep.trials:
         reason = str(trial.attributes.get("reason") or "")
         if trial.state == "failed" or (reason and trial.state != "pruned"):
