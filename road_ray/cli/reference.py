@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel
 
 from road_ray.cli.explain import default_text
+from road_ray.config import flatten
 from road_ray.config.fields import Field, Key, field_at, format_key, format_value, one_line
 from road_ray.config.key_info import KeyInfo, defaults, key_info, section_infos
-from road_ray.distributed.tune.config import flatten
 from road_ray.recipes.config import RunConfig
 from road_ray.verbs import CONFIGURABLE, VERBS, configuration_class
 

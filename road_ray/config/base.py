@@ -145,6 +145,22 @@ def digest(config: Config) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+def flatten(
+    tree: Mapping[str, Any], prefix: str = "", *, keep_empty: bool = False
+) -> dict[str, Any]:
+    """Return nested mappings as values by dotted key: ``{"a": {"b": 1}}`` -> ``{"a.b": 1}``.
+
+    An empty mapping is left out unless ``keep_empty``.
+    """
+    values: dict[str, Any] = {}
+    for name, value in tree.items():
+        if isinstance(value, Mapping) and (value or not keep_empty):
+            values |= flatten(value, f"{prefix}{name}.", keep_empty=keep_empty)
+        else:
+            values[f"{prefix}{name}"] = value
+    return values
+
+
 def _laid_out(value: Any) -> Any:
     """The value with its lists of plain items on one line each."""
     if isinstance(value, dict):

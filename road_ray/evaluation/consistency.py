@@ -1,4 +1,4 @@
-"""Does a model say the same of what means the same: pairs of predictions, matched by id."""
+"""Consistency of a model between a question and its paraphrases, by pairs of predictions."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ _MARKS = ("_paraphrase", "-para", "-high-conf-turk", "-turk")
 
 
 def origin(name: str) -> str:
-    """The id of the original: ``5726-high-conf-turk0`` comes from ``5726``."""
+    """Return the id of the original question: ``5726-high-conf-turk0`` comes from ``5726``."""
     for mark in _MARKS:
         name = name.partition(mark)[0]
     return name
 
 
 def consistency(original: Mapping[str, str], changed: Mapping[str, str]) -> dict[str, float]:
-    """``same`` (equal predictions), ``overlap`` (mean token F1 of the two) as percentages, and how
-    many ``pairs`` there are; a prediction of either set is matched by ``origin`` of its id.
+    """Return ``same`` (equal predictions) and ``overlap`` (mean token F1) as percentages, and the
+    number of ``pairs``. Predictions of both sets are matched by the ``origin`` of their ids.
 
-    A question that was changed in several ways counts once for each. Raises ``DataError`` without
-    any pair.
+    A question with several variants counts once for each. Raises ``DataError`` without any pair.
     """
     first = {origin(name): text for name, text in original.items()}
     pairs = [(first[origin(name)], text) for name, text in changed.items() if origin(name) in first]

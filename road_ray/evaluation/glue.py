@@ -1,6 +1,6 @@
-"""GLUE's own outputs: the average over its tasks, and the zip that the server takes.
+"""GLUE averages, and the zip file for its server.
 
-Source: gluebenchmark.com, "submission instructions"; the averages as said below.
+Source: gluebenchmark.com, "submission instructions"; the averages as documented below.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from road_ray.errors import DataError
 
 @dataclass(frozen=True)
 class _Sheet:
-    """One file of a submission: its name, and how many rows the test set has."""
+    """One file of a submission: its name and the number of rows in the test set."""
 
     file: str
     rows: int
@@ -40,31 +40,31 @@ SHEETS = {
 }
 _OPTIONAL = ("ax",)
 
-# ELECTRA's tables: one figure a task, MNLI matched, no WNLI (Clark et al. 2020, section 3.1).
+# ELECTRA's tables: one figure per task, MNLI matched, no WNLI (Clark et al. 2020, section 3.1).
 _ELECTRA = {name: ("accuracy",) for name in ("sst2", "mrpc", "qqp", "mnli", "qnli", "rte")}
 _ELECTRA |= {"cola": ("matthews",), "stsb": ("spearman",)}
 
 
 def average(figures: Mapping[str, float]) -> dict[str, float]:
-    """The GLUE average of ``eval/<data set>/<metric>`` figures, by two ways of counting.
+    """Return the GLUE averages of ``eval/<data set>/<metric>`` figures, by two definitions.
 
     ``glue/electra`` as in ELECTRA's tables (eight tasks, accuracy, Matthews for CoLA, Spearman for
-    STS); ``glue/leaderboard`` as the server's (nine tasks, each the mean of its metrics, MNLI of
-    both sets). Either is left out unless all of its tasks are there.
+    STS); ``glue/leaderboard`` as on the server (nine tasks, each the mean of its metrics, MNLI of
+    both sets). An average is left out unless all of its tasks are present.
     """
     wanted = {name: catalog.dataset(name).metrics for name in SHEETS if name not in _OPTIONAL}
     electra = [_mean(figures, name, metrics) for name, metrics in _ELECTRA.items()]
-    coordinator = {name: _mean(figures, name, metrics) for name, metrics in wanted.items()}
-    mnli = [coordinator.pop("mnli"), coordinator.pop("mnli_mismatched")]
-    coordinator["mnli"] = sum(mnli) / 2
-    found = {"electra": electra, "leaderboard": list(coordinator.values())}
-    means = {f"glue/{name}": sum(values) / len(values) for name, values in found.items()}
+    leaderboard = {name: _mean(figures, name, metrics) for name, metrics in wanted.items()}
+    mnli = [leaderboard.pop("mnli"), leaderboard.pop("mnli_mismatched")]
+    leaderboard["mnli"] = sum(mnli) / 2
+    averages = {"electra": electra, "leaderboard": list(leaderboard.values())}
+    means = {f"glue/{name}": sum(values) / len(values) for name, values in averages.items()}
     return {name: value for name, value in means.items() if math.isfinite(value)}
 
 
 def electra_figure(name: str, figures: Mapping[str, float]) -> float:
-    """The figure of a data set in ELECTRA's tables; beyond GLUE the mean of its metrics. NaN where
-    it was not judged.
+    """Return the figure of a data set as in ELECTRA's tables, or the mean of its metrics outside
+    GLUE. Return NaN if it was not evaluated.
     """
     return _mean(figures, name, _ELECTRA.get(name, catalog.dataset(name).metrics))
 
@@ -72,11 +72,11 @@ def electra_figure(name: str, figures: Mapping[str, float]) -> float:
 def write_submission(
     path: Path, predictions: Mapping[str, Mapping[str, str]], *, partial: bool = False
 ) -> Path:
-    """The zip for the GLUE server, from ``{data set: {id: label}}`` of the test sets.
+    """Write the zip file for the GLUE server from ``{data set: {id: label}}`` of the test sets.
 
-    ``partial`` allows data sets to be missing, which the server does not. Raises ``DataError`` for
-    a data set that GLUE does not have, another number of rows or other ids than its test set's, a
-    label that is not the task's, and a number out of range; nothing is written then.
+    ``partial`` allows missing data sets, which the server does not accept. Raises ``DataError`` for
+    a data set outside GLUE, for a number of rows or ids other than those of the test set, for an
+    unknown label, and for a number out of range; nothing is written then.
     """
     unknown = [name for name in predictions if name not in SHEETS]
     missing = [n for n in SHEETS if n not in predictions and n not in _OPTIONAL]
@@ -96,11 +96,11 @@ def write_submission(
 
 
 def predictions_of(runs: Sequence[Path]) -> dict[str, dict[str, str]]:
-    """All predictions below ``predictions/`` of these run directories, by data set.
+    """Return the predictions in ``predictions/`` of these run directories, by data set.
 
-    Raises ``DataError`` when two runs have the same data set.
+    Raises ``DataError`` if two runs have the same data set.
     """
-    found: dict[str, dict[str, str]] = {}
+    predictions: dict[str, dict[str, str]] = {}
     source: dict[str, Path] = {}
     for run in runs:
         paths = sorted((run / "predictions").glob("*/predictions.json"))
@@ -111,8 +111,8 @@ def predictions_of(runs: Sequence[Path]) -> dict[str, dict[str, str]]:
             if name in source:
                 raise DataError(f"{path}: {source[name]} has predictions for {name} too")
             source[name] = path
-            found[name] = read_json(path, error=DataError)
-    return found
+            predictions[name] = read_json(path, error=DataError)
+    return predictions
 
 
 def _mean(figures: Mapping[str, float], name: str, metrics: Sequence[str]) -> float:
@@ -121,7 +121,7 @@ def _mean(figures: Mapping[str, float], name: str, metrics: Sequence[str]) -> fl
 
 
 def _sheet(name: str, rows: Mapping[str, str]) -> str:
-    """The lines of one file, in the order of the test set."""
+    """Return the lines of one file, in the order of the test set."""
     sheet, entry = SHEETS[name], catalog.dataset(name)
     if len(rows) != sheet.rows:
         raise DataError(
@@ -134,16 +134,16 @@ def _sheet(name: str, rows: Mapping[str, str]) -> str:
             f"{name}: {len(odd)} ids are not of the test set, such as {odd[0]!r}\n"
             f"  allowed: 0 to {sheet.rows - 1}, each once"
         )
-    lines = [f"{number}\t{_said(entry, rows[str(number)])}" for number in range(sheet.rows)]
+    lines = [f"{number}\t{_server_label(entry, rows[str(number)])}" for number in range(sheet.rows)]
     return "\n".join(["index\tprediction", *lines]) + "\n"
 
 
-def _said(entry: Dataset, label: str) -> str:
-    """What the server calls a label of ours."""
+def _server_label(entry: Dataset, label: str) -> str:
+    """Return the server's name of a label."""
     kind = catalog.TASKS[entry.task].kind
     if isinstance(kind, Regress):
         return f"{min(max(float(label), kind.low), kind.high):.3f}"
     assert isinstance(kind, Classify)
     if label not in kind.labels:
         raise DataError(f"{entry.name}: prediction {label!r}\n  allowed: {', '.join(kind.labels)}")
-    return {ours: said for said, ours in entry.label_map.items()}.get(label, label)
+    return {ours: theirs for theirs, ours in entry.label_map.items()}.get(label, label)

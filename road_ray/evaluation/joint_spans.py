@@ -1,4 +1,6 @@
-"""Answers of ELECTRA's joint head: beams of starts with their ends, and a classifier's silence."""
+"""Predictions of ELECTRA's joint span head: beams of starts with their ends, and a no-answer
+classifier.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,11 @@ def best_joint_spans(
     n_best: int = 20,
     max_answer_tokens: int = 30,
 ) -> list[SpanPrediction]:
-    """One prediction an example from what the head says of each row, ``[2 + K, length]``.
+    """Return one prediction per example from the head's logits of each row, ``[2 + K, length]``.
 
-    A span's score is log p(start) + log p(end | start); of each start the 20 best ends are looked
-    at. ``null_odds`` is the smallest logit of "no answer" over the windows. Where no span is
-    allowed, ``text`` is empty and ``score`` 0.
-    Source: google-research/electra, finetune/qa/qa_metrics.py.
+    A span's score is log p(start) + log p(end | start), over the 20 best ends of each start.
+    ``null_odds`` is the smallest no-answer logit over the windows. If no span is allowed, ``text``
+    is empty and ``score`` is 0. Source: google-research/electra, finetune/qa/qa_metrics.py.
     """
     offsets, max_context = span_columns(features)
     null = np.full(len(examples), np.inf)
@@ -37,33 +38,33 @@ def best_joint_spans(
     for row, index in enumerate(features.example.tolist()):
         tokens = slice(bounds[row], bounds[row + 1])
         context = offsets[tokens, 0] >= 0
-        said = np.asarray(beams[row], dtype=np.float64)
-        null[index] = min(null[index], said[1, 0])
+        logits_of_row = np.asarray(beams[row], dtype=np.float64)
+        null[index] = min(null[index], logits_of_row[1, 0])
         opening = context & max_context[tokens]
-        spans[index] += _of_window(row, said, opening, context, max_answer_tokens)
+        spans[index] += _of_window(row, logits_of_row, opening, context, max_answer_tokens)
     check_covered(null, examples)
-    found = []
+    predictions = []
     for example, lowest, candidates in zip(examples, null.tolist(), spans, strict=True):
         best = sorted(candidates)[:n_best]
         firsts = {span: float(beams[span.row][0, span.start]) for span in best}
         parts = {span: (first, -span.cost - first) for span, first in firsts.items()}
         options = nbest_candidates(example, best, features, parts)
         text, score = (options[0].text, -best[0].cost) if options else ("", 0.0)
-        found.append(SpanPrediction(example.id, text, score, lowest, options))
-    return found
+        predictions.append(SpanPrediction(example.id, text, score, lowest, options))
+    return predictions
 
 
 def _of_window(
-    row: int, said: NDArray[np.float64], opening: Flags, closing: Flags, longest: int
+    row: int, logits_of_row: NDArray[np.float64], opening: Flags, closing: Flags, longest: int
 ) -> list[Span]:
-    """The spans of one window's beams that are allowed."""
+    """Return the allowed spans in the beams of one window."""
     spans = []
-    for ends in said[2:]:
+    for ends in logits_of_row[2:]:
         finite = np.flatnonzero(np.isfinite(ends))
         if not len(finite) or not opening[finite[0]]:
             continue
-        start = int(finite[0])  # ends before their start are infinite, the start itself is not
+        start = int(finite[0])  # only ends before their start are infinite
         for end in finite[np.argsort(-ends[finite], kind="stable")[:_ENDS]].tolist():
             if closing[end] and end - start < longest:
-                spans.append(Span(-float(said[0, start] + ends[end]), row, start, end))
+                spans.append(Span(-float(logits_of_row[0, start] + ends[end]), row, start, end))
     return spans

@@ -1,7 +1,7 @@
-"""Scores of classifiers and regressors, their summary over seeds, a test whether two runs differ.
+"""Metrics of classification and regression, summaries over seeds, and a paired test of two runs.
 
 Every score is a percentage (accuracy and F1 0 to 100; correlations -100 to 100), as in the GLUE
-tables, and larger is better for all of them.
+tables; larger is better.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Metric = Callable[[ArrayLike, ArrayLike], float]
 
 
 def accuracy(predicted: ArrayLike, gold: ArrayLike) -> float:
-    """Share of equal labels. ``[N], [N]``."""
+    """Return the share of equal labels. ``[N], [N]``."""
     from sklearn.metrics import accuracy_score
 
     given, truth = _paired(predicted, gold)
@@ -30,7 +30,7 @@ def accuracy(predicted: ArrayLike, gold: ArrayLike) -> float:
 
 
 def f1(predicted: ArrayLike, gold: ArrayLike) -> float:
-    """F1 of class 1 against the rest; 0 where class 1 is not predicted nor gold. ``[N], [N]``."""
+    """Return F1 of class 1, or 0 if class 1 is neither predicted nor a label. ``[N], [N]``."""
     from sklearn.metrics import f1_score
 
     given, truth = _paired(predicted, gold)
@@ -38,7 +38,7 @@ def f1(predicted: ArrayLike, gold: ArrayLike) -> float:
 
 
 def matthews(predicted: ArrayLike, gold: ArrayLike) -> float:
-    """Matthews correlation of labels; 0 when either side is constant. ``[N], [N]``."""
+    """Return the Matthews correlation, or 0 if either side is constant. ``[N], [N]``."""
     from sklearn.metrics import matthews_corrcoef
 
     given, truth = _paired(predicted, gold)
@@ -48,7 +48,7 @@ def matthews(predicted: ArrayLike, gold: ArrayLike) -> float:
 
 
 def pearson(predicted: ArrayLike, gold: ArrayLike) -> float:
-    """Linear correlation; 0 when either side is constant. ``[N], [N]``."""
+    """Return the linear correlation, or 0 if either side is constant. ``[N], [N]``."""
     from scipy.stats import pearsonr
 
     given, truth = _paired(predicted, gold)
@@ -58,7 +58,7 @@ def pearson(predicted: ArrayLike, gold: ArrayLike) -> float:
 
 
 def spearman(predicted: ArrayLike, gold: ArrayLike) -> float:
-    """Rank correlation; 0 when either side is constant. ``[N], [N]``."""
+    """Return the rank correlation, or 0 if either side is constant. ``[N], [N]``."""
     from scipy.stats import spearmanr
 
     given, truth = _paired(predicted, gold)
@@ -77,7 +77,9 @@ METRICS: dict[str, Metric] = {
 
 
 def score(metrics: Sequence[str], predicted: ArrayLike, gold: ArrayLike) -> dict[str, float]:
-    """``{metric: percentage}`` of class indices (or numbers, for correlations). ``[N], [N]``."""
+    """Return ``{metric: percentage}`` of class indices, or of numbers for correlations. ``[N],
+    [N]``.
+    """
     for name in metrics:
         if name not in METRICS:
             hint = did_you_mean(name, METRICS)
@@ -87,7 +89,7 @@ def score(metrics: Sequence[str], predicted: ArrayLike, gold: ArrayLike) -> dict
 
 @dataclass(frozen=True)
 class Summary:
-    """What several seeds of one run gave; ``deviation`` (n - 1) is None for a single value."""
+    """Statistics of one score over seeds; ``deviation`` (n - 1) is None for a single value."""
 
     count: int
     mean: float
@@ -97,7 +99,7 @@ class Summary:
 
 
 def summary(values: Sequence[float]) -> Summary:
-    """Mean, sample deviation, median and best (largest) of one score over seeds."""
+    """Return mean, sample deviation, median and best (largest) of one score over seeds."""
     numbers = _numbers(values, "values to summarise")
     return Summary(
         count=len(numbers),
@@ -110,7 +112,7 @@ def summary(values: Sequence[float]) -> Summary:
 
 @dataclass(frozen=True)
 class PairedTest:
-    """Two-sided paired t-test: mean of ``left - right``, its t statistic, p value, the pairs."""
+    """Two-sided paired t-test: mean of ``left - right``, t statistic, p value, number of pairs."""
 
     difference: float
     statistic: float
@@ -119,10 +121,11 @@ class PairedTest:
 
 
 def paired_test(left: Sequence[float], right: Sequence[float]) -> PairedTest:
-    """Whether two runs differ, paired seed by seed (``left[i]`` and ``right[i]`` share a seed).
+    """Test if two runs differ, paired by seed (``left[i]`` and ``right[i]`` share a seed).
 
-    Equal differences have no spread to test against: all zero gives p = 1; all the same but not
-    zero gives an infinite statistic and p = 0, with a logged note that this is no evidence.
+    The t statistic is undefined if all differences are equal: zero differences give p = 1; equal
+    non-zero differences give an infinite statistic and p = 0, and a log message that this is no
+    evidence.
     """
     from scipy.stats import ttest_rel
 
@@ -146,7 +149,7 @@ def paired_test(left: Sequence[float], right: Sequence[float]) -> PairedTest:
 
 
 def _constant(metric: str, predicted: Numbers, gold: Numbers) -> bool:
-    """Whether a correlation is undefined; says so in the log."""
+    """Return True, and log it, if a correlation is undefined."""
     for side, values in (("predicted", predicted), ("gold", gold)):
         if np.all(values == values[0]):
             _log.warning(
@@ -178,3 +181,20 @@ def _numbers(values: ArrayLike, what: str) -> Numbers:
             "  allowed: finite numbers\n  fix: check whether the model diverged"
         )
     return array
+
+
+def pareto_front(scores: Sequence[tuple[float, ...]]) -> list[int]:
+    """Return the indices of the scores (larger is better) that no other score dominates; with one
+    metric, the first of the best.
+    """
+    if scores and len(scores[0]) == 1:
+        return [max(range(len(scores)), key=lambda number: scores[number])]
+
+    def dominates(other: tuple[float, ...], own: tuple[float, ...]) -> bool:
+        return other != own and all(a >= b for a, b in zip(other, own, strict=True))
+
+    return [
+        number
+        for number, own in enumerate(scores)
+        if not any(dominates(other, own) for other in scores)
+    ]

@@ -1,4 +1,4 @@
-"""From a trained model and a split to logits, predictions and figures."""
+"""Evaluation of a model on a split: logits, predictions, figures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ROWS_AT_ONCE = 64
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Figures of one split by name (percentages), the no-answer threshold they were made with,
+    """Figures of one split (percentages), the no-answer threshold that they use, and
     predictions.
     """
 
@@ -46,7 +46,7 @@ class Evaluation:
     ids: Sequence[str] = field(default=())
 
     def write(self, directory: Path) -> None:
-        """Predictions in the official JSON layout of SQuAD, or one label an example."""
+        """Write predictions in the official JSON layout of SQuAD, or one label per example."""
         if self.spans:
             write_predictions(directory, self.spans, self.threshold or 0.0)
             return
@@ -58,14 +58,14 @@ class Evaluation:
 def logits_of(
     model: MultitaskModel, features: Features, *, pad_id: int, device: torch.device
 ) -> list[NDArray[np.float32]]:
-    """The logits of every row of a model, without dropout; see ``answers``."""
+    """Return a model's logits of every row, without dropout, in the layout of ``answers``."""
     was_training = model.training
     model.eval()
     kind = model.tasks[features.task].kind
     with torch.inference_mode():
-        found = answers(lambda batch: model(to_device(batch, device)), features, kind, pad_id)
+        logits = answers(lambda batch: model(to_device(batch, device)), features, kind, pad_id)
     model.train(was_training)
-    return found
+    return logits
 
 
 def answers(
@@ -91,8 +91,8 @@ def answers(
 
 
 def _check_finite(row: NDArray[np.float32], kind: Kind, task: str) -> None:
-    """Raises ``DivergedError`` for logits that would become a figure without being one: the largest
-    of a row of NaN is its first.
+    """Raise ``DivergedError`` for logits that are not finite: their argmax would pass as a
+    prediction.
     """
     # Of joint spans, places that are not allowed are minus infinity.
     valid = row < np.inf if isinstance(kind, JointSpan) else np.isfinite(row)
@@ -112,8 +112,8 @@ def evaluate_split(
     device: torch.device,
     threshold: float | None = None,
 ) -> Evaluation:
-    """Figures of a model on a split. For spans, ``threshold`` is the stored one; None tunes it on
-    this split.
+    """Return the figures of a model on a split. ``threshold`` is the stored no-answer threshold;
+    None tunes it on this split.
     """
     logits = logits_of(model, split.features, pad_id=pad_id, device=device)
     found = evaluate_logits(split, logits, threshold)
@@ -123,7 +123,7 @@ def evaluate_split(
 def evaluate_logits(
     split: Split, logits: Sequence[NDArray[np.float32]], threshold: float | None = None
 ) -> Evaluation:
-    """Figures of the logits of a split's rows, whoever gave them."""
+    """Return the figures of the logits of a split's rows."""
     kind = split.task.kind
     if isinstance(kind, Span):
         return evaluate_spans(split, logits, threshold)
@@ -147,7 +147,9 @@ def evaluate_logits(
 def _further(
     model: MultitaskModel, split: Split, pad_id: int, device: torch.device
 ) -> dict[str, float]:
-    """Accuracy of the further heads that the model has; a question's windows are averaged."""
+    """Return the accuracy of the model's auxiliary heads, with logits averaged over a question's
+    windows.
+    """
     figures = {}
     for name, gold in split.features.gold.items():
         task = name.removeprefix(FURTHER)
@@ -166,7 +168,9 @@ def _further(
 
 
 def evaluate_tags(split: Split, kind: Tag, logits: Sequence[NDArray[np.float32]]) -> Evaluation:
-    """Entity figures of tag logits ``[length, C]`` a row; a label is the tags of a sentence."""
+    """Return entity figures of tag logits ``[length, C]`` per row; a prediction is the tags of a
+    sentence.
+    """
     examples = [example for example in split.examples if isinstance(example, TagExample)]
     predicted = predicted_tags(split.features, examples, kind.labels, logits)
     figures: dict[str, float] = {}
@@ -179,8 +183,8 @@ def evaluate_tags(split: Split, kind: Tag, logits: Sequence[NDArray[np.float32]]
 def evaluate_spans(
     split: Split, logits: Sequence[NDArray[np.float32]], threshold: float | None
 ) -> Evaluation:
-    """Figures of span logits ``[2, length]`` a window: raw, at the stored threshold, and at the
-    best one.
+    """Return figures of span logits ``[2, length]`` per window: untuned, at the stored threshold,
+    and at the best threshold.
     """
     examples = [example for example in split.examples if isinstance(example, SpanExample)]
     if isinstance(split.task.kind, JointSpan):

@@ -1,8 +1,9 @@
-"""From start and end logits of windows to answers, and from answers to a decision to give none.
+"""Answers from start and end logits of windows, and the decision to abstain.
 
 Two numbers decide: the best span over the windows of a question (start + end logit), and its null
-score, the smallest start + end logit at position 0. ``null_odds`` is null minus best: above a
-threshold, nothing is answered. Every score is a percentage (0 to 100).
+score, the smallest start + end logit at position 0. ``null_odds`` is null minus best; above a
+threshold the model abstains. Every score is a percentage (0 to 100).
+
 Source: Devlin et al. 2019, section 4.3; google-research/bert run_squad.py; google-research/electra.
 """
 
@@ -34,7 +35,7 @@ UNTUNED_THRESHOLD = 0.0
 
 
 class Candidate(NamedTuple):
-    """A span that may be the answer; ``probability`` is its share among those of the question."""
+    """A candidate answer; ``probability`` is its share among the candidates of the question."""
 
     text: str
     probability: float
@@ -44,10 +45,10 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True)
 class SpanPrediction:
-    """The best answer if there is one (``text``, ``score``), and the odds that there is none.
+    """The best answer (``text``, ``score``) and the odds of no answer.
 
-    Where no span is allowed at all (an empty context), ``text`` is empty, ``score`` the null score
-    and ``null_odds`` 0.
+    If no span is allowed (an empty context), ``text`` is empty, ``score`` is the null score and
+    ``null_odds`` is 0.
     """
 
     id: str
@@ -59,7 +60,7 @@ class SpanPrediction:
 
 @dataclass(frozen=True)
 class Threshold:
-    """The ``null_odds`` above which nothing is answered, tuned for each of the two scores."""
+    """The ``null_odds`` above which the model abstains, tuned for each of the two scores."""
 
     best_f1_threshold: float
     best_exact_threshold: float
@@ -74,12 +75,12 @@ def best_spans(
     n_best: int = 20,
     max_answer_tokens: int = 30,
 ) -> list[SpanPrediction]:
-    """One prediction an example, in their order; the logits of row ``r`` are ``[lengths[r]]``.
+    """Return one prediction per example, in order; the logits of row ``r`` are ``[lengths[r]]``.
 
     A span starts and ends on context tokens, has at most ``max_answer_tokens``, and starts where
-    its window sees the most context, so that no span counts in two windows. The ``n_best`` best
-    spans over all windows are exact (ties: first window, leftmost, shortest); of those with the
-    same text the best one is listed.
+    its window has maximal context, so that no span counts in two windows. The ``n_best`` spans over
+    all windows are exact (ties: first window, leftmost, shortest); of those with equal text the
+    best one is listed.
     """
     offsets, max_context = span_columns(features)
     check_rows(features, "start_logits", start_logits)
@@ -104,7 +105,7 @@ def best_spans(
             longest=max_answer_tokens,
         )
     check_covered(null, examples)
-    ranked = [sorted(found)[:n_best] for found in spans]
+    ranked = [sorted(candidates)[:n_best] for candidates in spans]
     return [
         _prediction(example, float(lowest), best, features, start_logits, end_logits)
         for example, lowest, best in zip(examples, null, ranked, strict=True)
@@ -139,7 +140,7 @@ def nbest_candidates(
     features: Features,
     parts: Mapping[Span, tuple[float, float]],
 ) -> tuple[Candidate, ...]:
-    """Ranked spans as texts, each text once; ``parts`` are the scores of start and end."""
+    """Return ranked spans as texts, each text once; ``parts`` are the scores of start and end."""
     if not spans:
         return ()
     offsets, _ = span_columns(features)
@@ -161,23 +162,23 @@ def nbest_candidates(
 def choose_threshold(
     examples: Sequence[SpanExample], predictions: Sequence[SpanPrediction]
 ) -> Threshold:
-    """The ``null_odds`` thresholds with the best F1 and exact match on these (dev) examples.
+    """Return the ``null_odds`` thresholds with the best F1 and exact match on these (dev) examples.
 
-    As the official script finds them, but where answering nothing at all is best: the script then
-    says 0.0, which lets answers of negative odds through; here the threshold is below all odds.
+    As in the official script, unless abstaining everywhere is best: the script then reports 0.0,
+    which lets answers of negative odds through; here the threshold is below all odds.
     """
     scores = squad.evaluate(examples, _texts(predictions), _odds(predictions), UNTUNED_THRESHOLD)
     below = float(np.nextafter(min(p.null_odds for p in predictions), -np.inf))
     silent = 100.0 * sum(not example.answers for example in examples) / len(examples)
-    found = {
+    best = {
         name: min(below, 0.0) if scores[f"best_{name}"] <= silent else scores[f"best_{name}_thresh"]
         for name in ("f1", "exact")
     }
-    return Threshold(best_f1_threshold=found["f1"], best_exact_threshold=found["exact"])
+    return Threshold(best_f1_threshold=best["f1"], best_exact_threshold=best["exact"])
 
 
 def apply_threshold(predictions: Sequence[SpanPrediction], threshold: float) -> dict[str, str]:
-    """``{id: text}``, with nothing for an answer where ``null_odds`` is above ``threshold``."""
+    """Return ``{id: text}``, with an empty text where ``null_odds`` is above ``threshold``."""
     return {p.id: "" if p.null_odds > threshold else p.text for p in predictions}
 
 
@@ -212,9 +213,10 @@ def score(
 def answerability(
     examples: Sequence[SpanExample], predictions: Sequence[SpanPrediction], threshold: float
 ) -> dict[str, float]:
-    """How well "no answer" is told at ``threshold``: its precision, recall and F1, and accuracy.
+    """Return precision, recall, F1 and accuracy of abstaining at ``threshold``.
 
-    A ratio without cases (nothing refused, or nothing to refuse) is 0; the two counts tell why.
+    A ratio without cases (no abstention, or nothing to abstain from) is 0; the two counts tell them
+    apart.
     """
     texts = apply_threshold(predictions, threshold)
     refused = np.array([not texts[example.id] for example in examples], dtype=bool)
@@ -255,7 +257,7 @@ def _odds(predictions: Sequence[SpanPrediction]) -> dict[str, float]:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write whole or not at all: a reader never sees half a file."""
+    """Write a JSON file atomically."""
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         with partial.open("w", encoding="utf-8") as file:

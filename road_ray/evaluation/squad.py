@@ -1,9 +1,11 @@
-"""Exact match and token F1 of extracted answers: the numbers and keys of the official SQuAD script.
+"""Exact match and token F1 of extracted answers, with the numbers and keys of the official SQuAD
+script.
 
-Every score is a percentage (0 to 100). Data in which every question has an answer (SQuAD 1.1,
-NewsQA) gets the figures of the SQuAD 1.1 script as ``exact`` and ``f1`` (but for golds that are
-nothing but articles and punctuation, which 2.0 drops), and no ``NoAns_*`` keys.
-Source: evaluate-v2.0.py of the SQuAD 2.0 site (Rajpurkar et al. 2018), written anew.
+Every score is a percentage (0 to 100). For data in which every question has an answer (SQuAD 1.1,
+NewsQA), ``exact`` and ``f1`` are those of the SQuAD 1.1 script, except for gold answers made of
+articles and punctuation only, which 2.0 drops; there are no ``NoAns_*`` keys.
+
+Source: evaluate-v2.0.py of the SQuAD 2.0 site (Rajpurkar et al. 2018), reimplemented.
 """
 
 from __future__ import annotations
@@ -29,18 +31,22 @@ Golds = dict[str, tuple[str, ...]]
 
 
 def normalize(text: str) -> str:
-    """``text`` in lower case without ASCII punctuation and English articles, single-spaced."""
+    """Return ``text`` in lower case without ASCII punctuation and English articles,
+    single-spaced.
+    """
     # Punctuation goes first, so that "the-art" becomes the word "theart" and keeps its "the".
     return " ".join(_ARTICLE.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
 
 def exact_match(gold: str, predicted: str) -> float:
-    """1 if both are the same after ``normalize``, else 0."""
+    """Return 1 if both are equal after ``normalize``, else 0."""
     return float(normalize(gold) == normalize(predicted))
 
 
 def token_f1(gold: str, predicted: str) -> float:
-    """Harmonic mean of word precision and recall (as bags), 0 to 1; two empty answers agree."""
+    """Return the harmonic mean of word precision and recall (as bags), 0 to 1; two empty answers
+    give 1.
+    """
     return _bag_f1(normalize(gold).split(), normalize(predicted).split())
 
 
@@ -50,15 +56,16 @@ def evaluate(
     no_answer_probabilities: Mapping[str, float] | None = None,
     threshold: float = 1.0,
 ) -> dict[str, float]:
-    """The official scores of ``predictions`` (``{question id: text}``), under the official keys.
+    """Return the official scores of ``predictions`` (``{question id: text}``) under the official
+    keys.
 
     ``dataset`` is the list under ``data`` of a SQuAD file, or a list of ``SpanExample``. A question
-    whose no-answer probability (any number that grows with it will do) is above ``threshold``
-    counts as answered with nothing. ``exact``, ``f1``, ``total`` are over all questions,
-    ``HasAns_*`` and ``NoAns_*`` over those with and without an answer (a group without questions
-    has no keys). ``best_exact``, ``best_f1`` and their ``_thresh`` exist only with probabilities;
-    they are tuned on these very questions, so they flatter. Predictions for other questions are
-    ignored. Raises ``DataError`` for a question without prediction.
+    whose no-answer probability (any number that grows with it) is above ``threshold`` counts as
+    unanswered. ``exact``, ``f1`` and ``total`` are over all questions, ``HasAns_*`` and ``NoAns_*``
+    over those with and without an answer; a group without questions has no keys. ``best_exact``,
+    ``best_f1`` and their ``_thresh`` exist only with probabilities and are tuned on these
+    questions, so they are an upper bound. Predictions for other questions are ignored. Raises
+    ``DataError`` for a question without prediction.
     """
     golds = _gold_texts(dataset)
     _require_all(golds, predictions, "predictions")
@@ -83,7 +90,7 @@ def evaluate(
 
 
 def _gold_texts(dataset: Articles | Sequence[SpanExample]) -> Golds:
-    """``{id: texts as written}``; no texts means that the question has no answer."""
+    """Return ``{id: texts as written}``; an empty tuple means that the question has no answer."""
     golds: Golds = {}
     for item in dataset:
         if isinstance(item, SpanExample):
@@ -123,7 +130,9 @@ def _require_numbers(probabilities: Mapping[str, float]) -> None:
 # An answer is scored untuned, at a threshold and to find the best one.
 @lru_cache(maxsize=1 << 16)
 def _raw_scores(golds: tuple[str, ...], predicted: str) -> tuple[float, float]:
-    """Exact match and F1, each the best over the golds that do not normalise to nothing."""
+    """Return exact match and F1, each the best over the gold answers that do not normalise to an
+    empty text.
+    """
     accepted = [text for text in map(normalize, golds) if text] or [""]
     given = normalize(predicted)
     words = given.split()
@@ -171,10 +180,10 @@ def _best_threshold(
     odds: Mapping[str, float],
     golds: Golds,
 ) -> tuple[float, float]:
-    """Best score over all thresholds and the lowest threshold that reaches it.
+    """Return the best score over all thresholds and the lowest threshold that reaches it.
 
-    As the official script: it starts from "nothing is answered" under the name 0.0, and questions
-    of equal odds are let in one by one, although no threshold can part them.
+    As in the official script, abstaining everywhere is threshold 0.0, and questions of equal odds
+    are added one by one although no threshold separates them.
     """
     current: float = sum(not texts for texts in golds.values())
     best, best_threshold = current, 0.0

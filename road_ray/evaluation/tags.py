@@ -1,4 +1,4 @@
-"""From the logits of tokens to the tags of words, and entity scores as seqeval counts them."""
+"""Tags of words from logits of tokens, and entity scores by seqeval."""
 
 from __future__ import annotations
 
@@ -19,25 +19,26 @@ def predicted_tags(
     labels: Sequence[str],
     logits: Sequence[NDArray[np.float32]],
 ) -> list[list[str]]:
-    """The likeliest tag of every word of every sentence, read at its first sub-token."""
+    """Return the likeliest tag of every word of every sentence, read at its first sub-token."""
     if features.words is None:
         raise DataError(f"{features.dataset}: the rows of task {features.task!r} have no words")
-    found = [[OUTSIDE] * len(example.words) for example in examples]
+    tags = [[OUTSIDE] * len(example.words) for example in examples]
     for row, values in enumerate(logits):
         words = features.words[features.bounds[row] : features.bounds[row + 1]]
         best = values.argmax(-1)
         for place in np.flatnonzero(words >= 0):
-            found[features.example[row]][words[place]] = labels[best[place]]
-    return found
+            tags[features.example[row]][words[place]] = labels[best[place]]
+    return tags
 
 
 def entity_scores(
     predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]
 ) -> dict[str, float]:
-    """``entity_f1``, ``entity_precision`` and ``entity_recall`` (whole entities, micro-averaged)
-    and ``accuracy`` (words), as percentages.
+    """Return ``entity_f1``, ``entity_precision`` and ``entity_recall`` (whole entities,
+    micro-averaged) and ``accuracy`` (words), as percentages.
 
-    An entity that a model opens with ``I-`` counts as opened. Source: conlleval, by way of seqeval.
+    An entity that starts with ``I-`` counts as started. Source: conlleval, as implemented in
+    seqeval.
     """
     from seqeval.metrics import accuracy_score, f1_score, precision_score, recall_score
 

@@ -1,4 +1,4 @@
-"""The best spans of one window, exactly, and the checks that logits fit the rows they are for."""
+"""Exact search for the best spans of one window, and checks that logits fit their rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Flags = NDArray[np.bool_]
 
 
 class Span(NamedTuple):
-    """A span of one window; sorting ranks the best first and ties from the left."""
+    """A span of one window. Spans sort best first, ties from the left."""
 
     cost: float  # -(start logit + end logit)
     row: int
@@ -36,10 +36,10 @@ def window_spans(
     n_best: int,
     longest: int,
 ) -> list[Span]:
-    """The ``n_best`` spans of a window, ranked; all arrays ``[L]``.
+    """Return the ``n_best`` spans of a window, ranked; all arrays are ``[L]``.
 
-    A span starts on an ``opening`` token, ends on a ``closing`` one not before, and has at most
-    ``longest`` tokens. Equal to trying all pairs, ties included (leftmost, then shortest).
+    A span starts on an ``opening`` token, ends on a ``closing`` one at or after it, and has at most
+    ``longest`` tokens. Equal to a search over all pairs, ties included (leftmost, then shortest).
     """
     allowed = np.flatnonzero(closing)
     if not len(allowed) or not opening.any():
@@ -49,22 +49,25 @@ def window_spans(
     ends = np.full(high - low + longest - 1, -np.inf)
     ends[: high - low] = np.where(closing, end, -np.inf)[low:high]
     reach = sliding_window_view(ends, longest)  # [i, k]: end logit of the k + 1 tokens from i
-    # The n best spans start where the best span of a start is among the n best: only those starts
-    # are spelled out. Stable sorts keep ties in order.
+    # The n best spans start at the n best starts, ranked by the best span of each: only those
+    # starts are expanded. Stable sorts keep ties in order.
     best_of_start = starts + reach.max(axis=1)
-    kept = np.sort(np.argsort(-best_of_start, kind="stable")[:n_best])
-    scores = (starts[kept, None] + reach[kept]).ravel()
+    chosen = np.sort(np.argsort(-best_of_start, kind="stable")[:n_best])
+    scores = (starts[chosen, None] + reach[chosen]).ravel()
     top = np.argsort(-scores, kind="stable")[:n_best]
     top = top[np.isfinite(scores[top])]
-    firsts = low + kept[top // longest]
-    found = zip(
+    firsts = low + chosen[top // longest]
+    spans = zip(
         (-scores[top]).tolist(), firsts.tolist(), (firsts + top % longest).tolist(), strict=True
     )
-    return [Span(cost, row, first, last) for cost, first, last in found]
+    return [Span(cost, row, first, last) for cost, first, last in spans]
 
 
 def span_columns(features: Features) -> tuple[Ints, Flags]:
-    """``offsets`` and ``max_context`` of span rows; ``DataError`` for the rows of another task."""
+    """Return ``offsets`` and ``max_context`` of span rows.
+
+    Raises ``DataError`` for the rows of another task.
+    """
     if features.offsets is None or features.max_context is None:
         raise DataError(
             f"{features.dataset}: the rows of task {features.task!r} have no offsets\n"
@@ -93,7 +96,7 @@ def check_finite(
 ) -> None:
     """Raise ``DataError`` unless the logits of position 0 and of the context are finite.
 
-    Elsewhere no answer is looked for, so masked (infinite) logits may stand there.
+    Logits elsewhere are unused, so they may be masked (infinite).
     """
     used = context.copy()
     used[0] = True

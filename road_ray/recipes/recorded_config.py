@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from road_ray.config import Config, load, to_dict
+from road_ray.config import Config, flatten, load, to_dict
 from road_ray.errors import ConfigError
 from road_ray.recipes.inputs import TEACHERS
 
@@ -42,8 +40,8 @@ def require_same(config: Config, run_dir: Path) -> None:
     that differs.
     """
     path = run_dir / RECORD
-    recorded = _flat(to_dict(load(type(config), path=path)))
-    now = _flat(to_dict(config))
+    recorded = flatten(to_dict(load(type(config), path=path)))
+    now = flatten(to_dict(config))
     free = set(FREE_ON_RESUME)
     named = {key for key in {*recorded, *now} if key.startswith("distillation.teachers.")}
     if now.get("distillation.allow_other_teachers"):
@@ -66,21 +64,11 @@ def require_same(config: Config, run_dir: Path) -> None:
 
 def allowed_inputs(config: Config) -> set[str]:
     """Return the kinds of inputs that the configuration allows to be others."""
-    allowed = _flat(to_dict(config)).get("distillation.allow_other_teachers")
+    allowed = flatten(to_dict(config)).get("distillation.allow_other_teachers")
     return {TEACHERS} if allowed else set()
 
 
 def deciding_digest(config: Config) -> str:
     """Return a sha256 that changes with every key that another run would be refused for."""
-    kept = {key: one for key, one in _flat(to_dict(config)).items() if key not in FREE_ON_RESUME}
+    kept = {key: one for key, one in flatten(to_dict(config)).items() if key not in FREE_ON_RESUME}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in tree.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = value
-    return flat

@@ -1,4 +1,4 @@
-"""Where the time of a run went, and what would make it shorter."""
+"""Time split of a training step and advice on its bottleneck."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from road_ray.reporting.run_record import RunRecord
 
-_MUCH = 0.10  # of a step: what is worth a sentence
-_SLACK = 1.3  # slowest stretch against the median: what is worth a sentence
+_MUCH = 0.10  # share of a step from which on a part is mentioned
+_SLACK = 1.3  # slowest step over the median from which on it is mentioned
 
 
 @dataclass(frozen=True)
 class TimeSplit:
-    """Seconds of a mean step, by what they were spent on."""
+    """Seconds of a mean step by activity."""
 
     data: float
     teachers: float
@@ -23,11 +23,11 @@ class TimeSplit:
 
     @property
     def step(self) -> float:
-        """The whole step."""
+        """Return the seconds of the whole step."""
         return self.data + self.teachers + self.student + self.communication
 
     def parts(self) -> list[tuple[str, float]]:
-        """Name and seconds, in the order of a step."""
+        """Return name and seconds of each part, in the order of a step."""
         return [
             ("data", self.data),
             ("waiting for teachers", self.teachers),
@@ -37,9 +37,9 @@ class TimeSplit:
 
 
 def time_split(run: RunRecord) -> TimeSplit | None:
-    """The mean step of a run; None where no step was timed.
+    """Return the mean step of a run, or None if no step was timed.
 
-    Waiting for teachers happens while the next batch is fetched, so it is taken out of the data's
+    The wait for teachers happens while the next batch is fetched, so it is subtracted from the data
     time.
     """
     whole = _mean(run, "time/step_seconds")
@@ -53,22 +53,22 @@ def time_split(run: RunRecord) -> TimeSplit | None:
 
 
 def _mean(run: RunRecord, name: str) -> float:
-    """Mean over the run without its first row, which has start-up in it, where there are others."""
+    """Return the mean over the run without its first row, which includes the start-up."""
     values = [value for _, value in run.series(name)]
     values = values[1:] if len(values) > 2 else values
     return sum(values) / len(values) if values else 0.0
 
 
 def advice(run: RunRecord, split: TimeSplit) -> list[str]:
-    """Sentences about the bottleneck, each with the key to turn; the weightiest first."""
-    found = [*_teachers(run, split), *_others(split), *_unsteady(run)]
-    if not found:
+    """Return sentences about the bottleneck with the key to change, the most important first."""
+    sentences = [*_teachers(run, split), *_others(split), *_unsteady(run)]
+    if not sentences:
         whole = split.student / split.step
-        found.append(
-            f"Nothing to mend: {whole:.0%} of a step is the model itself. Faster means fewer "
+        sentences.append(
+            f"No bottleneck: {whole:.0%} of a step is the model itself. To go faster, use fewer "
             "tokens (data.max_length_tokens), lower precision on a GPU, or more workers."
         )
-    return found
+    return sentences
 
 
 def _teachers(run: RunRecord, split: TimeSplit) -> Iterable[str]:
@@ -77,8 +77,8 @@ def _teachers(run: RunRecord, split: TimeSplit) -> Iterable[str]:
     host = settings.get("distillation.host")
     if any(event.get("kind") == "store_complete" for event in run.events):
         yield (
-            "The store is complete: from there on every row came out of it. The teachers may be "
-            "released, and later runs and trials on the same rows need none."
+            "The store is complete: every later row is read from it. The teachers can be "
+            "stopped, and later runs and trials on the same rows need none."
         )
         return
     if share < _MUCH:
@@ -88,8 +88,8 @@ def _teachers(run: RunRecord, split: TimeSplit) -> Iterable[str]:
     busy = _mean(run, "time/teacher_busy_seconds")  # of the slowest teacher, for one step
     if host == "process":
         yield (
-            f"{lost}: they run in this very process, one after the other. "
-            "distillation.host=actors puts them on cores or GPUs of their own, beside the student."
+            f"{lost}: they run in this process, one after the other. "
+            "distillation.host=actors gives them their own cores or GPUs, beside the student."
         )
     elif share > 0.35 or busy > 0.9 * (split.step - split.teachers):
         replicas = int(settings.get("distillation.replicas", 1))
@@ -97,17 +97,17 @@ def _teachers(run: RunRecord, split: TimeSplit) -> Iterable[str]:
         yield (
             f"{lost}: they are slower than the student. Add a replica of each teacher "
             f"(distillation.replicas={wanted}) or give them more (distillation.cpus_per_teacher, "
-            "gpus_per_teacher)."
+            "distillation.gpus_per_teacher)."
         )
     else:
         yield (
-            f"{lost}: they nearly keep up. Raise distillation.lookahead (now {lookahead}), "
-            "so that slow batches are evened out."
+            f"{lost}: they are almost fast enough. Raise distillation.lookahead ({lookahead}) "
+            "to even out slow batches."
         )
     if not settings.get("distillation.store"):
         yield (
-            "No store is in use: with distillation.store each row is asked for once, and later "
-            "epochs, resumes and trials read it at the speed of a disk."
+            "No store is in use. With distillation.store, each row is computed once, and later "
+            "epochs, resumes and trials read it from disk."
         )
 
 
@@ -115,12 +115,12 @@ def _others(split: TimeSplit) -> Iterable[str]:
     if split.data / split.step >= _MUCH:
         yield (
             f"{split.data / split.step:.0%} of a step goes into making batches. Shorter rows "
-            "(data.max_length_tokens) or fewer, larger passes take it down."
+            "(data.max_length_tokens) or fewer, larger passes reduce it."
         )
     if split.communication / split.step >= 2 * _MUCH:
         yield (
             f"{split.communication / split.step:.0%} of a step is communication between workers. "
-            "A larger data.batch_size or more training.passes a step means fewer exchanges."
+            "A larger data.batch_size or more training.passes per step needs fewer exchanges."
         )
 
 
@@ -130,5 +130,5 @@ def _unsteady(run: RunRecord) -> Iterable[str]:
         factor = times[-1] / times[len(times) // 2]
         yield (
             f"Steps are uneven: the slowest stretch took {factor:.1f} times the median. "
-            "Something else may have been running on this machine."
+            "Other processes may have used this machine."
         )

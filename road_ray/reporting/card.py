@@ -1,12 +1,10 @@
-"""The model card ``README.md`` of a model directory: what it is, its figures, its lineage, how it
-was made, how to load it, what it is not fit for.
-"""
+"""Model card ``README.md`` of a model directory: figures, lineage, recipe, use and limits."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from io import StringIO
 from pathlib import Path
@@ -14,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from ruamel.yaml import YAML
 
+from road_ray.config import flatten
 from road_ray.data import catalog
 from road_ray.data.special_heads import SPECIAL_HEADS
 from road_ray.reporting.lineage import ancestors, describe_model
 from road_ray.reporting.pages.run_page import headline
+from road_ray.reporting.record_schema import ModelFacts
 from road_ray.reporting.run_record import CONFIG, RunRecord, is_run, read_run
 from road_ray.reporting.tables import figures, metric_title, printable
 from road_ray.training.monitoring.secrets import redact
@@ -32,7 +32,7 @@ _PIPELINES = {
     "ForMultipleChoice": "multiple-choice",
     "ForMaskedLM": "fill-mask",
 }
-# What the Hub calls our metrics.
+# Names of metrics on the Hub.
 _METRICS = {
     "exact": "exact_match",
     "at_threshold_exact": "exact_match",
@@ -44,26 +44,26 @@ _METRICS = {
 
 
 def write_card(directory: Path, lineage: Mapping[str, Any]) -> Path:
-    """``README.md`` beside ``config.json``, from what ``road_ray.json`` says and, where it lies
-    above, from the run; secrets masked.
+    """Write ``README.md`` beside ``config.json`` from ``lineage`` and from the run directory above
+    it, if there is one; secrets are masked.
 
     ``lineage`` may have ``task``, ``datasets``, ``metrics`` (figures by name), ``teachers`` (with
     ``directory`` and ``weights_sha256``) and any plain settings, which are listed as they are.
     """
     kind = json.loads((directory / "config.json").read_text(encoding="utf-8"))["architectures"][0]
-    told = redact(lineage)
-    run = _run_of(directory, told)
-    named = dict(told.pop("metrics", {}))
+    model = redact(lineage)
+    run = _run_of(directory, model)
+    named = dict(model.pop("metrics", {}))
     parts = [
         _front(kind, run, named),
         f"# {_plain(run.name if run.config else kind)}",
-        _about(kind, told),
-        f"## Figures\n\n{_fenced(figures(named))}\n\n{_judged(run, named)}",
-        f"## Where it comes from\n\n{_origin(run, told)}",
-        f"## How it was made\n\n{_making(run)}",
+        _about(kind, model),
+        f"## Figures\n\n{_fenced(figures(named))}\n\n{_evaluation_note(run, named)}",
+        f"## Lineage\n\n{_origin(run, model)}",
+        f"## Training\n\n{_making(run)}",
         f"## Use\n\n{_fenced(_use(kind), 'python')}",
-        "## Limits\n\n" + "\n".join(f"- {line}" for line in _limits(run, told)),
-        "<!-- Nothing was pushed. To publish this directory: hf upload OWNER/NAME DIRECTORY -->",
+        "## Limits\n\n" + "\n".join(f"- {line}" for line in _limits(run, model)),
+        "<!-- Not uploaded. To publish this directory: hf upload OWNER/NAME DIRECTORY -->",
     ]
     path = directory / "README.md"
     path.write_text("\n\n".join(part for part in parts if part) + "\n", encoding="utf-8")
@@ -71,14 +71,14 @@ def write_card(directory: Path, lineage: Mapping[str, Any]) -> Path:
 
 
 def _plain(text: object) -> str:
-    """Text of others as Markdown shows it letter by letter, on one line; plain names stay."""
+    """Return text on one line with its Markdown characters escaped."""
     if re.fullmatch(r"[\w.-]+", str(text), re.ASCII):
         return str(text)
     return re.sub(r"([\\`*_\[\]<>&#|!~$])", r"\\\1", printable(str(text)))
 
 
 def _code(text: object) -> str:
-    """Text of others as a code span, whatever backticks it holds."""
+    """Return text as a Markdown code span, also if it contains backticks."""
     shown = printable(str(text))
     mark = "`" * (_longest_run(shown) + 1)
     pad = " " if "`" in shown else ""
@@ -86,44 +86,44 @@ def _code(text: object) -> str:
 
 
 def _fenced(text: str, language: str = "") -> str:
-    """A block of code that no line of the text ends."""
+    """Return text as a fenced code block, also if it contains fences."""
     shown = printable(text, keep="\n\t")
     mark = "`" * max(3, _longest_run(shown) + 1)
     return f"{mark}{language}\n{shown}\n{mark}"
 
 
 def _longest_run(text: str) -> int:
-    """The most backticks in a row."""
+    """Return the length of the longest run of backticks."""
     return max(map(len, re.findall("`+", text)), default=0)
 
 
-def _run_of(directory: Path, told: Mapping[str, Any]) -> RunRecord:
-    """The run above the model directory, or one that knows only what the model tells."""
+def _run_of(directory: Path, model: ModelFacts) -> RunRecord:
+    """Return the run above the model directory, or a record with nothing but the model's facts."""
     above = directory.parent
-    found = read_run(above) if is_run(above) else RunRecord(directory)
-    return RunRecord(found.directory, found.config, found.environment, told=told)
+    record = read_run(above) if is_run(above) else RunRecord(directory)
+    return RunRecord(record.directory, record.config, record.environment, model=model)
 
 
-def _front(kind: str, run: RunRecord, named: Mapping[str, Any]) -> str:
-    """What the Hub reads: YAML with tags, pipeline, data and the figures as ``model-index``."""
+def _front(kind: str, run: RunRecord, named: Mapping[str, object]) -> str:
+    """Return the front matter for the Hub: tags, pipeline, data sets and a ``model-index``."""
     from huggingface_hub import ModelCardData
 
-    told = run.told
+    model = run.model
     pipeline = next((name for end, name in _PIPELINES.items() if kind.endswith(end)), None)
-    made_up = run.settings.get("data.root") == "miniature"  # no data set of the Hub
+    made_up = run.settings.get("data.root") == "miniature"  # not on the Hub
     results = [*_results(pipeline or "fill-mask", named, made_up=made_up)]
-    hub = [h for name in told.get("datasets") or () if not made_up and (h := _hub(str(name)))]
+    hub = [h for name in model.get("datasets") or () if not made_up and (h := _hub(str(name)))]
     fields: dict[str, Any] = {
         "library_name": "transformers",
         "tags": [
             "road_ray",
             "electra",
-            *([printable(str(told["task"]))] if told.get("task") else []),
+            *([printable(str(model["task"]))] if model.get("task") else []),
         ],
         "pipeline_tag": pipeline,
         "datasets": list(dict.fromkeys(hub)) or None,
         "metrics": sorted({result.metric_type for result in results}) or None,
-        "base_model": _on_the_hub(str(told.get("init") or "")),
+        "base_model": _on_the_hub(str(model.get("init") or "")),
     }
     if results:
         fields |= {"model_name": printable(run.name), "eval_results": results}
@@ -131,14 +131,14 @@ def _front(kind: str, run: RunRecord, named: Mapping[str, Any]) -> str:
 
 
 def _on_the_hub(init: str) -> str | None:
-    """``init`` where it is a name of the Hub: an owner and a name, and no directory of ours."""
+    """Return ``init`` if it is a model name on the Hub rather than a local directory."""
     owner, _, name = init.partition("/")
     local = "/" in name or not name or owner in ("runs", ".", "..", "~") or Path(owner).exists()
     return None if local or not owner else init
 
 
-def _results(task: str, named: Mapping[str, Any], *, made_up: bool) -> Iterable[EvalResult]:
-    """The principal figures as the Hub's ``model-index`` has them."""
+def _results(task: str, named: Mapping[str, object], *, made_up: bool) -> Iterable[EvalResult]:
+    """Yield the principal figures as entries of the Hub's ``model-index``."""
     from huggingface_hub import EvalResult
 
     for name, value in headline(named).items():
@@ -155,63 +155,59 @@ def _results(task: str, named: Mapping[str, Any], *, made_up: bool) -> Iterable[
 
 
 def _hub(name: str) -> str | None:
-    """The name of a data set on the Hub, None where it is not there."""
+    """Return the name of a data set on the Hub, or None."""
     entry = catalog.DATASETS.get(name)
     return entry.hub.path if entry and entry.hub else None
 
 
-def _about(kind: str, told: Mapping[str, Any]) -> str:
-    sets = ", ".join(map(_plain, told.get("datasets") or ()))
+def _about(kind: str, model: ModelFacts) -> str:
+    sets = ", ".join(map(_plain, model.get("datasets") or ()))
     made = f"Made by road_ray {version('road-ray')} as {_code(kind)}."
-    if not told.get("task"):
+    if not model.get("task"):
         return f"An ELECTRA encoder, pre-trained on a text corpus. {made}"
-    how = "distilled from several teachers" if told.get("teachers") else "trained"
-    head = f"An ELECTRA encoder with a head for the task {_code(told['task'])}"
+    how = "distilled from several teachers" if model.get("teachers") else "trained"
+    head = f"An ELECTRA encoder with a head for the task {_code(model['task'])}"
     return f"{head}, {how} on {sets}. {made}"
 
 
-def _judged(run: RunRecord, named: Mapping[str, Any]) -> str:
+def _evaluation_note(run: RunRecord, named: Mapping[str, object]) -> str:
     if not any(name.startswith("eval/") for name in named):
         return ""
-    said = "Figures below `eval/` are percentages, on dev splits, of this one run."
+    note = "The figures in `eval/` are percentages on dev splits, from this run only."
     most = run.settings.get("data.max_judged_rows")
     if isinstance(most, int):
-        said += f" Judged on {most:,} rows: not comparable with published figures."
-    if run.told.get("no_answer_threshold") is not None:
-        said += " The no-answer threshold was tuned on the first dev set and used on all."
-    return said
+        note += f" Judged on {most:,} rows: not comparable with published results."
+    if run.model.get("no_answer_threshold") is not None:
+        note += " The no-answer threshold was tuned on the first dev set and used on all."
+    return note
 
 
-def _origin(run: RunRecord, told: Mapping[str, Any]) -> str:
-    """Ancestors back to the corpus, then one line a fact, nested ones by their dotted names."""
+def _origin(run: RunRecord, model: ModelFacts) -> str:
+    """Return the ancestors back to the corpus, then one line for each fact of the model."""
     lines = [
         f"- {role}: {_code(where)} ({_plain(describe_model(facts))})"
         for role, where, facts in ancestors(run)
         if not role.startswith("teacher")
     ]
-    facts = [(name, value) for name, value in _facts(told) if value not in (None, "")]
+    facts = [(name, value) for name, value in _facts(model) if value not in (None, "")]
     lines += [f"- {_plain(name)}: {_code(value)}" for name, value in facts]
     lines += [
         f"- teacher {number}: {_code(teacher['directory'])}, "
         f"weights {_code(teacher['weights_sha256'][:16])}"
-        for number, teacher in enumerate(told.get("teachers") or ())
+        for number, teacher in enumerate(model.get("teachers") or ())
     ]
     return "\n".join(lines)
 
 
-def _facts(told: Mapping[str, Any], prefix: str = "") -> Sequence[tuple[str, Any]]:
-    facts: list[tuple[str, Any]] = []
-    for name, value in told.items():
-        if isinstance(value, Mapping):
-            facts += _facts(value, f"{prefix}{name}.")
-        elif name != "teachers":
-            shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
-            facts.append((prefix + name, shown))
-    return facts
+def _facts(model: ModelFacts) -> Iterable[tuple[str, object]]:
+    """Yield the model's facts by dotted name, without its teachers."""
+    for name, value in flatten(model).items():
+        if name != "teachers":
+            yield name, ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
 def _making(run: RunRecord) -> str:
-    """The command and the configuration that it takes."""
+    """Return the command and the configuration that produced the model."""
     if not run.config:
         return "The run directory that tells it is not beside this model."
     packages = run.environment.get("packages") or {}
@@ -233,19 +229,19 @@ def _use(kind: str) -> str:
     )
 
 
-def _limits(run: RunRecord, told: Mapping[str, Any]) -> Iterable[str]:
-    """What follows from how it was made."""
+def _limits(run: RunRecord, model: ModelFacts) -> Iterable[str]:
+    """Yield the limits that follow from how the model was trained."""
     if run.settings.get("data.root") == "miniature":
-        yield "Trained on a made-up miniature world: good for trying things out, for nothing else."
-    if told.get("max_length_tokens"):
-        yield f"Trained on rows of at most {told['max_length_tokens']} tokens; longer ones are cut."
+        yield "Trained on a synthetic miniature data set: for trials only."
+    if model.get("max_length_tokens"):
+        yield f"Trained on rows of at most {model['max_length_tokens']} tokens, truncated beyond."
     if isinstance(most := run.settings.get("data.max_rows"), int):
         yield f"Trained on {most:,} rows of the data only."
     if any(run.settings.get(f"data.{head.key}") == head.value for head in SPECIAL_HEADS):
-        yield "Its head is read by road_ray alone; plain transformers loads the encoder."
-    if told.get("task"):
-        yield "One seed. Figures of other seeds differ, on small data sets by points."
-        yield "Fit for text like that of its data sets; elsewhere expect less, and measure it."
+        yield "Only road_ray loads its head; plain transformers loads the encoder."
+    if model.get("task"):
+        yield "One seed. Figures vary between seeds, by whole points on small data sets."
+        yield "Suited to text like that of its data sets; evaluate it before use on other text."
     else:
-        yield "An encoder without a task: fine-tune it before use."
-    yield "Not examined for bias; it has learnt what its data says of people."
+        yield "An encoder without a task head: fine-tune it before use."
+    yield "Not evaluated for bias; it reflects what its data says about people."

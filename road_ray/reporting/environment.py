@@ -1,4 +1,4 @@
-"""What ``road check`` finds: versions, devices, disk, data, cluster."""
+"""Checks of ``road check``: versions, devices, disk, data, cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import sys
 import time
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import Any
 
 from road_ray.errors import RoadError
 
@@ -29,30 +28,30 @@ _LEAST_SHARED_GIB = 0.25
 _RELEASED = 1.79e9  # seconds since 1970: September 2026
 
 
-def findings(address: str | None, root: str | None) -> tuple[list[dict[str, Any]], bool]:
-    """Rows of ``what``, ``found``, ``state`` and ``mend``, and whether nothing is amiss."""
+def findings(address: str | None, root: str | None) -> tuple[list[dict[str, str]], bool]:
+    """Return rows of ``what``, ``found``, ``state`` and ``mend``, and True if all are fine."""
     from road_ray.distributed import check
 
     upgrade = "use Python 3.11 or newer"
     rows = [_row("python", sys.version.split()[0], sys.version_info >= (3, 11), upgrade)]
     rows += [_package(name) for name in _WANTED]
     rows += [_device(), _disk(), _shared_memory(), _clock(), _data(root)]
-    looked_at = [check.token(), *(check.cluster(address) if address is not None else ())]
-    rows += [_row(one.what, one.found, one.good, one.mend) for one in looked_at]
+    checks = [check.token(), *(check.cluster(address) if address is not None else ())]
+    rows += [_row(one.what, one.found, one.good, one.mend) for one in checks]
     return rows, all(row["state"] == "ok" for row in rows)
 
 
-def _row(what: str, found: str, good: bool, mend: str = "") -> dict[str, Any]:
+def _row(what: str, found: str, good: bool, mend: str = "") -> dict[str, str]:
     state = "ok" if good else "PROBLEM"
     return {"what": what, "found": found, "state": state, "mend": "" if good else mend}
 
 
-def _package(name: str) -> dict[str, Any]:
-    """A version, held to what road_ray asks for."""
+def _package(name: str) -> dict[str, str]:
+    """Return the row of a package; its version must satisfy the requirement of road_ray."""
     from packaging.requirements import Requirement
 
     try:
-        found = version(name)
+        installed = version(name)
     except PackageNotFoundError:
         return _row(name, "not installed", name in _OPTIONAL, f"pip install {name}")
     try:
@@ -60,19 +59,19 @@ def _package(name: str) -> dict[str, Any]:
     except PackageNotFoundError:
         asked = []
     wanted = [one.specifier for one in asked if one.name == name]
-    good = all(one.contains(found, prereleases=True) for one in wanted)
+    good = all(one.contains(installed, prereleases=True) for one in wanted)
     limits = ", ".join(str(one) for one in wanted)
-    return _row(name, found, good, f"pip install -c constraints.txt '{name}{limits}'")
+    return _row(name, installed, good, f"pip install -c constraints.txt '{name}{limits}'")
 
 
 def devices() -> list[str]:
-    """Names of the GPUs that torch can use."""
+    """Return the names of the GPUs that torch can use."""
     import torch
 
     return [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
 
 
-def _device() -> dict[str, Any]:
+def _device() -> dict[str, str]:
     import torch
 
     if names := devices():
@@ -82,14 +81,14 @@ def _device() -> dict[str, Any]:
     )
 
 
-def _disk() -> dict[str, Any]:
+def _disk() -> dict[str, str]:
     free = shutil.disk_usage(Path.cwd()).free / 2**30
     mend = f"free space, or work where {_LEAST_FREE_GIB:g} GiB are free: checkpoints need it"
     return _row("disk", f"{free:.1f} GiB free here", free >= _LEAST_FREE_GIB, mend)
 
 
-def _shared_memory() -> dict[str, Any]:
-    """Where Ray keeps what processes share; containers give it 64 MiB unless told otherwise."""
+def _shared_memory() -> dict[str, str]:
+    """Return the row of ``/dev/shm``, Ray's object store; containers give it 64 MiB by default."""
     place = Path("/dev/shm")
     if not place.is_dir():
         return _row("shared memory", "no /dev/shm; Ray uses the disk", True)
@@ -98,8 +97,10 @@ def _shared_memory() -> dict[str, Any]:
     return _row("shared memory", f"{size:.1f} GiB", size >= _LEAST_SHARED_GIB, mend)
 
 
-def _clock() -> dict[str, Any]:
-    """A clock before this release was made breaks certificates and the order of records."""
+def _clock() -> dict[str, str]:
+    """Return the row of the clock; one set to before this release breaks certificates and the order
+    of records.
+    """
     now = time.time()
     mend = "set the clock: certificates fail and records are out of order"
     return _row(
@@ -107,7 +108,7 @@ def _clock() -> dict[str, Any]:
     )
 
 
-def _data(root: str | None) -> dict[str, Any]:
+def _data(root: str | None) -> dict[str, str]:
     from road_ray.data.loading import resolve_root
 
     try:

@@ -1,4 +1,4 @@
-"""Examples of what a model got wrong: its predictions beside the data that it was judged on."""
+"""Examples of wrong predictions, beside the data they were evaluated on."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from road_ray.reporting.pages.page import Block, Example, Examples, Prose
 from road_ray.reporting.run_record import RunRecord
 
 _log = logging.getLogger(__name__)
-_SHOWN = 8  # of each data set
-_AROUND = 160  # characters of context on either side of the gold answer
+_SHOWN = 8  # examples per data set
+_AROUND = 160  # characters of context on either side of the labelled answer
 _NOTHING = "(no answer)"
 
 
 def mistakes(run: RunRecord) -> list[Block]:
-    """The worst cases of each data set that has predictions; a sentence where its data is away."""
+    """Return the worst errors on each data set with predictions, or a sentence if its data is
+    missing.
+    """
     blocks: list[Block] = []
     for directory in sorted((run.directory / "predictions").glob("*/")):
         path = directory / "predictions.json"
@@ -34,7 +36,7 @@ def mistakes(run: RunRecord) -> list[Block]:
                 blocks.append(_of_dataset(run, directory.name, path))
             except (OSError, ValueError, KeyError, RoadError) as error:
                 why = str(error).splitlines()[0]
-                blocks.append(Prose([f"{directory.name}: no examples, for {why}"]))
+                blocks.append(Prose([f"{directory.name}: no examples: {why}"]))
     return blocks
 
 
@@ -44,47 +46,51 @@ def _of_dataset(run: RunRecord, name: str, path: Path) -> Block:
     settings = run.settings
     root = resolve_root(settings.get("data.root"))
     if root is None:
-        return Prose([f"{name}: no examples, for its data lies on the hub"])
+        return Prose([f"{name}: no examples, because its data is on the Hub"])
     split = str(settings.get("data.split") or "dev")
     rows = [row for row in read_split(entry, root, split) if row.id in predicted]
-    found = [_worse(row, str(predicted[row.id]), entry) for row in rows]
-    wrong = sorted((case for case in found if case is not None), key=lambda case: case[0])
+    cases = [_scored_error(row, str(predicted[row.id]), entry) for row in rows]
+    wrong = sorted((case for case in cases if case is not None), key=lambda case: case[0])
     chosen = [case for _, case in _spread(wrong)]
     title = f"{name}: {len(wrong):,} of {len(rows):,} not exactly right"
     return Examples(title, chosen) if chosen else Prose([f"{name}: every row is right"])
 
 
 def _spread(wrong: Sequence[tuple[float, Example]]) -> Sequence[tuple[float, Example]]:
-    """Some of them, evenly from the worst to the mildest."""
+    """Return up to ``_SHOWN`` cases, spread evenly from the worst to the mildest."""
     every = max(len(wrong) / _SHOWN, 1.0)
     return [wrong[int(n * every)] for n in range(min(_SHOWN, len(wrong)))]
 
 
-def _worse(row: Row, said: str, entry: Dataset) -> tuple[float, Example] | None:
-    """How good it was, and the case; None if it is right or its gold unknown."""
+def _scored_error(row: Row, predicted: str, entry: Dataset) -> tuple[float, Example] | None:
+    """Return score and case, or None if the prediction is right or the label is unknown."""
     if isinstance(row, SpanExample):
-        return _question(row, said)
+        return _question(row, predicted)
     if isinstance(row, TagExample):
-        return _tags(row, said)
-    return _choice(row, said) if isinstance(row, ChoiceExample) else _label(row, said, entry)
+        return _tags(row, predicted)
+    return (
+        _choice(row, predicted) if isinstance(row, ChoiceExample) else _label(row, predicted, entry)
+    )
 
 
-def _question(row: SpanExample, said: str) -> tuple[float, Example] | None:
+def _question(row: SpanExample, predicted: str) -> tuple[float, Example] | None:
     golds = [answer.text for answer in row.answers] or [""]
-    score = max(token_f1(gold, said) for gold in golds)
+    score = max(token_f1(gold, predicted) for gold in golds)
     if score == 1.0:
         return None
-    kind = "missed" if not said else "invented" if not row.answers else f"F1 {100 * score:.0f}"
+    kind = "missed" if not predicted else "invented" if not row.answers else f"F1 {100 * score:.0f}"
     gold = golds[0] or _NOTHING
-    return score, Example(row.question, _context(row, said), gold, said or _NOTHING, kind)
+    return score, Example(row.question, _context(row, predicted), gold, predicted or _NOTHING, kind)
 
 
-def _context(row: SpanExample, said: str) -> list[str]:
-    """Text before the gold answer, the answer, text after it; around the prediction without one."""
+def _context(row: SpanExample, predicted: str) -> list[str]:
+    """Return the text before the answer, the answer, and the text after it. Without an answer,
+    return the text around the prediction.
+    """
     if row.answers:
         start, size = row.answers[0].start, len(row.answers[0].text)
     else:
-        start, size = max(row.context.find(said), 0), 0
+        start, size = max(row.context.find(predicted), 0), 0
     end = start + size
     before, after = max(start - _AROUND, 0), min(end + _AROUND, len(row.context))
     head, tail = row.context[before:start], row.context[end:after]
@@ -95,30 +101,32 @@ def _context(row: SpanExample, said: str) -> list[str]:
     return [head, row.context[start:end], tail] if size else [head + tail]
 
 
-def _label(row: TextExample, said: str, entry: Dataset) -> tuple[float, Example] | None:
+def _label(row: TextExample, predicted: str, entry: Dataset) -> tuple[float, Example] | None:
     if row.label is None:
         return None
     kind = catalog.TASKS[entry.task].kind
     texts = " ⟷ ".join(row.texts)
     if isinstance(kind, Regress):
-        gap = abs(float(row.label) - float(said)) / (kind.high - kind.low)
+        gap = abs(float(row.label) - float(predicted)) / (kind.high - kind.low)
         if gap < 0.1:
             return None
-        return -gap, Example(texts, (), row.label, f"{float(said):.2f}", row.where)
+        return -gap, Example(texts, (), row.label, f"{float(predicted):.2f}", row.where)
     gold = entry.label_map.get(row.label, row.label)
-    return None if gold == said else (0.0, Example(texts, (), gold, said, f"row {row.id}"))
+    return (
+        None if gold == predicted else (0.0, Example(texts, (), gold, predicted, f"row {row.id}"))
+    )
 
 
-def _choice(row: ChoiceExample, said: str) -> tuple[float, Example] | None:
-    if row.answer is None or row.answer == int(said):
+def _choice(row: ChoiceExample, predicted: str) -> tuple[float, Example] | None:
+    if row.answer is None or row.answer == int(predicted):
         return None
-    gold, chosen = row.choices[row.answer], row.choices[int(said)]
+    gold, chosen = row.choices[row.answer], row.choices[int(predicted)]
     return 0.0, Example(row.question, (), gold, chosen, f"row {row.id}")
 
 
-def _tags(row: TagExample, said: str) -> tuple[float, Example] | None:
-    """A sentence with the words whose tag is wrong; the share of right ones is how good it was."""
-    given = said.split()
+def _tags(row: TagExample, predicted: str) -> tuple[float, Example] | None:
+    """Return the words with a wrong tag; the score is the share of right tags."""
+    given = predicted.split()
     if row.tags is None or list(row.tags) == given:
         return None
     wrong = [(w, g, p) for w, g, p in zip(row.words, row.tags, given, strict=False) if g != p]

@@ -1,4 +1,4 @@
-"""Readings of a run that tell whether it is well, each with a verdict and a reason."""
+"""Health checks of a run, each with a verdict and a reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from road_ray.reporting.run_record import RunRecord
 
 
 def gauges(run: RunRecord) -> list[Gauge]:
-    """All that can be read off this run."""
+    """Return every health check that applies to this run."""
     return [gauge for read in _READINGS for gauge in read(run)]
 
 
@@ -22,14 +22,14 @@ def _finite(run: RunRecord) -> Iterable[Gauge]:
         return
     broken = sum(1 for row in run.rows if any(row.get(n, 0) is None for n in names))
     share = 1 - broken / len(run.rows)
-    about = "every loss and gradient written down is a finite number"
+    about = "every recorded loss and gradient is finite"
     if broken:
-        about = f"{broken} of {len(run.rows)} rows have a loss or gradient that is no number"
+        about = f"{broken} of {len(run.rows)} rows have a loss or gradient that is not finite"
     yield Gauge("finite", f"{share:.0%}", share, "good" if not broken else "bad", about)
 
 
 def _learning(run: RunRecord) -> Iterable[Gauge]:
-    """Loss of the last quarter against the first, for every loss of the run (at most three)."""
+    """Compare the last quarter of each training loss with the first, for at most three losses."""
     for name in loss_names(run)[:3]:
         values = [value for _, value in run.series(name)]
         if len(values) < 4:
@@ -52,7 +52,7 @@ def _gradients(run: RunRecord) -> Iterable[Gauge]:
         share = sum(norm > limit for norm in norms) / len(norms)
         state: State = "good" if share < 0.9 else "fair"
         about = f"share of rows above optimizer.max_grad_norm = {limit:g}"
-        about += "" if share < 0.9 else ": the limit, not the gradient, sets the length of a step"
+        about += "" if share < 0.9 else ": the limit determines the step size, not the gradient"
         yield Gauge("clipped", f"{share:.0%}", share, state, about)
     jump = max(norms) / (median(norms) or 1.0)
     state = "good" if jump < 5 else "fair" if jump < 20 else "bad"
@@ -69,7 +69,7 @@ def _detection(run: RunRecord) -> Iterable[Gauge]:
     share = run.last("train/replaced_fraction")
     if share is not None:
         state = "good" if share > 0.04 else "fair"
-        about = "tokens that the generator really replaced; few of them leave little to detect"
+        about = "tokens that the generator replaced; with few of them there is little to detect"
         yield Gauge("replaced", f"{share:.1%}", min(share / 0.15, 1.0), state, about)
 
 
@@ -80,15 +80,15 @@ def _teachers(run: RunRecord) -> Iterable[Gauge]:
     total = sum(counts)
     wrong, split = counts[0] / total, sum(counts[1:-1]) / total
     state: State = "good" if split > 0.02 else "fair"
-    about = "rows on which some teachers are right and some wrong: only there does a weighting "
-    about += "rule differ from the mean"
+    about = "rows on which some teachers are right and some wrong; only on these does a "
+    about += "weighting rule differ from the mean"
     yield Gauge("teachers divided", f"{split:.1%}", split, state, about)
     state = "good" if wrong < 0.3 else "fair" if wrong < 0.6 else "bad"
     yield Gauge("all teachers wrong", f"{wrong:.0%}", wrong, state, "on rows of the training set")
 
 
 def _silence(run: RunRecord) -> Iterable[Gauge]:
-    """Span models that answer nothing, or everything."""
+    """Compare how often a span model abstains with how often the question has no answer."""
     for name, value in run.metrics.items():
         if not name.endswith("/no_answer_predicted"):
             continue
@@ -96,18 +96,18 @@ def _silence(run: RunRecord) -> Iterable[Gauge]:
         total = run.metrics.get(f"{start}total") or 0
         if not total or value is None:
             continue
-        said, true = value / total, (run.metrics.get(f"{start}no_answer_total") or 0) / total
-        state: State = "good" if abs(said - true) < 0.2 else "fair"
-        state = "bad" if said > 0.95 and true < 0.9 else state
+        silent, true = value / total, (run.metrics.get(f"{start}no_answer_total") or 0) / total
+        state: State = "good" if abs(silent - true) < 0.2 else "fair"
+        state = "bad" if silent > 0.95 and true < 0.9 else state
         about = f"questions left unanswered; {true:.0%} have no answer"
-        about += ". The model has learnt to be silent, not to read" if state == "bad" else ""
-        yield Gauge(f"silent on {start.split('/')[1]}", f"{said:.0%}", said, state, about)
+        about += ". The model has learnt to abstain, not to answer" if state == "bad" else ""
+        yield Gauge(f"abstains on {start.split('/')[1]}", f"{silent:.0%}", silent, state, about)
 
 
 def _leaks(run: RunRecord) -> Iterable[Gauge]:
     for name, value in run.metrics.items():
         if name.endswith("/overlap_with_train") and value:
-            about = "rows that are judged and were trained on too: these figures flatter"
+            about = "evaluated rows that are also training rows: these figures are too high"
             yield Gauge(f"overlap on {name.split('/')[1]}", f"{value:.0f}", 1.0, "bad", about)
 
 
@@ -124,16 +124,16 @@ _NO_LOSS = ("grad_norm", "lr", "accuracy", "auc", "precision", "recall", "fracti
 
 
 def loss_names(run: RunRecord) -> list[str]:
-    """Which figures of training are losses on gold."""
+    """Return the names of the training losses on labels."""
     return [name for name in run.names("train/") if not name.endswith(_NO_LOSS)]
 
 
 def right_counts(run: RunRecord) -> list[float]:
-    """How often none, one, two ... of the teachers were right, over the whole run and, in a
-    mixture, over its data sets.
+    """Return how often 0, 1, 2, ... teachers were right, summed over the run and over the data sets
+    of a mixture.
     """
     counts: dict[int, float] = defaultdict(float)
     for name in run.names("teachers/"):
-        if found := re.search(r"/right_(\d+)$", name):
-            counts[int(found[1])] += sum(value for _, value in run.series(name))
+        if match := re.search(r"/right_(\d+)$", name):
+            counts[int(match[1])] += sum(value for _, value in run.series(name))
     return [counts[number] for number in range(max(counts, default=-1) + 1)]

@@ -1,4 +1,4 @@
-"""What a run directory tells of where its figures come from: versions, devices, revision."""
+"""Provenance of a run: versions, devices, source revision."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from road_ray.reporting.environment import devices
 
 _PACKAGES = ("road-ray", "torch", "transformers", "tokenizers", "ray", "numpy", "pyarrow")
 
 
-def environment() -> dict[str, Any]:
-    """Versions and devices of the process that starts the run."""
+def environment() -> dict[str, object]:
+    """Return versions and devices of the process that starts the run."""
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -29,7 +28,7 @@ def environment() -> dict[str, Any]:
 
 
 def version_of(package: str) -> str:
-    """The version of an installed package, or "not installed"."""
+    """Return the version of an installed package, or "not installed"."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -37,7 +36,7 @@ def version_of(package: str) -> str:
 
 
 def revision() -> str:
-    """The git revision of the source tree that this code runs from, or "unknown"."""
+    """Return the git revision of the source tree of this code, or "unknown"."""
     try:
         return subprocess.run(
             ["git", "describe", "--always", "--dirty"],

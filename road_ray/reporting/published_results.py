@@ -1,8 +1,8 @@
-"""What papers print for the same data sets, to stand beside one's own figures.
+"""Published results on the same data sets, shown beside the figures of a run.
 
 Percentages on dev sets, single models. Sources: Clark et al. 2020 (ELECTRA), tables 1 and 2 and the
 medians of its repository; the ROaD-ELECTRA posts, part 1 (tables of sections 4 and 5) and part 2.
-They come from large models and full data; a small run stands beside them, not against them.
+They come from large models and full data, so they are context for a small run, not its target.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ELECTRA, ROAD = "Clark et al. 2020", "ROaD-ELECTRA"
 
 @dataclass(frozen=True)
 class Published:
-    """One printed figure."""
+    """One published figure."""
 
     dataset: str
     metric: str
@@ -25,7 +25,7 @@ class Published:
 
 
 def _rows(source: str, model: str, **figures: float) -> Iterable[Published]:
-    """``squad_v2__f1=91.5`` is F1 on ``squad_v2``."""
+    """Yield figures by keyword: ``squad_v2__f1=91.5`` is F1 on ``squad_v2``."""
     for name, value in figures.items():
         dataset, metric = name.split("__")
         yield Published(dataset, metric, model, value, source)
@@ -68,21 +68,21 @@ PUBLISHED: tuple[Published, ...] = (
     *_rows(ROAD, "ELECTRA-Large", newsqa__f1=58.0, newsqa__exact=42.7),
     *_rows(ROAD, "ROaD-Large", newsqa__f1=60.4, newsqa__exact=45.4),
 )
-# What papers print as F1 of SQuAD 2.0 is with a threshold tuned on the dev set.
+# Papers report F1 of SQuAD 2.0 with a threshold tuned on the dev set.
 _SAME = {"best_f1": "f1", "best_exact": "exact", "at_threshold_f1": "f1"}
 _SAME |= {"at_threshold_exact": "exact"}
 
 
 def published(dataset: str, metric: str) -> list[Published]:
-    """What is printed for a data set and a metric; nothing where nothing is known."""
+    """Return the published figures of a data set and a metric."""
     wanted = _SAME.get(metric, metric)
     return [row for row in PUBLISHED if row.dataset == dataset and row.metric == wanted]
 
 
 def beside(dataset: str, metric: str, most: int = 3) -> str:
-    """The same in a line: ``91.5 Weighted KD, W = 0.75 · ...``; the highest first."""
-    found = sorted(published(dataset, metric), key=lambda row: -row.value)[:most]
-    return " · ".join(f"{_printed(row.value)} {row.model}" for row in found)
+    """Return the highest published figures in one line: ``91.5 Weighted KD, W = 0.75 · ...``."""
+    best = sorted(published(dataset, metric), key=lambda row: -row.value)[:most]
+    return " · ".join(f"{_printed(row.value)} {row.model}" for row in best)
 
 
 def _printed(value: float) -> str:

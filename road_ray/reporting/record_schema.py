@@ -1,14 +1,13 @@
-"""The shape that reports expect of the JSON objects of a run: whatever is of another kind there is
-left out, and named.
-"""
+"""Expected types in the JSON files of a run; a value of another type is left out and reported."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-# By file, then by key: a class, or a list with the class of its items. A missing key is no misfit.
-Shape = Mapping[str, Any]
+# By file and key: a type, or a list with the type of its items. Missing keys are allowed.
+Shape = Mapping[str, type | list[type]]
+ModelFacts = dict[str, Any]  # the content of road_ray.json
 CONFIGURATION: Shape = dict.fromkeys(
     [
         *("data", "tracking", "optimizer", "training", "encoder", "generator", "mixing"),
@@ -26,19 +25,19 @@ CORPUS: Shape = {"tokens": int, "source": str}
 
 
 def misfits(value: Mapping[str, Any], shape: Shape) -> list[str]:
-    """The keys whose values are of another kind than ``shape`` says; null is of every kind."""
+    """Return the keys whose values do not have the type in ``shape``; null has every type."""
     return [key for key in shape if not _fits(value.get(key), shape[key])]
 
 
 def fitted(value: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
-    """``value`` without its misfits."""
+    """Return ``value`` without its misfits."""
     odd = set(misfits(value, shape))
     return {key: item for key, item in value.items() if key not in odd}
 
 
-def model_facts(told: Mapping[str, Any]) -> dict[str, Any]:
-    """What a model says of itself (``road_ray.json``), without misfits at any depth."""
-    facts = fitted(told, MODEL)
+def model_facts(record: Mapping[str, Any]) -> ModelFacts:
+    """Return the facts of a model (``road_ray.json``) without misfits at any depth."""
+    facts = fitted(record, MODEL)
     if facts.get("corpus"):
         facts["corpus"] = fitted(facts["corpus"], CORPUS)
     if facts.get("teachers"):
@@ -47,19 +46,19 @@ def model_facts(told: Mapping[str, Any]) -> dict[str, Any]:
     return facts
 
 
-def numbers(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """The figures that are numbers, or null."""
+def numbers(figures: Mapping[str, object]) -> dict[str, Any]:
+    """Return the figures that are numbers or null."""
     return {name: v for name, v in figures.items() if v is None or isinstance(v, int | float)}
 
 
-def rows_of(rows: list[Any]) -> Iterator[dict[str, Any]]:
-    """The objects among the rows of a journal that have a step, a whole number."""
+def rows_of(rows: list[object]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a journal that are objects with an integer ``step``."""
     for row in rows:
         if isinstance(row, dict) and isinstance(row.get("step"), int):
             yield row
 
 
-def _fits(value: Any, kind: Any) -> bool:
+def _fits(value: object, kind: type | list[type]) -> bool:
     if value is None:
         return True
     if isinstance(kind, list):

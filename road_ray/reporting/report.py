@@ -1,4 +1,4 @@
-"""From a path to its page: what lies there decides whether it is a run, a sweep or a comparison."""
+"""Reports of ``road report``: choose the page for a path, then write it or its figures."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ Format = Literal["html", "svg", "png"]
 
 
 def page_of(paths: Sequence[Path], baseline: str | None = None) -> Page:
-    """The page of a run, a sweep, a demo or a folder; several paths are compared.
+    """Return the page of a run, a sweep, a demo or a folder; several paths are compared.
 
-    Raises ``ConfigError`` where there is nothing to report.
+    Raises ``ConfigError`` if there is nothing to report.
     """
     for path in paths:
         _require(path)
     if len(paths) > 1:
-        found = [run for path in paths for run in ([path] if is_run(path) else runs_below(path))]
-        return compare_page([read_run(run) for run in found], "Comparison", baseline)
+        runs = [run for path in paths for run in ([path] if is_run(path) else runs_below(path))]
+        return compare_page([read_run(run) for run in runs], "Comparison", baseline)
     (path,) = paths
     if is_sweep(path):
         return sweep_page(read_sweep(path))
@@ -39,11 +39,11 @@ def page_of(paths: Sequence[Path], baseline: str | None = None) -> Page:
         return demo_page(path)
     if (path / "metrics.jsonl").is_file() or (is_run(path) and not runs_below(path)):
         return run_page(read_run(path))
-    if found := runs_below(path):
-        return compare_page([read_run(run) for run in found], path.resolve().name, baseline)
+    if runs := runs_below(path):
+        return compare_page([read_run(run) for run in runs], path.resolve().name, baseline)
     raise ConfigError(
-        f"{path}: holds no run, no sweep and no folder of runs\n"
-        "  allowed: a directory with metrics.jsonl or study.journal, or one above such\n"
+        f"{path}: contains no run, sweep or folder of runs\n"
+        "  allowed: a directory with metrics.jsonl or study.journal, or one that contains such\n"
         "  fix: name the run_dir of a run; nothing was written"
     )
 
@@ -54,9 +54,10 @@ def report(
     kind: Format = "html",
     baseline: str | None = None,
 ) -> list[Path]:
-    """Write the page, or the figures of it one a file; gives what was written.
+    """Write the page, or its figures one per file, and return the paths written.
 
-    Without ``out``: ``report.html``, or ``figures/``, in the only path, else here.
+    Without ``out``, write ``report.html`` or ``figures/`` into the only path, or into the working
+    directory if there are several.
     """
     page = page_of(paths, baseline)
     place = paths[0] if len(paths) == 1 else Path()
@@ -73,9 +74,8 @@ def report(
 
 
 def leave_report(directory: Path) -> None:
-    """``report.html`` in the directory of a run that has ended; trouble with it is only logged.
-
-    Nothing that goes wrong here may take the run with it.
+    """Write ``report.html`` of a run that has ended. Errors are logged only, so that a report never
+    fails a run.
     """
     try:
         report([directory])

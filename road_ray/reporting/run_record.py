@@ -1,6 +1,4 @@
-"""What a run directory holds, read for a report: whatever is missing or damaged is a note, not an
-end.
-"""
+"""Run directories, read for a report; missing or damaged files become notes instead of errors."""
 
 from __future__ import annotations
 
@@ -11,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from road_ray.config import flatten
 from road_ray.config import yaml as yaml_lines
 from road_ray.config.json_file import read_json
 from road_ray.errors import RoadError
@@ -21,13 +20,13 @@ from road_ray.training.monitoring.secrets import redact
 
 _log = logging.getLogger(__name__)
 CONFIG = "config.resolved.yaml"
-# Keys in which runs may differ and still be seeds of one and the same thing.
-_OF_NO_ACCOUNT = ("run_dir", "seed", "console", "address", "tracking.", "max_concurrent")
+# Keys in which the seeds of one experiment may differ.
+_INDECISIVE = ("run_dir", "seed", "console", "address", "tracking.", "max_concurrent")
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run as its directory tells it; secrets are masked."""
+    """One run, read from its directory; secrets are masked."""
 
     directory: Path
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -35,22 +34,22 @@ class RunRecord:
     rows: list[dict[str, Any]] = field(default_factory=list)
     metrics: Mapping[str, Any] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
-    told: Mapping[str, Any] = field(default_factory=dict)  # hf/road_ray.json
+    model: shapes.ModelFacts = field(default_factory=dict)  # hf/road_ray.json
     problems: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
-        """The name of its directory."""
+        """Return the name of the run directory."""
         return self.directory.resolve().name
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """The configuration by dotted keys."""
-        return flat(self.config)
+        """Return the configuration by dotted key."""
+        return flatten(self.config)
 
     @property
     def verb(self) -> str:
-        """What made it, as far as it tells."""
+        """Return the verb that made the run, from its command or else from its configuration."""
         command = list(self.environment.get("command") or ())
         if len(command) > 1 and str(command[1]).isalpha():
             return str(command[1])
@@ -59,17 +58,17 @@ class RunRecord:
 
     @property
     def finished(self) -> bool:
-        """Whether it came to its end."""
+        """Return True if the run is complete."""
         return bool(self.metrics) or (self.directory / "metrics.json").is_file()
 
     @property
     def steps(self) -> int:
-        """The last step that it wrote down."""
+        """Return the last recorded step."""
         return max((int(row.get("step", 0)) for row in self.rows), default=0)
 
     @property
     def seconds(self) -> float:
-        """Time in steps, as far as it was written down."""
+        """Return the recorded time spent in steps."""
         total, before = 0.0, 0
         for row in self.rows:
             if row.get("time/step_seconds") is not None:
@@ -78,7 +77,7 @@ class RunRecord:
         return total
 
     def series(self, name: str) -> list[Point]:
-        """``(step, value)`` of every row that has it."""
+        """Return ``(step, value)`` of every row that has a figure."""
         return [
             (float(row["step"]), float(row[name]))
             for row in self.rows
@@ -86,23 +85,23 @@ class RunRecord:
         ]
 
     def last(self, name: str) -> float | None:
-        """Its last value, None where there is none."""
+        """Return the last value of a figure, or None."""
         points = self.series(name)
         return points[-1][1] if points else None
 
     def names(self, start: str) -> list[str]:
-        """Names of figures that begin so, in the order in which they came up."""
+        """Return the names of figures with a prefix, in order of first appearance."""
         return list(dict.fromkeys(key for row in self.rows for key in row if key.startswith(start)))
 
 
 def is_run(directory: Path) -> bool:
-    """Whether a directory is that of a run."""
+    """Return True if a directory is a run directory."""
     return any((directory / name).is_file() for name in (CONFIG, "metrics.jsonl", "metrics.json"))
 
 
 def runs_below(directory: Path, *, deepest: int = 3) -> list[Path]:
-    """Run directories in a folder, by name; what lies within a run is not looked at."""
-    found: list[Path] = []
+    """Return the run directories in a folder by name, without descending into runs."""
+    runs: list[Path] = []
     try:
         paths = sorted(directory.iterdir())
     except OSError as error:
@@ -111,14 +110,14 @@ def runs_below(directory: Path, *, deepest: int = 3) -> list[Path]:
     for path in paths:
         if path.is_dir() and not path.name.startswith((".", "checkpoints", "hf")):
             if (path / "metrics.jsonl").is_file():
-                found.append(path)
+                runs.append(path)
             elif deepest > 1:
-                found += runs_below(path, deepest=deepest - 1)
-    return found
+                runs += runs_below(path, deepest=deepest - 1)
+    return runs
 
 
 def read_run(directory: Path) -> RunRecord:
-    """The run in ``directory``. A file that cannot be read is told in ``problems``."""
+    """Return the run in ``directory``. Files that cannot be read are listed in ``problems``."""
     problems: list[str] = []
 
     def of(name: str, read: Callable[[Path], Any], without: Any) -> Any:
@@ -138,15 +137,15 @@ def read_run(directory: Path) -> RunRecord:
     def shaped(name: str, read: Callable[[Path], Any], shape: shapes.Shape) -> dict[str, Any]:
         value = of(name, read, {})
         if odd := shapes.misfits(value, shape):
-            problems.append(f"{name}: of another kind than expected and left out: {', '.join(odd)}")
+            problems.append(f"{name}: of another type than expected and left out: {', '.join(odd)}")
         return redact(shapes.fitted(value, shape))
 
     def rows(name: str) -> list[dict[str, Any]]:
-        found = of(name, read_rows, [])
-        kept = [*shapes.rows_of(found)]
-        if len(kept) < len(found):
-            problems.append(f"{name}: {len(found) - len(kept)} rows without a step are left out")
-        return kept
+        lines = of(name, read_rows, [])
+        valid = [*shapes.rows_of(lines)]
+        if len(valid) < len(lines):
+            problems.append(f"{name}: {len(lines) - len(valid)} rows without a step are left out")
+        return valid
 
     events = [event for event in of("events.jsonl", read_rows, []) if isinstance(event, dict)]
     return RunRecord(
@@ -156,25 +155,14 @@ def read_run(directory: Path) -> RunRecord:
         rows=rows("metrics.jsonl"),
         metrics=shapes.numbers(of("metrics.json", _figures, {})),
         events=[redact(shapes.fitted(event, shapes.EVENT)) for event in events],
-        told=shapes.model_facts(shaped("hf/road_ray.json", read_json, shapes.MODEL)),
+        model=shapes.model_facts(shaped("hf/road_ray.json", read_json, shapes.MODEL)),
         problems=tuple(problems),
     )
 
 
-def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested mappings by dotted keys."""
-    found: dict[str, Any] = {}
-    for name, value in tree.items():
-        if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{name}.")
-        else:
-            found[f"{prefix}{name}"] = value
-    return found
-
-
 def is_decisive(key: str) -> bool:
-    """Whether runs that differ in this key are different things, not seeds of one."""
-    return not key.startswith(_OF_NO_ACCOUNT)
+    """Return True if runs that differ in this key are different experiments, not seeds of one."""
+    return not key.startswith(_INDECISIVE)
 
 
 def _figures(path: Path) -> dict[str, Any]:

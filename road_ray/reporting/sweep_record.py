@@ -1,4 +1,4 @@
-"""A sweep as its directory tells it: the Optuna study, and the run directories of its trials."""
+"""Sweep directories, read for a report: the Optuna study and the run directories of its trials."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from road_ray.config import yaml as yaml_lines
 from road_ray.errors import DataError, RoadError
+from road_ray.evaluation.metrics import pareto_front
 from road_ray.reporting.plots.chart import Point, thinned
 from road_ray.reporting.run_record import is_run, runs_below
 from road_ray.training.monitoring.database_url import (
@@ -30,12 +31,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 JOURNAL = "study.journal"
-_MOST_POINTS = 48  # of the curve of one trial
+_MOST_POINTS = 48  # points in the curve of a trial
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One draw and what became of it. ``values`` is empty unless it has been judged."""
+    """One trial. ``values`` is empty unless the trial is complete."""
 
     number: int
     state: str  # complete, pruned, failed, running, waiting
@@ -44,22 +45,22 @@ class Trial:
     curve: Sequence[Point] = ()
     seconds: float | None = None
     deviations: tuple[float | None, ...] = ()  # over seeds, of each value
-    told: Mapping[str, Any] = field(default_factory=dict)  # user attributes, secrets masked
+    attributes: Mapping[str, Any] = field(default_factory=dict)  # secrets masked
 
     @property
     def value(self) -> float | None:
-        """The first of its values."""
+        """Return the first value, or None."""
         return self.values[0] if self.values else None
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """All trials of a study. ``logs``: parameters that were drawn on a logarithmic scale."""
+    """All trials of a study. ``logs`` holds the parameters with a logarithmic scale."""
 
     name: str
     directory: Path
     metrics: tuple[str, ...]
-    larger: tuple[bool, ...]  # is better, of each metric
+    larger: tuple[bool, ...]  # True for each metric to maximize
     trials: Sequence[Trial]
     logs: frozenset[str] = frozenset()
     study: Study | None = None
@@ -67,7 +68,7 @@ class Sweep:
 
     @cached_property
     def judged(self) -> list[Trial]:
-        """Trials that came to their end and have values."""
+        """Return the complete trials with finite values."""
         return [
             trial
             for trial in self.trials
@@ -76,12 +77,12 @@ class Sweep:
 
     @cached_property
     def params(self) -> list[str]:
-        """Every key that was drawn, in the order of the first trial that has it."""
+        """Return every sampled key, in order of first appearance."""
         return list(dict.fromkeys(key for trial in self.trials for key in trial.params))
 
     @cached_property
     def varied(self) -> list[str]:
-        """Keys with more than one value."""
+        """Return the keys with more than one value."""
         return [
             key
             for key in self.params
@@ -90,44 +91,36 @@ class Sweep:
 
     @cached_property
     def best(self) -> list[Trial]:
-        """The best trial, or with several metrics those that no other beats in all of them."""
-        if not self.judged:
-            return []
-        if len(self.metrics) == 1:
-            pick = max if self.larger[0] else min
-            return [pick(self.judged, key=lambda trial: trial.values[0])]
-        scores = {t.number: self._scores(t) for t in self.judged}
-        beaten = {n for n, own in scores.items() if any(_beats(s, own) for s in scores.values())}
-        return [trial for trial in self.judged if trial.number not in beaten]
-
-    def _scores(self, trial: Trial) -> tuple[float, ...]:
-        return tuple(v if up else -v for v, up in zip(trial.values, self.larger, strict=True))
-
-
-def _beats(one: Sequence[float], other: Sequence[float]) -> bool:
-    return one != other and all(a >= b for a, b in zip(one, other, strict=True))
+        """Return the best trial or, with several metrics, the Pareto front."""
+        signs = [1 if larger else -1 for larger in self.larger]
+        scores = [
+            tuple(sign * value for sign, value in zip(signs, trial.values, strict=True))
+            for trial in self.judged
+        ]
+        return [self.judged[number] for number in pareto_front(scores)]
 
 
 def is_sweep(directory: Path) -> bool:
-    """Whether a directory is that of a sweep."""
-    return (directory / JOURNAL).is_file() or _told(directory).get("space") is not None
+    """Return True if a directory is a sweep directory."""
+    return (directory / JOURNAL).is_file() or _settings(directory).get("space") is not None
 
 
 def read_sweep(directory: Path) -> Sweep:
-    """The sweep in ``directory``, from what its trials wrote down where the study is damaged.
+    """Return the sweep in ``directory``. If its study is damaged, read the records of its trials
+    instead.
 
-    Raises ``DataError`` when neither can be read.
+    Raises ``DataError`` if neither can be read.
     """
-    told = _told(directory)
+    settings = _settings(directory)
     try:
-        study = _study(directory, told)
+        study = _study(directory, settings)
     except DataError as error:
-        if recorded := _recorded(directory, told):
+        if recorded := _sweep_from_records(directory, settings):
             _log.warning("%s\n  read instead: the records of its trials", error)
             return recorded
         raise
     attributes = study.user_attrs
-    names = study.metric_names or attributes.get("metric") or told.get("metric") or ()
+    names = study.metric_names or attributes.get("metric") or settings.get("metric") or ()
     names = [names] if isinstance(names, str) else list(names)
     names += [f"value {n}" for n in range(len(names), len(study.directions))]
     trials = [_trial(trial, directory, names[0]) for trial in study.get_trials(deepcopy=False)]
@@ -139,28 +132,28 @@ def read_sweep(directory: Path) -> Sweep:
         trials=trials,
         logs=frozenset(_logs(study.get_trials(deepcopy=False))),
         study=study,
-        settings=redact(told),
+        settings=redact(settings),
     )
 
 
-def _study(directory: Path, told: Mapping[str, Any]) -> Study:
+def _study(directory: Path, settings: Mapping[str, Any]) -> Study:
     import optuna
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    url, path = told.get("storage"), directory / JOURNAL
+    url, path = settings.get("storage"), directory / JOURNAL
     where = redact({"storage": url})["storage"] or path
     try:
-        storage = _opened(url) if url else JournalStorage(JournalFileBackend(str(path)))
+        storage = _checked_url(url) if url else JournalStorage(JournalFileBackend(str(path)))
         names = optuna.get_all_study_names(storage)
-        wanted = [name for name in (told.get("name"), directory.name) if name in names]
+        wanted = [name for name in (settings.get("name"), directory.name) if name in names]
         if not names:
             raise DataError(f"{where}: holds no study\n  fix: run the sweep first")
         return optuna.load_study(study_name=(wanted or names)[0], storage=storage)
     except RoadError:
         raise
-    except Exception as error:  # whatever a storage of any kind raises
+    except Exception as error:  # storages raise errors of many types
         why = redact({"why": (str(error) or type(error).__name__).splitlines()[0]})["why"]
         raise DataError(
             f"{where}: the study cannot be opened: {why}\n"
@@ -168,9 +161,11 @@ def _study(directory: Path, told: Mapping[str, Any]) -> Study:
         ) from error
 
 
-def _opened(url: str) -> str:
-    """The URL to open. Raises ``ValueError`` for one that `road sweep` would refuse: what a
-    directory says may come from elsewhere, and reading must not make or change a database.
+def _checked_url(url: str) -> str:
+    """Return the storage URL to open.
+
+    Raises ``ValueError`` for one that ``road sweep`` would refuse: the directory may come from
+    elsewhere, and a report must not create or change a database.
     """
     if foreign := foreign_tables(check_database(url)):
         raise ValueError(f"it belongs to another application (tables {', '.join(foreign[:5])})")
@@ -180,8 +175,8 @@ def _opened(url: str) -> str:
     return with_password(url)
 
 
-def _told(directory: Path) -> dict[str, Any]:
-    """The recorded configuration of the sweep, whatever its file is called."""
+def _settings(directory: Path) -> dict[str, Any]:
+    """Return the recorded configuration of the sweep, from the file that has it."""
     for name in ("sweep.resolved.yaml", "config.resolved.yaml", "sweep.yaml"):
         if (directory / name).is_file():
             try:
@@ -191,8 +186,8 @@ def _told(directory: Path) -> dict[str, Any]:
     return {}
 
 
-def _recorded(directory: Path, told: Mapping[str, Any]) -> Sweep | None:
-    """The sweep as ``trial.json`` of every trial has it; None where there are none."""
+def _sweep_from_records(directory: Path, settings: Mapping[str, Any]) -> Sweep | None:
+    """Return the sweep from the ``trial.json`` of its trials, or None if there are none."""
     trials = []
     for path in sorted((directory / "trials").glob("[0-9]*/trial.json")):
         try:
@@ -213,15 +208,15 @@ def _recorded(directory: Path, told: Mapping[str, Any]) -> Sweep | None:
         except (OSError, ValueError, KeyError, TypeError):
             continue
         trials.append(trial)
-    metrics, modes = (_several(told.get(name)) for name in ("metric", "mode"))
+    metrics, modes = (_as_tuple(settings.get(name)) for name in ("metric", "mode"))
     if not trials or not metrics:
         return None
     larger = tuple(mode != "min" for mode in modes or ("max",))
-    name = str(told.get("name") or directory.name)
-    return Sweep(name, directory, metrics, larger, trials, settings=redact(told))
+    name = str(settings.get("name") or directory.name)
+    return Sweep(name, directory, metrics, larger, trials, settings=redact(settings))
 
 
-def _several(value: Any) -> tuple[str, ...]:
+def _as_tuple(value: Any) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value or ())
 
 
@@ -235,23 +230,23 @@ _STATES = {"FAIL": "failed", "COMPLETE": "complete", "PRUNED": "pruned", "RUNNIN
 def _trial(trial: FrozenTrial, directory: Path, metric: str) -> Trial:
     duration = trial.duration
     curve = sorted((float(s), v) for s, v in trial.intermediate_values.items() if v == v)
-    told = redact(trial.user_attrs)
-    spent = told.get("seconds") or (duration.total_seconds() if duration else None)
-    spread = told.get("deviation") or ()
+    attributes = redact(trial.user_attrs)
+    seconds = attributes.get("seconds") or (duration.total_seconds() if duration else None)
+    deviation = attributes.get("deviation") or ()
     return Trial(
         number=trial.number,
         state=_STATES.get(trial.state.name, "waiting"),
         params=dict(trial.params),
         values=tuple(trial.values or ()),
-        curve=thinned(curve or _journalled(trial, directory, metric), _MOST_POINTS),
-        seconds=spent,
-        deviations=tuple(spread) if isinstance(spread, list | tuple) else (spread,),
-        told=told,
+        curve=thinned(curve or _recorded_curve(trial, directory, metric), _MOST_POINTS),
+        seconds=seconds,
+        deviations=tuple(deviation) if isinstance(deviation, list | tuple) else (deviation,),
+        attributes=attributes,
     )
 
 
-def _journalled(trial: FrozenTrial, directory: Path, metric: str) -> list[Point]:
-    """The curve of the metric in the first run of the trial that has it; else that of a loss."""
+def _recorded_curve(trial: FrozenTrial, directory: Path, metric: str) -> list[Point]:
+    """Return the curve of the metric from the first run of the trial that recorded it."""
     place = trial_directory(trial.number, trial.user_attrs, directory)
     if place is None:
         return []
@@ -266,10 +261,10 @@ def _journalled(trial: FrozenTrial, directory: Path, metric: str) -> list[Point]
     return []
 
 
-def trial_directory(number: int, told: Mapping[str, Any], directory: Path) -> Path | None:
-    """Where a trial ran: as it says, or by its number; None where it is not there."""
-    said = told.get("run_dir") or told.get("directory")
-    candidates = [Path(said), directory / said] if isinstance(said, str) else []
+def trial_directory(number: int, attributes: Mapping[str, Any], directory: Path) -> Path | None:
+    """Return the directory of a trial, from its attributes or its number, or None."""
+    named = attributes.get("run_dir") or attributes.get("directory")
+    candidates = [Path(named), directory / named] if isinstance(named, str) else []
     candidates.append(directory / "trials" / f"{number:04d}")
     return next((path for path in candidates if path.is_dir()), None)
 

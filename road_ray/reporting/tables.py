@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 _PRINCIPAL = {
     "f1",
@@ -19,28 +18,27 @@ _PRINCIPAL = {
 }
 
 
-# Control characters, marks that turn the direction of what follows, line and paragraph separators,
-# byte order marks, halves of surrogate pairs (bytes of a file name that are no UTF-8).
+# Control characters, marks that change the reading direction, line and paragraph separators,
+# byte order marks, lone surrogates (bytes of a file name that are not UTF-8).
 _UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Return the text on one line and in the order it is written: other characters than those in
-    ``keep`` that would break lines, tables or the reading direction are shown as ``\\n`` or
-    ``\\u202e``.
+    """Return the text on one line and in reading order: characters that would break lines, tables
+    or the reading direction are shown as ``\\n`` or ``\\u202e``, except for those in ``keep``.
     """
 
-    def shown(found: re.Match[str]) -> str:
-        mark = found[0]
+    def escaped(match: re.Match[str]) -> str:
+        mark = match[0]
         return mark if mark in keep else mark.encode("unicode_escape").decode("ascii")
 
-    return _UNPRINTABLE.sub(shown, text)
+    return _UNPRINTABLE.sub(escaped, text)
 
 
-def aligned(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows of equal keys as a table with a header; numbers to the right."""
+def aligned(rows: Sequence[Mapping[str, object]]) -> str:
+    """Return rows with equal keys as a table with a header; numbers are right-aligned."""
     if not rows:
         return "(none)"
     names = list(rows[0])
@@ -58,8 +56,8 @@ def aligned(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def demo_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows whose ``X`` may come with its deviation ``X +-``, both in one column."""
+def demo_table(rows: Sequence[Mapping[str, object]]) -> str:
+    """Return rows as a table; ``X`` and its deviation ``X +-`` share a column."""
     shown = []
     for row in rows:
         names = [name for name in row if not name.endswith(" +-")]
@@ -67,8 +65,8 @@ def demo_table(rows: Sequence[Mapping[str, Any]]) -> str:
     return aligned(shown)
 
 
-def mean_with_deviation(row: Mapping[str, Any], name: str) -> str:
-    """``58.3 ± 0.6``, or the mean alone where there is one seed."""
+def mean_with_deviation(row: Mapping[str, object], name: str) -> str:
+    """Return ``58.3 ± 0.6``, or the mean alone if there is one seed."""
     value, deviation = row[name], row.get(f"{name} +-")
     if not isinstance(value, float):
         return str(value)
@@ -76,43 +74,45 @@ def mean_with_deviation(row: Mapping[str, Any], name: str) -> str:
 
 
 def is_principal(name: str) -> bool:
-    """Whether a figure is one that papers print: ``eval/squad_v2/f1``, not ``.../total``."""
+    """Return True for figures that papers report: ``eval/squad_v2/f1``, not ``.../total``."""
     last = name.rsplit("/", 1)[-1].removeprefix("ensemble_")
     return name.startswith("eval/") and last in _PRINCIPAL
 
 
 def metric_title(name: str) -> str:
-    """``at_threshold_exact`` as people say it."""
+    """Return the display name of a metric: ``at_threshold_exact`` is ``EM at threshold``."""
     plain = name.removeprefix("at_threshold_").removeprefix("best_")
-    said = {"exact": "EM", "f1": "F1"}.get(plain, plain.replace("_", " "))
+    title = {"exact": "EM", "f1": "F1"}.get(plain, plain.replace("_", " "))
     if name.startswith("at_threshold_"):
-        return f"{said} at threshold"
-    return f"best {said}" if name.startswith("best_") else said
+        return f"{title} at threshold"
+    return f"best {title}" if name.startswith("best_") else title
 
 
 def percent(value: float) -> str:
-    """A score as papers print it, with one digit more than they do."""
+    """Return a score with two decimals."""
     return f"{value:.2f}"
 
 
-def setting(value: Any) -> str:
-    """A value of a configuration as it was given: 0.999 in two digits would be another one."""
+def setting(value: object) -> str:
+    """Return a configuration value with all its digits."""
     if value is None:
         return "-"
     return f"[{', '.join(map(str, value))}]" if isinstance(value, list | tuple) else str(value)
 
 
 def figures(metrics: Mapping[str, float]) -> str:
-    """The figures that a verb ends with: evaluations first, the principal ones only."""
+    """Return the table of figures that a verb prints at its end: the principal evaluation figures
+    if there are any.
+    """
     judged = {name: value for name, value in metrics.items() if name.startswith("eval/")}
     chosen = {name: value for name, value in judged.items() if is_principal(name)}
     shown = chosen or judged or metrics
     if not shown:
-        return "no figures: the split has no gold to compare with"
+        return "no figures: the split has no labels to compare with"
     return aligned([{"figure": name, "value": value} for name, value in shown.items()])
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):

@@ -21,7 +21,7 @@ from road_ray.config import load
 from road_ray.distributed.tune.config import SearchConfig
 from road_ray.distributed.tune.driver import SETTINGS, search
 from road_ray.distributed.tune.lock import sweep_lock
-from road_ray.distributed.tune.trial_record import Outcome, Tell
+from road_ray.distributed.tune.trial_record import OnReport, Outcome
 from road_ray.recipes.sweep.check import load_sweep
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.stages import runs_of
@@ -64,12 +64,12 @@ class Timed:
 
     trial: Trial
 
-    def __call__(self, directory: Path, params: Mapping[str, Any], tell: Tell) -> Outcome:
+    def __call__(self, directory: Path, params: Mapping[str, Any], on_report: OnReport) -> Outcome:
         began, first = time.time(), []
 
         def seen(report: Any) -> None:
             first.append(time.time())
-            tell(report)
+            on_report(report)
 
         outcome = self.trial(directory, params, seen)
         line = [began, first[0], time.time(), os.getpid()]
@@ -153,7 +153,7 @@ def overheads(max_concurrent: int, *, trials: int, repeats: int) -> dict[str, fl
     }
 
 
-def trivial(directory: Path, params: Mapping[str, Any], tell: Tell) -> Outcome:
+def trivial(directory: Path, params: Mapping[str, Any], on_report: OnReport) -> Outcome:
     """A trial without work."""
     return Outcome([float(params["x"])], [None], {})
 

@@ -27,4 +27,4 @@ def test_figures_for_a_paper(road, tmp_path):
 def test_nothing_to_report_is_a_mistake_of_the_user(road, tmp_path):
     said = road("report", tmp_path)
     assert said.code == 2
-    assert "holds no run" in said.err
+    assert "contains no run" in said.err

@@ -1,4 +1,4 @@
-"""The shipped cluster files hold up to the schemas of those who read them, without any cloud."""
+"""Shipped cluster files, validated against their schemas without a cloud."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from road_ray.config import (
     Config,
     InvalidConfig,
     digest,
+    flatten,
     load,
     override,
     preset_named_in,
@@ -383,3 +384,9 @@ def test_neither_torch_nor_ray_is_imported() -> None:
         [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "set()"
+
+
+def test_flatten_joins_keys_with_dots_and_leaves_empty_mappings_out():
+    tree = {"a": {"b": 1}, "c.d": 2, "e": {}}
+    assert flatten(tree) == {"a.b": 1, "c.d": 2}
+    assert flatten(tree, keep_empty=True) == {"a.b": 1, "c.d": 2, "e": {}}

@@ -1,4 +1,4 @@
-"""Consistency of predictions on pairs that mean the same, by hand."""
+"""Consistency of predictions on paraphrases, against hand-computed values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GLUE's average by hand, and a submission that the server would take."""
+"""GLUE averages against hand-computed values, and valid submissions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers from beams, by hand and against trying every pair."""
+"""Answers from beams, against hand-computed values and exhaustive search."""
 
 from __future__ import annotations
 

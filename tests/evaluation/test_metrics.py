@@ -1,4 +1,4 @@
-"""Classification and regression scores against values worked out by hand."""
+"""Metrics against hand-computed values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logits do not depend on how rows are batched; figures and predictions follow from them."""
+"""Logits are independent of batching; figures and predictions follow from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans from logits against trying every pair; thresholds and reports against hand-made values."""
+"""Spans against exhaustive search; thresholds and scores against hand-computed values."""
 
 from __future__ import annotations
 

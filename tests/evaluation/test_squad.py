@@ -1,4 +1,4 @@
-"""Official SQuAD scores against hand-made values and, on real data, a plain second version."""
+"""Official SQuAD scores against hand-computed values and a second implementation."""
 
 from __future__ import annotations
 

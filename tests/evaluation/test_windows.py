@@ -1,4 +1,4 @@
-"""The best spans of a window against trying every pair."""
+"""The best spans of a window, against exhaustive search."""
 
 from __future__ import annotations
 

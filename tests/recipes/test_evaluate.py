@@ -57,7 +57,7 @@ def test_a_split_without_gold_gives_predictions_and_no_figures(road, world, teac
     where = [f"init={teachers.directory}/teacher-0", f"data.root={world}", "data.split=test"]
     said = road("evaluate", *where, "--run-dir", tmp_path)
     assert said.code == 0
-    assert "no figures: the split has no gold" in said.out
+    assert "no figures: the split has no labels" in said.out
     assert f"predictions: {tmp_path / 'predictions'}" in said.out
     told = json.loads((tmp_path / "predictions" / "sst2" / "predictions.json").read_text())
     assert len(told) == 25

@@ -1,4 +1,4 @@
-"""Run and sweep directories to report on, written as the recipes write them."""
+"""Fixtures: run and sweep directories as the recipes write them."""
 
 from __future__ import annotations
 

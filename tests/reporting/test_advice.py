@@ -1,4 +1,4 @@
-"""Time is split by hand-computed numbers; the sentences name the key to turn."""
+"""Time splits against hand-computed values; advice names the key to change."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def test_no_times_no_split():
     [
         ((0.0, 0.5, 0.5, 0.0), {"host": "process"}, "distillation.host=actors"),
         ((0.0, 0.5, 0.5, 0.0), {"host": "actors"}, "replica"),
-        ((0.0, 0.2, 0.8, 0.0), {"host": "actors", "lookahead": 2}, "lookahead (now 2)"),
+        ((0.0, 0.2, 0.8, 0.0), {"host": "actors", "lookahead": 2}, "lookahead (2)"),
         ((0.0, 0.2, 0.8, 0.0), {"host": "actors"}, "distillation.store"),
         ((0.3, 0.0, 0.7, 0.0), {}, "data.max_length_tokens"),
         ((0.0, 0.0, 0.6, 0.4), {}, "training.passes"),
-        ((0.0, 0.0, 1.0, 0.0), {}, "Nothing to mend"),
+        ((0.0, 0.0, 1.0, 0.0), {}, "No bottleneck"),
     ],
 )
 def test_the_bottleneck_is_named(split, settings, said):
@@ -47,7 +47,7 @@ def test_the_bottleneck_is_named(split, settings, said):
 
 def test_a_complete_store_sets_the_teachers_free():
     full = RunRecord(Path("r"), events=[{"kind": "store_complete", "rows": 9}])
-    assert "released" in advice(full, TimeSplit(0.0, 0.5, 0.5, 0.0))[0]
+    assert "stopped" in advice(full, TimeSplit(0.0, 0.5, 0.5, 0.0))[0]
 
 
 def test_so_many_replicas_are_advised_as_the_student_is_faster():

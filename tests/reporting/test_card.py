@@ -1,4 +1,4 @@
-"""A model card says what the model is and where it comes from, in a form that the Hub reads."""
+"""Model cards have figures, lineage and front matter for the Hub."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_what_the_run_tells_is_told(run_directory, write_run):
         "at most 256 tokens",
         "threshold was tuned",
         "hf upload OWNER/NAME",
-        "- initialised from: `runs/mtl` (not found here)",
+        "- initialised from: `runs/mtl` (not found)",
     ):
         assert said in text
 
@@ -87,7 +87,7 @@ def test_limits_follow_from_how_it_was_made(write_run, tmp_path):
     hf.mkdir()
     (hf / "config.json").write_text(json.dumps({"architectures": ["ElectraForPreTraining"]}))
     text = write_card(hf, LINEAGE).read_text(encoding="utf-8")
-    for said in ("miniature world", "1,000 rows", "Judged on 400 rows", "type: miniature"):
+    for said in ("miniature data set", "1,000 rows", "Judged on 400 rows", "type: miniature"):
         assert said in text
     assert "very-secret-value" not in text
     assert "rajpurkar" not in text
@@ -151,15 +151,15 @@ def test_text_of_others_is_text_in_the_card(card, evil, tmp_path):
     assert "evil" not in told["tags"]
     tree = MarkdownIt("commonmark").parse(body)
     assert [one.content for one in inline(tree, "heading_open")] == [
-        *("ElectraForQuestionAnswering", "Figures", "Where it comes from"),
-        *("How it was made", "Use", "Limits"),
+        *("ElectraForQuestionAnswering", "Figures", "Lineage"),
+        *("Training", "Use", "Limits"),
     ]
     flat = [token for one in tree for token in (one, *(one.children or ()))]
     kinds = {token.type for token in flat}
     assert not {"link_open", "image", "html_inline", "hr"} & kinds
     blocks = [one.content for one in flat if one.type == "html_block"]
     assert len(blocks) == 1
-    assert blocks[0].startswith("<!-- Nothing was pushed")
+    assert blocks[0].startswith("<!-- Not uploaded")
     assert not {"\u202e", "\u2066"} & set(body)
 
 

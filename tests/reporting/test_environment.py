@@ -1,4 +1,4 @@
-"""What ``road check`` finds."""
+"""Checks of ``road check``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mistakes stand beside gold, worst first; data that is away is said to be."""
+"""Wrong predictions beside labels, worst first; missing data is reported."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from road_ray.data import catalog
 from road_ray.data.features.types import ChoiceExample, TagExample
 from road_ray.data.readers.registry import read_split
-from road_ray.reporting.error_analysis import _worse, mistakes
+from road_ray.reporting.error_analysis import _scored_error, mistakes
 from road_ray.reporting.pages.page import Examples, Prose
 from road_ray.reporting.run_record import read_run
 
@@ -75,10 +75,10 @@ def test_data_that_is_away_is_said(run_directory):
 
 def test_choices_and_tags_are_shown_by_name():
     choice = ChoiceExample("7", "A dog ...", ("barks", "flies"), 0, "f:1")
-    goodness, example = _worse(choice, "1", catalog.dataset("sst2"))
+    goodness, example = _scored_error(choice, "1", catalog.dataset("sst2"))
     assert (example.gold, example.predicted, goodness) == ("barks", "flies", 0.0)
-    assert _worse(choice, "0", catalog.dataset("sst2")) is None
+    assert _scored_error(choice, "0", catalog.dataset("sst2")) is None
     tagged = TagExample("8", ("Ada", "left", "Rome"), ("B-PER", "O", "B-LOC"), "f:2")
-    goodness, example = _worse(tagged, "B-PER O O", catalog.dataset("sst2"))
+    goodness, example = _scored_error(tagged, "B-PER O O", catalog.dataset("sst2"))
     assert (example.gold, example.predicted) == ("Rome: B-LOC", "Rome: O")
     assert goodness == pytest.approx(2 / 3)

@@ -1,4 +1,4 @@
-"""Readings have the verdict that a person would give."""
+"""Verdicts of health checks."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def states(run: RunRecord) -> dict[str, str]:
 
 def test_a_run_that_learnt_to_be_silent(run_directory):
     found = {gauge.name: gauge for gauge in gauges(read_run(run_directory))}
-    assert found["silent on squad_v2"].state == "bad"
-    assert "silent, not to read" in found["silent on squad_v2"].about
+    assert found["abstains on squad_v2"].state == "bad"
+    assert "abstain, not to answer" in found["abstains on squad_v2"].about
     assert found["squad_v2 loss"].state == "good"
     assert found["clipped"].state == "fair"
     assert found["teachers divided"].reading == "50.0%"

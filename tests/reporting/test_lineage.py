@@ -1,4 +1,4 @@
-"""Lineage is followed as far back as directories are there."""
+"""Lineage is followed as far as directories exist."""
 
 from __future__ import annotations
 
@@ -38,4 +38,4 @@ def test_a_circle_ends(run_directory, tmp_path):
 
 
 def test_what_is_gone_is_said_to_be():
-    assert describe_model({}) == "not found here"
+    assert describe_model({}) == "not found"

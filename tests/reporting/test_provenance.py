@@ -1,4 +1,4 @@
-"""What is told of where figures come from."""
+"""Provenance of figures: versions, devices, revision."""
 
 from __future__ import annotations
 

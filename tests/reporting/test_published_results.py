@@ -1,4 +1,4 @@
-"""Printed figures are found under the names that our figures have."""
+"""Published results by the names of our metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report reads of a run fits, or is left out by name."""
+"""Misfits in a run's files are left out and named."""
 
 from __future__ import annotations
 

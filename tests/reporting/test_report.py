@@ -1,4 +1,4 @@
-"""From a path to its page, and the page in a real browser without a network."""
+"""Pages by path, and in a real browser without a network."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_mistyped_name_is_answered_with_the_nearest(run_directory):
 
 
 def test_a_folder_without_runs_is_refused_before_anything_is_written(tmp_path):
-    with pytest.raises(ConfigError, match="holds no run"):
+    with pytest.raises(ConfigError, match="contains no run"):
         report([tmp_path])
     assert list(tmp_path.iterdir()) == []
 

@@ -1,4 +1,4 @@
-"""Run directories are read as they are found, damaged ones too."""
+"""Run directories, damaged ones included."""
 
 from __future__ import annotations
 

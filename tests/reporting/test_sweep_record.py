@@ -1,4 +1,4 @@
-"""A sweep is read from its study and its trials' directories."""
+"""Sweeps from their study and from their trials' directories."""
 
 from __future__ import annotations
 

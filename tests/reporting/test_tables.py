@@ -1,4 +1,4 @@
-"""Tables line up, and figures show what matters."""
+"""Alignment of tables and choice of figures."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ Shards lie in a hidden directory beside the corpus until the last is written; th
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import os
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from road_ray.config.file_lock import lock_exclusively
 from road_ray.data.corpus.dataset import (
     FORMAT,
     MANIFEST,
@@ -194,10 +194,8 @@ def _staging(directory: Path, recipe: dict[str, Any]) -> Iterator[tuple[Path, _P
     """
     place, before = directory.with_name(f".{directory.name}.partial"), _stamp(directory)
     place.mkdir(parents=True, exist_ok=True)
-    with (place / _LOCK).open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    with (place / _LOCK).open("a+") as lock:
+        if lock_exclusively(lock):
             place = directory.with_name(f".{directory.name}.tmp-{os.getpid()}")
             place.mkdir()
         progress = _earlier(place, recipe)

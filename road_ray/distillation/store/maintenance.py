@@ -5,7 +5,6 @@ Operations that change or remove files do not wait: a directory that a run has o
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from road_ray.config.file_lock import lock_exclusively
 from road_ray.config.json_file import read_json
 from road_ray.distillation.store.shards import (
     DAMAGED,
@@ -91,7 +91,7 @@ def merge(teacher: StoredTeacher) -> tuple[int, int]:
     The new file is committed before the old ones are removed, so a kill in between loses nothing.
     Raises ``DataError`` for a damaged shard.
     """
-    with _locked(teacher.directory):
+    with _exclusive(teacher.directory):
         paths = shards_in(teacher.directory)
         shards = [_whole(path) for path in paths]
         rows = sum(len(shard.keys) for shard in shards)
@@ -117,7 +117,7 @@ def prune(
     for one in teachers:
         if unused_days is not None and one.unused_days < unused_days:
             continue
-        with _locked(one.directory):
+        with _exclusive(one.directory):
             # Renamed first, so a kill leaves no incomplete directory under its name.
             aside = one.directory.with_name(f".{one.directory.name}{_GONE}")
             one.directory.rename(aside)
@@ -171,12 +171,10 @@ def _stored(manifest: Path) -> StoredTeacher:
 
 
 @contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    with (directory / LOCK).open("a", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+def _exclusive(directory: Path) -> Iterator[None]:
+    with (directory / LOCK).open("a+", encoding="utf-8") as lock:
+        if lock_exclusively(lock):
             raise ResourceError(
                 f"{directory}: a run has it open\n  fix: wait for it; nothing was changed"
-            ) from None
+            )
         yield

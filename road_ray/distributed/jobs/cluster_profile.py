@@ -52,9 +52,9 @@ class Profile(Config):
 
 def load_profile(cluster: str) -> Profile:
     """Return the profile of a shipped cluster (``aws``), of a cluster file with a
-    ``*.profile.yaml`` beside it or a section ``x-road`` in it, or of a bare address.
+    ``*.profile.yaml`` beside it or an ``x-road`` section in it, or of an address.
 
-    Raises ``ConfigError`` naming the nearest when there is none.
+    Raises ``ConfigError`` with the nearest name if there is none.
     """
     if cluster.startswith(("http://", "https://")):
         return load(Profile, base={"address": cluster})
@@ -68,7 +68,7 @@ def load_profile(cluster: str) -> Profile:
     names = shipped_clusters()
     near = nearest(path.name.removesuffix(".yaml"), names)
     raise ConfigError(
-        f"--cluster {cluster}: no such file, and no shipped cluster of that name"
+        f"--cluster {cluster}: no such file or shipped cluster"
         + (f"; did you mean {near!r}?" if near else "")
         + f"\n  allowed: {', '.join(names)}, a file, or http://host:port of a dashboard\n"
         "  nothing was sent"
@@ -76,13 +76,13 @@ def load_profile(cluster: str) -> Profile:
 
 
 def shipped_clusters() -> list[str]:
-    """Return the names of the clusters that come with road_ray."""
-    found = SHIPPED.rglob(f"*{_ENDING}")
-    return sorted(str(p.relative_to(SHIPPED)).removesuffix(_ENDING) for p in found)
+    """Return the names of the shipped clusters."""
+    profiles = SHIPPED.rglob(f"*{_ENDING}")
+    return sorted(str(p.relative_to(SHIPPED)).removesuffix(_ENDING) for p in profiles)
 
 
 def _within(path: Path) -> Profile:
-    """Return the profile in a file of its own, or in the section ``x-road`` of another format."""
+    """Return the profile in a profile file, or in the ``x-road`` section of a cluster file."""
     from road_ray.config import yaml as yaml_lines
 
     if path.name.endswith(_ENDING):
@@ -91,7 +91,7 @@ def _within(path: Path) -> Profile:
     section = values.get("x-road")
     if not isinstance(section, dict):
         raise ConfigError(
-            f"{path}: says nothing about how jobs get there\n"
+            f"{path}: has no settings for submitting jobs\n"
             f"  fix: put {path.name.removesuffix('.yaml')}{_ENDING} beside it, with at least "
             "`address: http://127.0.0.1:8265`"
         )

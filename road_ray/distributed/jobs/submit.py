@@ -1,4 +1,6 @@
-"""A line of ``road`` as a Ray job: sent once, followed, stopped, listed; its exit code is ours."""
+"""``road`` command lines as Ray jobs: submitted once, followed, stopped, listed, with their exit
+code.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from road_ray.config.addresses import masked
 from road_ray.distributed.auth import refuse_open_cluster, require_token
@@ -24,7 +26,8 @@ from road_ray.errors import ClusterError, ConfigError
 from road_ray.training.monitoring.secrets import redact
 
 _log = logging.getLogger(__name__)
-_STOP_SECONDS = "120"  # to save after SIGTERM; Ray's own 3 s are less than a step
+T = TypeVar("T")
+_STOP_SECONDS = "120"  # to save after SIGTERM; Ray's default of 3 s is less than a step
 _RUN, _LINE = "road_run", "road_line"
 _STARTING, _STARTING_SECONDS, _AGAIN_SECONDS = "No available agent", 60.0, 1.0
 _DONE = ("SUCCEEDED", "FAILED", "STOPPED")
@@ -32,7 +35,7 @@ _DONE = ("SUCCEEDED", "FAILED", "STOPPED")
 
 @dataclass(frozen=True)
 class Job:
-    """A job as the cluster knows it."""
+    """A job of the cluster."""
 
     name: str
     status: str
@@ -43,12 +46,15 @@ class Job:
 
     @property
     def done(self) -> bool:
+        """Return True if the job has ended."""
         return self.status in _DONE
 
 
 class Jobs:
-    """The jobs of one cluster. Raises ``ClusterError`` when it cannot be reached, does not know our
-    token, or lets everybody in.
+    """The jobs of one cluster.
+
+    Raises ``ClusterError`` if the cluster cannot be reached, rejects our token, or accepts requests
+    without one.
     """
 
     def __init__(self, profile: Profile) -> None:
@@ -58,13 +64,14 @@ class Jobs:
         from ray.job_submission import JobSubmissionClient
 
         logging.getLogger("ray").setLevel(logging.ERROR)
-        self._client = self._told(lambda: JobSubmissionClient(profile.address))
+        self._client = self._call(lambda: JobSubmissionClient(profile.address))
 
     def send(self, words: Sequence[str], source: Path) -> tuple[Job, bool]:
-        """The job of a ``road`` line, and whether it is new: one that is under way for the same run
-        directory is found again, one that has ended is followed by another that goes on.
+        """Submit a ``road`` command line and return its job, and True if the job is new. A running
+        job of the same run directory is returned as it is; one that has ended is followed by a new
+        job that resumes the run.
 
-        Raises ``ClusterError`` when that run directory is at work on another line.
+        Raises ``ClusterError`` if another command line runs in that run directory.
         """
         refuse_secrets(words)
         words = _completed(words, self.profile)
@@ -75,22 +82,22 @@ class Jobs:
                 continue
             if job.line != line:
                 raise ClusterError(
-                    f"run {run} is at work on another line, as {job.name}:\n    {job.line}\n"
+                    f"run {run} runs another command line, as job {job.name}:\n    {job.line}\n"
                     f"  asked: {line}\n  fix: stop it first (road submit stop {job.name}), or name "
                     "another --run-dir\n  kept: that job, untouched"
                 )
             return job, False
         name, taken = _named(run, len(before) + 1), files_of_line(words, source)
         if odd := [path for path in unknown_to_git(source) if path not in taken]:
-            _log.warning("not sent, git does not know them: %s", ", ".join(odd[:8]))
+            _log.warning("not sent because git does not track them: %s", ", ".join(odd[:8]))
         with tempfile.TemporaryDirectory(prefix="road-job-") as place:
             pack_working_dir(source, Path(place), named=taken, exclude=self.profile.exclude)
             environment = runtime_environment(self.profile, place)
-            self._told(lambda: self._submit(name, run, line, words, environment))
+            self._call(lambda: self._submit(name, run, line, words, environment))
         return self.get(name), True
 
     def _submit(
-        self, name: str, run: str, line: str, words: Sequence[str], environment: dict[str, Any]
+        self, name: str, run: str, line: str, words: Sequence[str], environment: dict[str, object]
     ) -> None:
         submit = partial(
             self._client.submit_job,
@@ -113,7 +120,7 @@ class Jobs:
                 time.sleep(_AGAIN_SECONDS)
 
     def follow(self, name: str, say: Callable[[str], None]) -> int:
-        """The log as it grows, then the exit code of the job."""
+        """Print the log as it grows, then return the exit code of the job."""
 
         async def tail() -> None:
             async for chunk in self._client.tail_job_logs(name):
@@ -122,7 +129,7 @@ class Jobs:
         while not (job := self.get(name)).done:
             try:
                 asyncio.run(tail())
-            except (RuntimeError, OSError) as error:  # the way to the cluster, not the job
+            except (RuntimeError, OSError) as error:  # of the connection, not of the job
                 _log.warning("the log cannot be followed for the moment: %s", error)
             time.sleep(1.0)
         if job.status == "SUCCEEDED":
@@ -132,74 +139,76 @@ class Jobs:
         return job.exit_code or (6 if job.status == "STOPPED" else 4)
 
     def stop(self, name: str) -> bool:
-        """Ask it to stop and wait until it has saved and ended. False when it had ended before.
+        """Stop a job and wait until it has saved and ended; return False if it had ended before.
 
-        Raises ``ClusterError`` when it does not end in the time that it has for saving.
+        Raises ``ClusterError`` if it does not end within the time for saving.
         """
-        asked = bool(self._told(lambda: self._client.stop_job(self.get(name).name)))
+        stopped = bool(self._call(lambda: self._client.stop_job(self.get(name).name)))
         deadline = time.monotonic() + 1.25 * float(_STOP_SECONDS)
         while not self.get(name).done:
             if time.monotonic() > deadline:
                 raise ClusterError(
-                    f"{name}: was asked to stop and is still {self.get(name).status}\n"
-                    "  fix: look at its log (road submit follow); ask again"
+                    f"{name}: did not stop and is still {self.get(name).status}\n"
+                    "  fix: read its log (road submit follow), then stop it again"
                 )
             time.sleep(1.0)
-        return asked
+        return stopped
 
     def list(self) -> list[Job]:
-        """All jobs, the newest first."""
-        details = self._told(self._client.list_jobs)
+        """Return all jobs, the newest first."""
+        details = self._call(self._client.list_jobs)
         details.sort(key=lambda one: one.start_time or 0, reverse=True)
         return [_job(one) for one in details if one.submission_id]
 
     def get(self, name: str) -> Job:
-        """A job by its name, or the newest one of a run."""
+        """Return a job by its name, or the newest job of a run."""
         for job in self.list():
             if name in (job.name, job.run, Path(job.run).name):
                 return job
         raise ClusterError(
-            f"{self.profile.address} knows no job {name!r}\n  known: "
+            f"{self.profile.address} has no job {name!r}\n  known: "
             + (", ".join(job.name for job in self.list()[:10]) or "none")
         )
 
-    def _told(self, ask: Callable[[], Any]) -> Any:
-        """What ``ask`` gives, its failures as errors of ours."""
+    def _call(self, call: Callable[[], T]) -> T:
+        """Return ``call()``, with Ray's errors as ``ClusterError``."""
         from ray.exceptions import AuthenticationError
 
         try:
-            return ask()
+            return call()
         except AuthenticationError as error:
             raise ClusterError(
-                f"{self.profile.address} does not accept our token\n"
+                f"{self.profile.address} does not accept the token\n"
                 "  fix: put the token of that cluster into ~/.ray/auth_token (mode 0600), or name "
                 "its file in RAY_AUTH_TOKEN_PATH\n  nothing was sent"
             ) from error
         except (ConnectionError, RuntimeError, OSError) as error:
             raise ClusterError(
                 f"{self.profile.address}: {str(error).splitlines()[0][:300]}\n"
-                "  fix: see that the cluster is up and the way to it open (`ray dashboard FILE`, "
-                "`kubectl port-forward`); `road check --address` looks at it"
+                "  fix: check that the cluster is up and reachable (`ray dashboard FILE`, "
+                "`kubectl port-forward`); `road check --address` checks it"
             ) from error
 
 
 def refuse_secrets(words: Sequence[str]) -> None:
-    """Raises ``ConfigError`` for a word that holds a secret: the line of a job can be read by all
-    who can list jobs.
+    """Raise ``ConfigError`` for a word with a secret: everybody who can list jobs can read command
+    lines.
     """
     for word in words:
         key, _, value = word.partition("=")
         typed = {"value": {key.lstrip("-"): int(value) if value.isdigit() else value}}
         if redact({"word": word, **typed}) != {"word": word, **typed}:
             raise ConfigError(
-                f"{masked(key)}: looks like a secret, and all who can list jobs would read it\n"
+                f"{masked(key)}: looks like a secret, which all who can list jobs could read\n"
                 "  fix: set it in the environment of the cluster's machines\n  nothing was sent"
             )
 
 
-def runtime_environment(profile: Profile, place: str) -> dict[str, Any]:
-    """What the machines prepare for the job: our files and, when asked, our pins."""
-    environment: dict[str, Any] = {
+def runtime_environment(profile: Profile, place: str) -> dict[str, object]:
+    """Return Ray's runtime environment of a job: the working directory and, if configured, pinned
+    packages.
+    """
+    environment: dict[str, object] = {
         "working_dir": place,
         "env_vars": {
             "RAY_JOB_STOP_WAIT_TIME_S": _STOP_SECONDS,
@@ -213,7 +222,9 @@ def runtime_environment(profile: Profile, place: str) -> dict[str, Any]:
 
 
 def pinned_requirements() -> list[str]:
-    """What road_ray needs, at the very versions that are at work here; Ray is the cluster's own."""
+    """Return the dependencies of road_ray, pinned to the installed versions; the cluster provides
+    Ray.
+    """
     from importlib.metadata import requires, version
 
     needed = [text for text in requires("road-ray") or () if "extra ==" not in text]
@@ -222,20 +233,20 @@ def pinned_requirements() -> list[str]:
 
 
 def run_directory_of(words: Sequence[str]) -> str:
-    """The run directory of a line: what makes two submissions the same run."""
+    """Return the run directory of a command line, which identifies its run."""
     for number, word in enumerate(words):
         if word == "--run-dir" and number + 1 < len(words):
             return words[number + 1]
         if word.startswith(("--run-dir=", "run_dir=")):
             return word.partition("=")[2]
     raise ConfigError(
-        "the line names no run directory, so a second submission could not go on with the first\n"
+        "the command line has no run directory, so a second submission could not resume the first\n"
         "  fix: add --run-dir DIR, on a disk that the machines share\n  nothing was sent"
     )
 
 
 def _completed(words: Sequence[str], profile: Profile) -> list[str]:
-    """The line with what the profile knows of the cluster."""
+    """Return the command line with the options of the profile."""
     done = list(words)
     run = run_directory_of(done)
     if profile.run_root and not Path(run).is_absolute():

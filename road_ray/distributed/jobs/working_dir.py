@@ -1,5 +1,5 @@
-"""What is sent along with a job: the files that git tracks and those that the line names, nothing
-else; weighed before anything is uploaded.
+"""Working directory of a job: files tracked by git and files named on the command line, within a
+size limit.
 """
 
 from __future__ import annotations
@@ -13,31 +13,32 @@ from pathlib import Path
 
 from road_ray.errors import ConfigError
 
-LIMIT_BYTES = 100 * 2**20  # of Ray, for a working directory that travels by itself
+LIMIT_BYTES = 100 * 2**20  # Ray's limit for an uploaded working directory
 _SECONDS = 60
 
 
 def pack_working_dir(
     source: Path, target: Path, *, named: Sequence[str] = (), exclude: Sequence[str] = ()
 ) -> list[str]:
-    """Copies to ``target`` what a job needs of ``source``; gives the relative paths.
+    """Copy the files of a job from ``source`` to ``target`` and return their relative paths.
 
-    Tracked files as they lie there, changed ones included; files of the command line also when
-    git does not know them. Raises ``ConfigError`` with the largest when it is too much, and for
-    a link that leads out of ``source``, a name that is no UTF-8 and a file that cannot be read.
+    Tracked files are copied as they are in the working tree; files of the command line are copied
+    even if git does not track them. Raises ``ConfigError`` if the total is too large, naming the
+    largest files, and for a link out of ``source``, a name that is not UTF-8 and an unreadable
+    file.
     """
     paths = [path for path in _tracked(source) if not _left_out(path, exclude)]
     paths += [path for path in named if path not in paths]
     _refuse_unfit(source, paths)
-    sizes = {path: (source / path).stat().st_size for path in paths if _is_plain(source / path)}
+    sizes = {path: (source / path).stat().st_size for path in paths if _is_file(source / path)}
     if sum(sizes.values()) > LIMIT_BYTES:
         large = sorted(sizes, key=lambda path: sizes[path], reverse=True)[:5]
         listed = "".join(f"\n    {sizes[path] / 2**20:8.1f} MiB  {path}" for path in large)
         raise ConfigError(
             f"{source}: {sum(sizes.values()) / 2**20:.0f} MiB would be sent, allowed: "
             f"{LIMIT_BYTES / 2**20:.0f} MiB; the largest:{listed}\n"
-            "  fix: put data where the machines see it (data.root), name patterns in `exclude` of "
-            "the profile, or take large files out of git\n  nothing was sent"
+            "  fix: put data where the machines can read it (data.root), name patterns in "
+            "`exclude` of the profile, or take large files out of git\n  nothing was sent"
         )
     for path in sizes:
         place = target / path
@@ -54,19 +55,19 @@ def pack_working_dir(
 
 
 def _refuse_unfit(source: Path, paths: Sequence[str]) -> None:
-    """Raises ``ConfigError`` for names that the archive of a job cannot hold, and for links whose
-    content is not of this tree: it would be sent to a cluster that others read.
+    """Raise ``ConfigError`` for names that a job's archive cannot store, and for links out of the
+    tree, whose content would be uploaded.
     """
     if names := [path for path in paths if not _is_utf8(path)]:
         raise ConfigError(
-            f"{source}: {len(names)} tracked names are no UTF-8 here and cannot be sent: "
+            f"{source}: {len(names)} tracked names are not UTF-8 here and cannot be sent: "
             f"{', '.join(map(ascii, names[:5]))}\n"
             "  fix: rename them, name patterns in `exclude` of the profile, or set a UTF-8 locale "
             "(LC_ALL=C.UTF-8)\n  nothing was sent"
         )
     root = source.resolve()
     away = [path for path in paths if not _resolved(source / path).is_relative_to(root)]
-    if away := [path for path in away if _is_plain(source / path)]:
+    if away := [path for path in away if _is_file(source / path)]:
         listed = "".join(f"\n    {path} -> {_resolved(source / path)}" for path in away[:5])
         raise ConfigError(
             f"{source}: {len(away)} tracked links lead out of it, and their content would be sent:"
@@ -85,12 +86,15 @@ def _is_utf8(path: str) -> bool:
 
 
 def _resolved(path: Path) -> Path:
-    return Path(os.path.realpath(path))  # unlike Path.resolve, takes links in a circle
+    return Path(os.path.realpath(path))  # unlike Path.resolve, accepts circular links
 
 
 def files_of_line(words: Sequence[str], source: Path) -> list[str]:
-    """Files below ``source`` that a command line names; one that lies elsewhere is refused."""
-    found = []
+    """Return the files below ``source`` that a command line names.
+
+    Raises ``ConfigError`` for one outside of ``source``.
+    """
+    named = []
     for word in words:
         path = Path(word)
         if path.suffix not in (".yaml", ".yml") or not os.path.isfile(source / path):
@@ -98,29 +102,29 @@ def files_of_line(words: Sequence[str], source: Path) -> list[str]:
         inside = (source / path).resolve()
         if not inside.is_relative_to(source.resolve()):
             raise ConfigError(
-                f"{word}: lies outside of {source}, which is what a job takes along\n"
+                f"{word}: is outside of {source}, the working directory of the job\n"
                 "  fix: copy it here"
             )
-        found.append(str(inside.relative_to(source.resolve())))
-    return found
+        named.append(str(inside.relative_to(source.resolve())))
+    return named
 
 
 def unknown_to_git(source: Path) -> list[str]:
-    """Code and configurations below ``source`` that are neither tracked nor ignored: forgotten,
-    perhaps, and not sent.
+    """Return code and configuration files below ``source`` that are neither tracked nor ignored,
+    and thus not sent.
     """
     others = _listed(source, "--others", "--exclude-standard")
     return [path for path in others if path.endswith((".py", ".yaml", ".yml"))]
 
 
 def _tracked(source: Path) -> list[str]:
-    """Relative paths that git tracks below ``source``; none outside of a repository."""
+    """Return the relative paths that git tracks below ``source``; empty outside of a repository."""
     return _listed(source, "--cached")
 
 
 def _listed(source: Path, *which: str) -> list[str]:
     try:
-        told = subprocess.run(
+        listing = subprocess.run(
             ["git", "-c", "core.fsmonitor=false", "ls-files", "-z", *which],
             cwd=source,
             capture_output=True,
@@ -129,13 +133,13 @@ def _listed(source: Path, *which: str) -> list[str]:
         )
     except (OSError, subprocess.SubprocessError):
         return []
-    return [name for name in os.fsdecode(told.stdout).split("\0") if name]
+    return [name for name in os.fsdecode(listing.stdout).split("\0") if name]
 
 
 def _left_out(path: str, patterns: Sequence[str]) -> bool:
     return any(fnmatch.fnmatch(path, p) or path.startswith(f"{p.rstrip('/')}/") for p in patterns)
 
 
-def _is_plain(path: Path) -> bool:
+def _is_file(path: Path) -> bool:
     """A file that is there; links to directories and deleted ones do not travel."""
     return path.is_file()

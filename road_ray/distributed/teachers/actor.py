@@ -1,8 +1,8 @@
-"""The actor that hosts teachers: one or several behind one method, asked by many students at once.
+"""Actor that hosts one or several teachers and serves several students at once.
 
-Token ids travel as int32, masks and segments as int8. Logits of classes and spans travel as float16
-(relative rounding 2^-11, and two logits closer than that may swap their order); numbers of a
-regression travel as float32.
+Token ids are sent as int32, masks and segments as int8. Logits of classes and spans are sent as
+float16 (relative rounding 2^-11; two logits closer than that may swap order), numbers of a
+regression as float32.
 """
 
 from __future__ import annotations
@@ -26,18 +26,20 @@ from road_ray.models.config import Precision
 
 @dataclass(frozen=True, kw_only=True)
 class Hosting:
-    """How one process hosts teachers, and how it joins the requests of several students."""
+    """Settings of a teacher process, and of the batches it forms from requests of several
+    students.
+    """
 
     num_threads: int = 1
     device: str = "cpu"
     label_map: Mapping[str, str] | None = None
     precision: Precision = "auto"
-    max_rows: int = 256  # of a joined batch
-    wait_seconds: float = 0.002  # that a request waits for those of other students
+    max_rows: int = 256  # of a merged batch
+    wait_seconds: float = 0.002  # that a request waits for other students
 
 
 class TeacherActor:
-    """Teachers of one process; Ray can rebuild it from the arguments of its constructor."""
+    """Actor that serves teacher logits. Ray can rebuild it from its constructor's arguments."""
 
     def __init__(
         self, directories: Sequence[str], task: Task, hosting: Hosting = Hosting()
@@ -53,7 +55,7 @@ class TeacherActor:
             for place in directories
         ]
         self._batcher = Batcher(
-            self._answer,
+            self._forward,
             max_rows=hosting.max_rows,
             wait_seconds=hosting.wait_seconds,
             token_axis=token_axis(task.kind),
@@ -61,31 +63,37 @@ class TeacherActor:
         )
 
     def logits(self, inputs: Inputs, caller: str = "") -> tuple[Answers, float]:
-        """``[B, ..., L] -> [B, ..., C]`` of each teacher, as it travels, and the seconds it took.
+        """Return the packed logits ``[B, ..., L] -> [B, ..., C]`` of each teacher, and the seconds
+        of the forward pass.
 
-        May be called from many threads; requests of different callers are joined.
+        Thread-safe; requests of different callers share a forward pass.
         """
-        return self._batcher.ask(inputs, caller)
+        return self._batcher.infer(inputs, caller)
 
     def health(self) -> int:
-        """The process id, once the teachers are loaded; answered while requests are queued."""
+        """Return the process id, once the teachers are loaded; it does not wait for queued
+        requests.
+        """
         return os.getpid()
 
-    def _answer(self, inputs: Inputs) -> Answers:
+    def _forward(self, inputs: Inputs) -> Answers:
         tensors = {name: torch.tensor(array) for name, array in inputs.items()}
         return [packed_logits(teacher, tensors) for teacher in self._teachers]
 
 
 def packed_inputs(batch: Mapping[str, Any]) -> Inputs:
-    """What a teacher reads of a batch, as it travels. ``[B, L]`` each."""
+    """Return the inputs of a teacher from a batch, packed for transfer. ``[B, L]`` each."""
     small = {name: torch.int32 if name == "input_ids" else torch.int8 for name in INPUTS}
     given = inputs_of(batch).items()
     return {name: tensor.detach().cpu().to(small[name]).numpy() for name, tensor in given}
 
 
-def packed_logits(teacher: Teacher, inputs: Mapping[str, torch.Tensor]) -> NDArray[Any]:
-    """What a teacher says, as it travels. Raises ``CheckpointError`` beyond float16."""
-    answer: NDArray[Any] = teacher.logits(**inputs).cpu().numpy()
+def packed_logits(teacher: Teacher, inputs: Mapping[str, torch.Tensor]) -> NDArray[np.generic]:
+    """Return a teacher's logits, packed for transfer.
+
+    Raises ``CheckpointError`` if they do not fit float16.
+    """
+    answer: NDArray[np.generic] = teacher.logits(**inputs).cpu().numpy()
     if isinstance(teacher.task.kind, Regress):
         return answer
     limit = float(np.finfo(np.float16).max)
@@ -98,5 +106,7 @@ def packed_logits(teacher: Teacher, inputs: Mapping[str, torch.Tensor]) -> NDArr
 
 
 def token_axis(kind: Kind) -> int | None:
-    """The axis of an answer that is as long as the tokens: of ``[B, 2, L]``, of ``[B, L, C]``."""
+    """Return the axis of the logits that is as long as the tokens: of ``[B, 2, L]``, of ``[B, L,
+    C]``.
+    """
     return -1 if isinstance(kind, Span) else -2 if isinstance(kind, Tag) else None

@@ -1,10 +1,9 @@
-"""The ensemble in actors, seen from whoever asks it: bounded in flight, order kept, no wait without
-a deadline.
+"""Client of teachers in actors: bounded requests in flight, order kept, a deadline on every wait.
 
-A forward pass is pure, so asking twice is safe. A teacher that dies is asked again, at another
-replica or once Ray has started it again. One that is late is asked elsewhere or replaced. One that
-cannot be had stops the run, or is dropped with a word where that was declared; there is never a
-silent mean of the rest.
+A forward pass is pure, so a request can be sent again. The request of a teacher that dies goes to
+another replica, or to the actor once Ray has restarted it. A late teacher is retried elsewhere or
+replaced. A teacher that stays unavailable stops the run, or is dropped with a warning if
+``on_lost`` is drop; the remaining teachers are never averaged silently.
 """
 
 from __future__ import annotations
@@ -35,36 +34,36 @@ from road_ray.errors import ClusterError, RoadError
 
 logger = logging.getLogger(__name__)
 
-_MOST_LATE = 2  # deadlines that a request may miss; at the next its teacher is lost
-_MOST_UNREACHABLE = 4
-_KEPT = "  kept: checkpoints and the journal as they are; the same command goes on from there"
+_MAX_TIMEOUTS = 2  # missed deadlines per request before its teacher is lost
+_MAX_UNREACHABLE = 4
+_KEPT = "  kept: checkpoints and the journal; to resume, run the same command"
 
 
 @dataclass
 class ReplicaRequest:
-    """One request at one replica."""
+    """One request to one replica."""
 
     replica: int
     ref: Any
-    deadline: float = 0.0  # set when somebody waits for it
-    late: int = 0
+    deadline: float = 0.0  # set while a caller waits for it
+    timeouts: int = 0
     unreachable: int = 0
-    replaced: bool = False  # its last missed deadline ended in a replacement
+    replaced: bool = False  # its replica was replaced after a missed deadline
 
 
 @dataclass
 class Request:
-    """A batch on its way: what was sent, and where to, by group of replicas."""
+    """A submitted batch, with its request to each group of replicas."""
 
     inputs: Inputs
-    asks: dict[int, ReplicaRequest] = field(default_factory=dict)
+    attempts: dict[int, ReplicaRequest] = field(default_factory=dict)
 
 
 class ActorEnsemble(Ensemble):
-    """Teachers in actors, asked all at once. Made by ``pool.start`` (which owns them),
-    ``attach_ensemble`` or ``sharing.shared`` (which holds a lease on them).
+    """Ensemble of teachers in actors. ``start_pool`` creates one that owns its actors,
+    ``attach_ensemble`` one that does not, and ``shared_ensemble`` one that holds a lease on them.
 
-    ``on_event(kind, **fields)``, such as a journal's ``event``, hears of teachers that were
+    ``on_event(kind, **fields)``, such as a journal's ``event``, is called when a teacher is
     replaced or dropped.
     """
 
@@ -73,16 +72,16 @@ class ActorEnsemble(Ensemble):
     ) -> None:
         self.handles = pool
         self.replacements = 0
-        self.dropped: tuple[int, ...] = ()  # teachers that no longer answer, by their place
+        self.dropped: tuple[int, ...] = ()  # indices of teachers that no longer answer
         self._stats: dict[str, float] = {}
-        self.on_event: Callable[..., Any] | None = None
+        self.on_event: Callable[..., object] | None = None
         self._owner, self._release = owner, release
         caller = uuid.uuid4().hex
         self._groups = [Replicas(actors, pool, caller) for actors in pool.actors]
 
     @property
     def size(self) -> int:
-        """How many teachers answer."""
+        """Return the number of teachers that are not dropped."""
         return len(self.handles.directories) - len(self.dropped)
 
     @property
@@ -91,7 +90,7 @@ class ActorEnsemble(Ensemble):
         return self._stats
 
     def submit(self, batch: Mapping[str, Any]) -> Request:
-        """Send the batch to every teacher. Waits only while too many requests are on their way."""
+        """Send the batch to every teacher. Blocks only while too many requests are in flight."""
         request = Request(packed_inputs(batch))
         for group in range(len(self._groups)):
             if not self._is_dropped(group):
@@ -99,24 +98,25 @@ class ActorEnsemble(Ensemble):
         return request
 
     def gather(self, handle: Request) -> Tensor:
-        """The teachers' logits. ``-> [M, B, ..., C]``, fp32. ``ClusterError`` names a lost one.
+        """Return the teachers' logits. ``-> [M, B, ..., C]``, fp32.
 
-        Every teacher has a deadline of its own, which the trouble of another does not shorten.
+        Every teacher has its own deadline, independent of failures of others. Raises
+        ``ClusterError`` for a lost teacher.
         """
-        for ask in handle.asks.values():
-            ask.deadline = time.monotonic() + self.handles.timeout_seconds
+        for attempt in handle.attempts.values():
+            attempt.deadline = time.monotonic() + self.handles.timeout_seconds
         answers: dict[int, tuple[Answers, float]] = {}
-        while waiting := self._waiting(handle, answers):
-            patience = min(ask.deadline for ask in waiting.values()) - time.monotonic()
-            refs = [ask.ref for ask in waiting.values()]
+        while waiting := self._unanswered(handle, answers):
+            patience = min(attempt.deadline for attempt in waiting.values()) - time.monotonic()
+            refs = [attempt.ref for attempt in waiting.values()]
             ready, _ = ray.wait(refs, num_returns=len(refs), timeout=max(patience, 0.0))
-            for group, ask in waiting.items():
-                if ask.ref in ready:
-                    answered = self._taken(group, handle, ask)
+            for group, attempt in waiting.items():
+                if attempt.ref in ready:
+                    answered = self._collect(group, handle, attempt)
                     if answered is not None:
                         answers[group] = answered
-                elif time.monotonic() >= ask.deadline:
-                    self._late(group, handle, ask)
+                elif time.monotonic() >= attempt.deadline:
+                    self._handle_timeout(group, handle, attempt)
         if not answers:
             raise ClusterError(f"no teacher is left of {len(self.handles.directories)}\n{_KEPT}")
         seconds = max(seconds for _, seconds in answers.values())
@@ -127,27 +127,30 @@ class ActorEnsemble(Ensemble):
         return stacked([torch.tensor(array, dtype=torch.float32) for array in arrays])
 
     def health(self) -> list[int]:
-        """The process id of each actor. ``ClusterError`` names one that is not there in time."""
+        """Return the process id of each actor.
+
+        Raises ``ClusterError`` for one that has not started in time.
+        """
         limit = self.handles.start_timeout_seconds
-        asked = [
+        pings = [
             (group, ping(actor))
             for group, replicas in enumerate(self._groups)
             for actor in replicas.actors
         ]
         deadline = time.monotonic() + limit
         pids = []
-        for group, ref in asked:
+        for group, ref in pings:
             try:
                 pids.append(int(ray.get(ref, timeout=max(deadline - time.monotonic(), 0.0))))
             except GetTimeoutError:
-                what = f"is not there after {limit:g} s; free in the cluster: {free_resources()}"
-                raise self._lost(group, what) from None
+                what = f"has not started after {limit:g} s; free in the cluster: {free_resources()}"
+                raise self._lost_error(group, what) from None
             except RayActorError as error:
-                raise self._lost(group, f"cannot load: {cause_of(error)}") from None
+                raise self._lost_error(group, f"cannot load: {cause_of(error)}") from None
         return pids
 
     def close(self) -> None:
-        """End the teachers, if this is the process that started them; give shared ones back."""
+        """Stop the teachers if this process started them, and release shared ones."""
         if self._owner and ray.is_initialized():
             for replicas in self._groups:
                 for actor in replicas.actors:
@@ -157,119 +160,133 @@ class ActorEnsemble(Ensemble):
             self._release()
         self._release = None
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return attach_ensemble, (self.handles,)
 
-    def _waiting(self, handle: Request, answers: Mapping[int, Any]) -> dict[int, ReplicaRequest]:
-        """Who still owes an answer; what lay with a replica that went down is sent elsewhere."""
-        open_ = [group for group in handle.asks if group not in answers]
+    def _unanswered(
+        self, handle: Request, answers: Mapping[int, object]
+    ) -> dict[int, ReplicaRequest]:
+        """Return the requests without an answer, after resending those of replicas that
+        went down.
+        """
+        open_ = [group for group in handle.attempts if group not in answers]
         for group in open_:
-            replicas, ask = self._groups[group], handle.asks[group]
-            if replicas.is_down(ask.replica) and replicas.has_others(ask.replica):
-                self._send(group, handle, ask)
-        return {group: handle.asks[group] for group in open_ if not self._is_dropped(group)}
+            replicas, attempt = self._groups[group], handle.attempts[group]
+            if replicas.is_down(attempt.replica) and replicas.has_others(attempt.replica):
+                self._send(group, handle, attempt)
+        return {group: handle.attempts[group] for group in open_ if not self._is_dropped(group)}
 
     def _send(
-        self, group: int, request: Request, ask: ReplicaRequest, *, avoid: int | None = None
+        self, group: int, request: Request, attempt: ReplicaRequest, *, avoid: int | None = None
     ) -> None:
         try:
-            ask.replica, ask.ref = self._groups[group].send(request.inputs, avoid)
-            request.asks[group] = ask
+            attempt.replica, attempt.ref = self._groups[group].send(request.inputs, avoid)
+            request.attempts[group] = attempt
         except TimeoutError:
-            self._lose(group, "takes no more requests")
+            self._handle_loss(group, "takes no more requests")
 
-    def _taken(
-        self, group: int, handle: Request, ask: ReplicaRequest
+    def _collect(
+        self, group: int, handle: Request, attempt: ReplicaRequest
     ) -> tuple[Answers, float] | None:
-        """The answer that is there; None when it was an error and the request is sent again."""
+        """Return a finished answer, or None if it failed and the request was sent again."""
         replicas = self._groups[group]
         try:
-            answered: tuple[Answers, float] = ray.get(ask.ref, timeout=self.handles.timeout_seconds)
+            answered: tuple[Answers, float] = ray.get(
+                attempt.ref, timeout=self.handles.timeout_seconds
+            )
             return answered
         except RayTaskError as error:
-            raise self._failed(group, error) from error
-        except GetTimeoutError:  # it was there, and its bytes do not arrive
-            self._late(group, handle, ask)
+            raise self._remote_error(group, error) from error
+        except GetTimeoutError:  # ready, but its data does not arrive
+            self._handle_timeout(group, handle, attempt)
         except (RayActorError, ObjectLostError) as error:
-            ask.unreachable += 1
-            if isinstance(error, RayActorError) and replicas.is_gone(ask.replica):
+            attempt.unreachable += 1
+            if isinstance(error, RayActorError) and replicas.is_gone(attempt.replica):
                 why = f"is gone for good: {cause_of(error)}"
             else:
-                replicas.went_down(ask.replica)
+                replicas.went_down(attempt.replica)
                 why = f"cannot be reached: {error}"
-            if replicas.all_dead or ask.unreachable >= _MOST_UNREACHABLE:
-                self._lose(group, why)
+            if replicas.all_dead or attempt.unreachable >= _MAX_UNREACHABLE:
+                self._handle_loss(group, why)
             else:
-                self._again(group, handle, ask)
+                self._resend(group, handle, attempt)
         return None
 
-    def _late(self, group: int, handle: Request, ask: ReplicaRequest) -> None:
-        """A missed deadline: wait once more for one that runs, replace one that does not."""
+    def _handle_timeout(self, group: int, handle: Request, attempt: ReplicaRequest) -> None:
+        """Handle a missed deadline: wait once more for a live teacher, replace a dead one."""
         replicas = self._groups[group]
-        others = replicas.has_others(ask.replica)
-        ask.late += 1
-        if ask.late > _MOST_LATE or (ask.replaced and not others):
-            self._lose(group, "was replaced and did not answer again")
+        others = replicas.has_others(attempt.replica)
+        attempt.timeouts += 1
+        if attempt.timeouts > _MAX_TIMEOUTS or (attempt.replaced and not others):
+            self._handle_loss(group, "was replaced and did not answer again")
             return
-        if ask.late == 1 and replicas.answers(ask.replica):
-            logger.warning("%s is slow; waiting once more", self._named(group))
+        if attempt.timeouts == 1 and replicas.answers(attempt.replica):
+            logger.warning("%s is slow; waiting once more", self._describe(group))
             if others:
-                self._again(group, handle, ask)
-            ask.deadline = time.monotonic() + self.handles.timeout_seconds
+                self._resend(group, handle, attempt)
+            attempt.deadline = time.monotonic() + self.handles.timeout_seconds
             return
         seconds = self.handles.timeout_seconds
-        logger.warning("%s did not answer within %g s; replacing it", self._named(group), seconds)
-        self._tell("teacher_replaced", group)
+        logger.warning(
+            "%s did not answer within %g s; replacing it", self._describe(group), seconds
+        )
+        self._emit("teacher_replaced", group)
         self.replacements += 1
-        replicas.replace(ask.replica)
-        ask.replaced = True
-        self._again(group, handle, ask)
+        replicas.replace(attempt.replica)
+        attempt.replaced = True
+        self._resend(group, handle, attempt)
 
-    def _again(self, group: int, handle: Request, ask: ReplicaRequest) -> None:
-        """Ask once more, rather another replica; one that starts anew has to load its model."""
-        self._send(group, handle, ask, avoid=ask.replica)
-        down = self._groups[group].is_down(ask.replica)
+    def _resend(self, group: int, handle: Request, attempt: ReplicaRequest) -> None:
+        """Send a request again, preferably to another replica. A restarting one gets time
+        to load.
+        """
+        self._send(group, handle, attempt, avoid=attempt.replica)
+        down = self._groups[group].is_down(attempt.replica)
         grace = self.handles.start_timeout_seconds if down else 0.0
-        ask.deadline = time.monotonic() + self.handles.timeout_seconds + grace
+        attempt.deadline = time.monotonic() + self.handles.timeout_seconds + grace
 
-    def _lose(self, group: int, what: str) -> None:
-        """The declared policy for teachers that cannot be had: an error, or go on without them."""
+    def _handle_loss(self, group: int, what: str) -> None:
+        """Apply ``on_lost`` to an unavailable teacher: raise an error, or go on without it."""
         if self.handles.on_lost == "stop":
-            raise self._lost(group, what)
+            raise self._lost_error(group, what)
         members = self.handles.members(group)
         self.dropped = tuple(sorted({*self.dropped, *members}))
-        logger.warning("%s %s: DROPPED; %d teachers are left", self._named(group), what, self.size)
-        self._tell("teacher_dropped", group, reason=what, left=self.size)
+        logger.warning(
+            "%s %s: DROPPED; %d teachers are left", self._describe(group), what, self.size
+        )
+        self._emit("teacher_dropped", group, reason=what, left=self.size)
 
     def _is_dropped(self, group: int) -> bool:
         return self.handles.members(group)[0] in self.dropped
 
-    def _tell(self, kind: str, group: int, **fields: Any) -> None:
+    def _emit(self, kind: str, group: int, **fields: object) -> None:
         if self.on_event is not None:
             places = [self.handles.directories[member] for member in self.handles.members(group)]
             self.on_event(kind, teachers=[*self.handles.members(group)], places=places, **fields)
 
-    def _named(self, group: int) -> str:
+    def _describe(self, group: int) -> str:
         members = self.handles.members(group)
         places = ", ".join(self.handles.directories[member] for member in members)
         which, most = ", ".join(map(str, members)), len(self.handles.directories)
         return f"teacher {which} of {most} ({places})"
 
-    def _failed(self, group: int, error: RayTaskError) -> RoadError:
+    def _remote_error(self, group: int, error: RayTaskError) -> RoadError:
         cause = error.cause
         kind = type(cause) if isinstance(cause, RoadError) else ClusterError
-        return kind(f"{self._named(group)}: {cause}\n{_KEPT}")
+        return kind(f"{self._describe(group)}: {cause}\n{_KEPT}")
 
-    def _lost(self, group: int, what: str) -> ClusterError:
+    def _lost_error(self, group: int, what: str) -> ClusterError:
         return ClusterError(
-            f"{self._named(group)} {what}\n"
+            f"{self._describe(group)} {what}\n"
             "  allowed: all teachers; never the mean of the rest, "
             "unless distillation.on_lost is drop\n"
-            "  fix: see that the directory loads and that its machine has memory; "
-            f"raise timeout_seconds if it is only slow\n{_KEPT}"
+            "  fix: check that the directory loads and that its machine has memory; "
+            f"raise timeout_seconds if it is slow\n{_KEPT}"
         )
 
 
 def attach_ensemble(handles: Pool) -> ActorEnsemble:
-    """The ensemble of teachers that another process started; closing it leaves them alive."""
+    """Return the ensemble of teachers that another process started; closing it does not
+    stop them.
+    """
     return ActorEnsemble(handles)

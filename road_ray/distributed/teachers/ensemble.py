@@ -1,8 +1,7 @@
-"""The ensemble for a script or notebook: names of teachers in, logits out, wherever the teachers
-live.
+"""Public ensemble for scripts and notebooks: model names in, logits out, in actors or in process.
 
-It composes the two ensembles behind one constructor and is itself one, so ``annotate`` and every
-recipe take it. Ray is imported only when the teachers live in actors.
+It wraps either ensemble behind one constructor and implements the same protocol, so ``annotate``
+and every recipe accept it. Ray is imported only for teachers in actors.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ if TYPE_CHECKING:
 
 
 class Ensemble(local.Ensemble):
-    """M teachers of one task, checked against each other, in Ray actors or in this process; close
+    """M teachers of one task, checked against each other, in Ray actors or in this process. Close
     it after use.
 
-    ``directories`` are model directories, run directories or hub names; ``task`` a task or data set
-    of the catalogue. With a ``store``, a directory that many may share, each row is asked once and
-    read from then on; the teachers are started on the first row that is not there. Further options
-    (``num_cpus``, ``num_gpus``, ``timeout_seconds``, ...) are those of ``pool.Specification``.
-    Without a connected cluster, ``RAY_ADDRESS`` is used, or a private one started and ended with
-    the ensemble.
+    ``directories`` are model directories, run directories or Hub names; ``task`` is a task or data
+    set of the catalogue. With a ``store``, a directory that several processes may share, each row
+    is computed once and read from then on; the teachers start at the first row that is missing.
+    Further options (``num_cpus``, ``num_gpus``, ``timeout_seconds``, ...) are those of
+    ``PoolSpecification``. Without a connected cluster, ``RAY_ADDRESS`` is used, or a private
+    cluster that is started and stopped with the ensemble.
     """
 
     def __init__(
@@ -83,22 +82,22 @@ class Ensemble(local.Ensemble):
         return self.members.stats
 
     def submit(self, batch: Mapping[str, Any]) -> Any:
-        """Ask all teachers; gives a handle at once."""
+        """Send a batch to all teachers and return a handle without waiting."""
         return self.members.submit(batch)
 
     def gather(self, handle: Any) -> Tensor:
-        """The answers to a handle. ``-> [M, B, ..., C]``, fp32."""
+        """Return the logits of a submitted batch. ``-> [M, B, ..., C]``, fp32."""
         return self.members.gather(handle)
 
     def logits(self, batch: Mapping[str, Any]) -> Tensor:
-        """What each teacher says. ``-> [M, B, ..., C]``, fp32, order of the teachers kept."""
+        """Return the logits of each teacher in order. ``-> [M, B, ..., C]``, fp32."""
         return self.gather(self.submit(batch))
 
     def soft_targets(
         self, batch: Mapping[str, Any], weighting: str = "correctness", **rule: Any
     ) -> Tensor:
-        """The teachers' weighted logits. ``-> [B, ..., C]``, fp32. ``rule``: options such as
-        ``wrong``.
+        """Return the weighted teacher logits. ``-> [B, ..., C]``, fp32. ``rule`` are options of the
+        weighting, such as ``wrong``.
         """
         weigh = rules.resolve(weighting, **rule)
         targets, allowed = local.targets_of(batch), local.allowed_of(batch)
@@ -111,7 +110,7 @@ class Ensemble(local.Ensemble):
         weighting: str = "correctness",
         **rule: Any,
     ) -> Iterator[Mapping[str, Any]]:
-        """Each batch with ``soft_logits``, ``kd_keep`` and ``stats``; see
+        """Yield each batch with ``soft_logits``, ``kd_keep`` and ``stats``; see
         ``distillation.ensemble.annotate``.
         """
         return local.annotate(batches, self, rules.resolve(weighting, **rule), lookahead)
@@ -120,7 +119,7 @@ class Ensemble(local.Ensemble):
         self.members.flush()
 
     def close(self) -> None:
-        """End the actors, and the cluster if it was started for them."""
+        """Stop the actors, and the cluster if it was started for them."""
         self.members.close()
         self._cluster.close()
 

@@ -1,4 +1,4 @@
-"""The teachers that are wanted, what they may use, and their start as actors in the cluster."""
+"""Specification of a pool of teachers, and its start as actors in the cluster."""
 
 from __future__ import annotations
 
@@ -22,28 +22,30 @@ from road_ray.distributed.teachers.replicas import OnLost, Pool
 from road_ray.errors import ConfigError
 from road_ray.models.config import Precision
 
-_THREADS = 16  # requests that one actor holds at once, to join them; more wait in its queue
+_THREADS = 16  # concurrent requests of one actor, to batch them; more wait in its queue
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoolSpecification:
-    """Which teachers, in how many actors, with what. Cores and GPUs are those of one teacher."""
+    """Teachers, their grouping into actors and their resources. Cores and GPUs are per teacher."""
 
     directories: tuple[str, ...]
     task: Task
-    replicas: int = 1  # actors with the same teachers; more of them answer more requests a second
-    teachers_per_actor: int = 1  # more: they share one process and its memory, one after the other
-    # None: one core, or a share of half the cluster that leaves `beside` workers one each.
+    replicas: int = 1  # actors per group of teachers; more of them serve more requests per second
+    teachers_per_actor: int = 1  # teachers that share a process and run one after the other
+    # None: one core, or a share of half the cluster that leaves one core for `beside` workers each.
     num_cpus: float | None = None
     num_gpus: float = 0.0
-    resources: Mapping[str, float] = field(default_factory=dict)  # of one actor; they place it
+    resources: Mapping[str, float] = field(
+        default_factory=dict
+    )  # custom resources of each actor, for its placement
     beside: int = 0
-    others: int = 0  # teachers of other pools of the same run, each as large as one of these
+    others: int = 0  # teachers in other pools of the same run, of equal size
     label_map: Mapping[str, str] | None = None
     precision: Precision = "auto"
-    max_rows: int = 256  # of a batch joined from requests of several students
-    wait_seconds: float = 0.002  # that a request waits for those of other students
-    timeout_seconds: float = 120.0  # for one answer
+    max_rows: int = 256  # of a batch merged from requests of several students
+    wait_seconds: float = 0.002  # that a request waits for other students
+    timeout_seconds: float = 120.0  # per answer
     start_timeout_seconds: float = 120.0
     on_lost: OnLost = "stop"
 
@@ -68,31 +70,31 @@ class PoolSpecification:
 
     @property
     def members(self) -> int:
-        """Teachers of one actor; the last one may have fewer."""
+        """Return the number of teachers per actor; the last actor may have fewer."""
         return min(self.teachers_per_actor, len(self.directories))
 
     @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
-        """The directories of each actor."""
+        """Return the directories of each actor."""
         step = self.teachers_per_actor
         return tuple(
             self.directories[begin : begin + step]
             for begin in range(0, len(self.directories), step)
         )
 
-    def asked(self) -> dict[str, float]:
-        """What every actor asks of the cluster."""
+    def actor_resources(self) -> dict[str, float]:
+        """Return the resources of each actor."""
         share = self.num_cpus
         if share is None:
             total = ray.cluster_resources().get("CPU", 0.0)
             teachers = len(self.groups) * self.replicas * self.members + self.others
             share = core_share(total, teachers, self.beside)
-        asked = {"CPU": share * self.members, "GPU": self.num_gpus * self.members}
-        return {**asked, **self.resources}
+        resources = {"CPU": share * self.members, "GPU": self.num_gpus * self.members}
+        return {**resources, **self.resources}
 
     def digest(self) -> str:
-        """A name for the teachers and what they use; how one waits for them does not count."""
-        own = {
+        """Return a digest of the teachers and their resources; time-outs do not count."""
+        left_out = {
             "directories",
             "task",
             "beside",
@@ -100,12 +102,12 @@ class PoolSpecification:
             "timeout_seconds",
             "start_timeout_seconds",
         }
-        told = {k: v for k, v in asdict(self).items() if k not in {*own, "on_lost"}}
+        facts = {k: v for k, v in asdict(self).items() if k not in {*left_out, "on_lost"}}
         places = [locate_model(place) for place in self.directories]
-        told["weights"] = [fingerprint_weights(place) for place in places]
-        told["configs"] = [fingerprint_config(place) for place in places]  # names of labels, too
-        told["task"] = repr(self.task)
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+        facts["weights"] = [fingerprint_weights(place) for place in places]
+        facts["configs"] = [fingerprint_config(place) for place in places]  # with label names
+        facts["task"] = repr(self.task)
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def specify_pool(
@@ -113,45 +115,45 @@ def specify_pool(
     task: Task,
     **options: Any,
 ) -> PoolSpecification:
-    """The specification with directories as every process of this machine names them."""
+    """Return the specification with absolute directories."""
     places = [str(Path(d).resolve()) if Path(d).is_dir() else str(d) for d in directories]
     return PoolSpecification(directories=tuple(places), task=task, **options)
 
 
 def start_teachers(directories: Sequence[str | Path], task: Task, **options: Any) -> ActorEnsemble:
-    """One loaded actor a directory, in the connected cluster; ``options`` are those of
+    """Start one actor per directory in the connected cluster; ``options`` are those of
     ``PoolSpecification``.
 
-    Raises ``ClusterError`` at once when the cluster has no room, later when one does not load.
+    Raises ``ClusterError`` at once if the cluster has no room, later if an actor does not load.
     """
     return start_pool(specify_pool(directories, task, **options))
 
 
 def start_pool(specification: PoolSpecification) -> ActorEnsemble:
-    """The specified actors, loaded, owned by this process."""
-    asked = specification.asked()
+    """Start the specified actors, owned by this process, and wait until they are loaded."""
+    resources = specification.actor_resources()
     groups, replicas = specification.groups, specification.replicas
     check_placement(
         "teachers" if specification.members == 1 else f"actors of {specification.members} teachers",
         len(groups) * replicas + math.ceil(specification.others / specification.members),
-        asked,
+        resources,
         remedy=", or keep them in this process (distillation.host: process)",
     )
     actor = ray.remote(
-        num_cpus=asked["CPU"],
-        num_gpus=asked["GPU"],
+        num_cpus=resources["CPU"],
+        num_gpus=resources["GPU"],
         resources=dict(specification.resources),
         max_restarts=-1,
-        # Where another replica can answer, the client asks it instead of waiting for a restart.
+        # With other replicas, the client retries there instead of waiting for a restart.
         max_task_retries=3 if replicas == 1 else 0,
         max_concurrency=_THREADS,
         concurrency_groups={"health": 1},
-        # The loss of one machine should not take all copies of a teacher.
+        # The loss of one machine must not lose all replicas of a teacher.
         scheduling_strategy="DEFAULT" if replicas == 1 else "SPREAD",
     )(TeacherActor)
     hosting = Hosting(
-        num_threads=max(1, int(asked["CPU"])),
-        device="cuda" if asked["GPU"] else "cpu",
+        num_threads=max(1, int(resources["CPU"])),
+        device="cuda" if resources["GPU"] else "cpu",
         label_map=None if specification.label_map is None else dict(specification.label_map),
         precision=specification.precision,
         max_rows=specification.max_rows,
@@ -171,7 +173,7 @@ def start_pool(specification: PoolSpecification) -> ActorEnsemble:
 
 
 def describe_pool(specification: PoolSpecification, actors: tuple[tuple[Any, ...], ...]) -> Pool:
-    """What clients need in order to ask these actors."""
+    """Return the pool that clients need to reach these actors."""
     return Pool(
         actors,
         specification.directories,

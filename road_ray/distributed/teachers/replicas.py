@@ -1,4 +1,4 @@
-"""The copies of one actor as one client sees them: whom to ask next, who hangs, who is gone."""
+"""Replicas of one actor as seen by one client: load balancing, liveness, restarts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
 import ray
 from numpy.typing import NDArray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError
@@ -19,28 +20,30 @@ logger = logging.getLogger(__name__)
 
 OnLost = Literal["stop", "drop"]
 _VERDICT_SECONDS = 1.0
-_PING_SECONDS = 5.0  # a process that runs answers in milliseconds, also while it computes
+_PING_SECONDS = 5.0  # a live process answers within milliseconds, also while it computes
 
 
 @dataclass(frozen=True)
 class Pool:
-    """What another process needs in order to ask the same teachers; can be sent to Ray workers."""
+    """Handle to the teachers of a pool; it can be sent to other processes and Ray workers."""
 
-    actors: tuple[tuple[Any, ...], ...]  # replicas of each actor
-    directories: tuple[str, ...]  # of the teachers, in their order
+    actors: tuple[tuple[Any, ...], ...]  # by group, then replica
+    directories: tuple[str, ...]  # of the teachers, in order
     teachers_per_actor: int = 1
-    timeout_seconds: float = 120.0  # for one answer
+    timeout_seconds: float = 120.0  # per answer
     start_timeout_seconds: float = 120.0
     on_lost: OnLost = "stop"
-    max_in_flight: int = 64  # requests of one client at one replica
+    max_in_flight: int = 64  # requests per client and replica
 
     def members(self, group: int) -> range:
-        """The teachers that live in the actors ``group``."""
+        """Return the indices of the teachers in the actors ``group``."""
         begin = group * self.teachers_per_actor
         return range(begin, min(begin + self.teachers_per_actor, len(self.directories)))
 
     def part(self, first: int, beyond: int) -> Pool:
-        """Teachers ``first`` to ``beyond - 1``, which must share no actor with others."""
+        """Return the pool of teachers ``first`` to ``beyond - 1``, which must share no actor with
+        others.
+        """
         each, total = self.teachers_per_actor, len(self.directories)
         if first % each or (beyond % each and beyond != total):
             raise ConfigError(
@@ -53,42 +56,46 @@ class Pool:
 
 
 class Replicas:
-    """Copies of one actor; each holds the same teachers."""
+    """Replicas of one actor; each holds the same teachers."""
 
     def __init__(self, actors: Sequence[Any], pool: Pool, caller: str) -> None:
         self.actors = tuple(actors)
         self._pool, self._caller = pool, caller
-        self._flying: list[list[Any]] = [[] for _ in actors]
+        self._in_flight: list[list[Any]] = [[] for _ in actors]
         self._dead: set[int] = set()
-        self._restarting: dict[int, Any] = {}  # the health call that its new process will answer
-        self._turn = itertools.count()
+        self._restarting: dict[int, Any] = {}  # pending health call of the new process
+        self._round_robin = itertools.count()
 
     @property
     def all_dead(self) -> bool:
         return len(self._dead) == len(self.actors)
 
-    def send(self, inputs: Mapping[str, NDArray[Any]], avoid: int | None = None) -> tuple[int, Any]:
-        """Ask the replica with the fewest open requests; its number and the reference.
+    def send(
+        self, inputs: Mapping[str, NDArray[np.generic]], avoid: int | None = None
+    ) -> tuple[int, Any]:
+        """Send a request to the replica with the fewest open requests; return its number and the
+        reference.
 
-        Waits while it has ``max_in_flight`` of them. Raises ``TimeoutError`` when none is answered.
+        Blocks while the replica has ``max_in_flight`` requests. Raises ``TimeoutError`` if none is
+        answered.
         """
         number = self._least_loaded(avoid)
-        flying, most = self._flying[number], self._pool.max_in_flight
-        if len(flying) >= most and self._open(number) >= most:
-            _, left = ray.wait(flying, num_returns=1, timeout=self._pool.timeout_seconds)
-            if len(left) == len(flying):
+        in_flight, most = self._in_flight[number], self._pool.max_in_flight
+        if len(in_flight) >= most and self._open(number) >= most:
+            _, left = ray.wait(in_flight, num_returns=1, timeout=self._pool.timeout_seconds)
+            if len(left) == len(in_flight):
                 raise TimeoutError
-            flying[:] = left
+            in_flight[:] = left
         ref = self.actors[number].logits.remote(inputs, self._caller)
-        flying.append(ref)
+        in_flight.append(ref)
         return number, ref
 
     def has_others(self, number: int) -> bool:
-        """Whether another replica than ``number`` is up."""
+        """Return True if another replica than ``number`` is up."""
         return any(one != number and not self.is_down(one) for one in range(len(self.actors)))
 
     def is_down(self, number: int) -> bool:
-        """Gone for good, or not yet there again."""
+        """Return True if the replica is gone for good or restarting."""
         if number in self._restarting:
             there, _ = ray.wait([self._restarting[number]], timeout=0)
             if there:
@@ -96,7 +103,7 @@ class Replicas:
         return number in self._dead or number in self._restarting
 
     def answers(self, number: int) -> bool:
-        """Whether its process runs, however much it has to do."""
+        """Return True if the process of the replica is alive, even if it is busy."""
         try:
             patience = min(_PING_SECONDS, self._pool.timeout_seconds)
             ray.get(ping(self.actors[number]), timeout=patience)
@@ -105,17 +112,17 @@ class Replicas:
             return False
 
     def replace(self, number: int) -> None:
-        """Kill its process; Ray starts another and repeats there what waits."""
+        """Kill the process; Ray starts another one and repeats its pending requests."""
         ray.kill(self.actors[number], no_restart=False)
         self.went_down(number)
 
     def went_down(self, number: int) -> None:
-        """It is being started again: others are preferred until it is there."""
-        self._flying[number].clear()
+        """Mark a replica as restarting; others are preferred until it is up."""
+        self._in_flight[number].clear()
         self._restarting[number] = ping(self.actors[number])
 
     def is_gone(self, number: int) -> bool:
-        """Whether it will not come back: then even a new call fails, and at once."""
+        """Return True if the replica will not restart: a new call then fails at once."""
         try:
             ray.get(ping(self.actors[number]), timeout=_VERDICT_SECONDS)
         except (GetTimeoutError, ActorUnavailableError):
@@ -133,27 +140,29 @@ class Replicas:
         living = [number for number in numbers if number not in self._dead]
         up = [number for number in living if not self.is_down(number)]
         choice = [number for number in up if number != avoid] or up or living or [*numbers]
-        shift = next(self._turn)
+        shift = next(self._round_robin)
         turned = sorted(choice, key=lambda number: (number - shift) % len(self.actors))
         return min(turned, key=self._open)
 
     def _open(self, number: int) -> int:
-        """Requests that are not answered yet."""
-        flying = self._flying[number]
-        if flying:
-            _, left = ray.wait(flying, num_returns=len(flying), timeout=0)
-            flying[:] = left
-        return len(flying)
+        """Return the number of unanswered requests."""
+        in_flight = self._in_flight[number]
+        if in_flight:
+            _, left = ray.wait(in_flight, num_returns=len(in_flight), timeout=0)
+            in_flight[:] = left
+        return len(in_flight)
 
 
 def ping(actor: Any) -> Any:
-    """A reference to the process id; answered beside all other requests, by a process that is
-    started again as well.
+    """Return a reference to the process id. The call bypasses queued requests and survives a
+    restart.
     """
     return actor.health.options(concurrency_group="health", max_task_retries=-1).remote()
 
 
 def cause_of(error: RayActorError) -> str:
-    """What the constructor said, out of Ray's report with its remote traceback."""
-    said = re.findall(r"^road_ray\.errors\.\w+: (.*)", str(error), flags=re.DOTALL | re.MULTILINE)
-    return said[-1].strip() if said else str(error).strip()
+    """Return the message of the constructor's error, without Ray's remote traceback."""
+    messages = re.findall(
+        r"^road_ray\.errors\.\w+: (.*)", str(error), flags=re.DOTALL | re.MULTILINE
+    )
+    return messages[-1].strip() if messages else str(error).strip()

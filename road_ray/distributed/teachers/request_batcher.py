@@ -1,8 +1,8 @@
-"""Requests of several students answered by one forward pass: joined while they wait, cut apart
-again. Knows neither Ray nor the model.
+"""Dynamic batching: requests of several students share one forward pass. Independent of Ray and of
+the model.
 
-Requests of one student are never joined with each other: alone, it gets the very bits that it would
-get from a teacher in its own process, and waits no longer.
+Requests of one student are never merged with each other: a single student gets the same bits as
+from a teacher in its own process, and waits no longer.
 """
 
 from __future__ import annotations
@@ -12,22 +12,21 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Inputs = Mapping[str, NDArray[Any]]
-Answers = list[NDArray[Any]]  # one a teacher, [B, ...]
+Inputs = Mapping[str, NDArray[np.generic]]
+Answers = list[NDArray[np.generic]]  # one per teacher, [B, ...]
 Answering = Callable[[Inputs], Answers]
 
-_ACTIVE_SECONDS = 1.0  # a student that has not asked for so long is not waited for
-_MOST_PADDING = 1.25  # the longest of a joined batch against its shortest
+_ACTIVE_SECONDS = 1.0  # a student without a request for so long is not waited for
+_MOST_PADDING = 1.25  # longest over shortest sequence in a merged batch
 
 
 @dataclass(eq=False)
 class Ticket:
-    """A request, until it is answered."""
+    """A pending request."""
 
     inputs: Inputs
     caller: str
@@ -35,16 +34,16 @@ class Ticket:
     served: threading.Event = field(default_factory=threading.Event)
     answers: Answers = field(default_factory=list)
     error: BaseException | None = None
-    seconds: float = 0.0  # of the pass that answered it
+    seconds: float = 0.0  # of its forward pass
 
 
 class Batcher:
-    """``ask`` from many threads; ``answer`` is called in one thread of its own.
+    """Thread-safe ``infer``; ``answer`` is called in a single thread.
 
-    A joined batch has at most ``max_rows`` rows. Its first request waits at most ``wait_seconds``
-    for other students, and only for those that have asked within the last second.
-    ``token_axis`` is the axis of an answer that is as long as the tokens, if there is one;
-    ``begin`` is called first in the thread.
+    A merged batch has at most ``max_rows`` rows. Its first request waits at most ``wait_seconds``
+    for other students, and only for those with a request within the last second. ``token_axis`` is
+    the axis of an answer that is as long as the tokens, if there is one; ``begin`` is called first
+    in the thread.
     """
 
     def __init__(
@@ -63,8 +62,8 @@ class Batcher:
         self._arrived = threading.Condition()
         threading.Thread(target=self._run, daemon=True).start()
 
-    def ask(self, inputs: Inputs, caller: str = "") -> tuple[Answers, float]:
-        """The answers, and the seconds that the pass took which gave them."""
+    def infer(self, inputs: Inputs, caller: str = "") -> tuple[Answers, float]:
+        """Return the answers and the seconds of their forward pass."""
         ticket = Ticket(inputs, caller)
         with self._arrived:
             self._seen[caller] = ticket.arrived
@@ -80,32 +79,32 @@ class Batcher:
         while True:
             with self._arrived:
                 self._arrived.wait_for(lambda: self._queue)
-                chosen = self._chosen()
-            self._serve(chosen)
+                batch = self._take_batch()
+            self._serve(batch)
 
-    def _chosen(self) -> list[Ticket]:
-        """The oldest request and what can be joined to it, taken out of the queue."""
+    def _take_batch(self) -> list[Ticket]:
+        """Remove the oldest request and those that can be merged with it from the queue."""
         first = self._queue.popleft()
         while True:
-            joined = [first]
+            merged = [first]
             for ticket in self._queue:
-                callers = {one.caller for one in joined}
-                if ticket.caller not in callers and fit([*joined, ticket], self._max_rows):
-                    joined.append(ticket)
+                callers = {one.caller for one in merged}
+                if ticket.caller not in callers and fit([*merged, ticket], self._max_rows):
+                    merged.append(ticket)
             left = first.arrived + self._wait_seconds - time.monotonic()
-            if left <= 0 or not self._expected(joined):
+            if left <= 0 or not self._more_expected(merged):
                 break
             self._arrived.wait(left)
-        for ticket in joined[1:]:
+        for ticket in merged[1:]:
             self._queue.remove(ticket)
-        return joined
+        return merged
 
-    def _expected(self, joined: Sequence[Ticket]) -> bool:
-        """Whether another student is likely to ask, and has room."""
+    def _more_expected(self, merged: Sequence[Ticket]) -> bool:
+        """Return True if another student is likely to send a request that fits."""
         recent = time.monotonic() - _ACTIVE_SECONDS
         self._seen = {caller: at for caller, at in self._seen.items() if at > recent}
-        others = self._seen.keys() - {one.caller for one in (*joined, *self._queue)}
-        return bool(others) and sum(map(rows, joined)) < self._max_rows
+        others = self._seen.keys() - {one.caller for one in (*merged, *self._queue)}
+        return bool(others) and sum(map(rows, merged)) < self._max_rows
 
     def _serve(self, tickets: Sequence[Ticket]) -> None:
         began = time.perf_counter()
@@ -113,10 +112,12 @@ class Batcher:
             if len(tickets) == 1:
                 parts = [self._answer(tickets[0].inputs)]
             else:
-                answers = self._answer(joined_inputs([ticket.inputs for ticket in tickets]))
-                parts = cut(answers, [ticket.inputs for ticket in tickets], self._token_axis)
+                answers = self._answer(merge_inputs([ticket.inputs for ticket in tickets]))
+                parts = split_answers(
+                    answers, [ticket.inputs for ticket in tickets], self._token_axis
+                )
         except BaseException as error:
-            if len(tickets) > 1:  # the mistake is one student's: each is answered for itself
+            if len(tickets) > 1:  # one request is faulty: run each alone
                 for ticket in tickets:
                     self._serve([ticket])
             else:
@@ -130,12 +131,12 @@ class Batcher:
 
 
 def rows(ticket: Ticket) -> int:
-    """How many examples a request has."""
+    """Return the number of examples in a request."""
     return len(ticket.inputs["input_ids"])
 
 
 def fit(tickets: Sequence[Ticket], max_rows: int) -> bool:
-    """Whether requests may share a pass: same inputs, similar length, together not too many."""
+    """Return True if requests can share a pass: equal inputs, similar length, few enough rows."""
     inputs = [ticket.inputs for ticket in tickets]
     lengths = [one["input_ids"].shape[-1] for one in inputs]
     alike = len({(*sorted(one), one["input_ids"].shape[1:-1]) for one in inputs}) == 1
@@ -143,19 +144,21 @@ def fit(tickets: Sequence[Ticket], max_rows: int) -> bool:
     return alike and max(lengths) <= longest and sum(map(rows, tickets)) <= max_rows
 
 
-def joined_inputs(requests: Sequence[Inputs]) -> dict[str, NDArray[Any]]:
-    """``n x [b, ..., l] -> [B, ..., L]``, padded with zeros, which the mask hides."""
+def merge_inputs(requests: Sequence[Inputs]) -> dict[str, NDArray[np.generic]]:
+    """Concatenate ``n x [b, ..., l] -> [B, ..., L]``, padded with zeros, which the mask hides."""
     longest = max(one["input_ids"].shape[-1] for one in requests)
 
-    def padded(array: NDArray[Any]) -> NDArray[Any]:
+    def padded(array: NDArray[np.generic]) -> NDArray[np.generic]:
         room = [(0, 0)] * (array.ndim - 1) + [(0, longest - array.shape[-1])]
         return np.pad(array, room)
 
     return {name: np.concatenate([padded(one[name]) for one in requests]) for name in requests[0]}
 
 
-def cut(answers: Answers, requests: Sequence[Inputs], token_axis: int | None) -> list[Answers]:
-    """The answers to a joined batch, one list a request, without what was padded."""
+def split_answers(
+    answers: Answers, requests: Sequence[Inputs], token_axis: int | None
+) -> list[Answers]:
+    """Split the answers to a merged batch by request and remove the padding."""
     parts, begin = [], 0
     for one in requests:
         count, length = len(one["input_ids"]), one["input_ids"].shape[-1]

@@ -1,9 +1,9 @@
-"""One pool of teachers for many runs, such as the trials of a sweep: who comes first starts it, who
-leaves last ends it, and one that dies does not keep it.
+"""A pool of teachers shared by several runs, such as the trials of a sweep.
 
-A keeper, a detached actor without cores, owns the teachers of one specification and is named by its
-digest. Each user holds a lease there and renews it; when the last one has lapsed or was given back,
-the keeper ends the teachers and itself.
+The first user starts the pool, the last one stops it; leases of crashed users expire. A detached
+actor without cores owns the teachers of one specification; its name contains the specification's
+digest. Each user holds a lease and renews it. When the last lease has expired or was released, the
+owner stops the teachers and itself.
 """
 
 from __future__ import annotations
@@ -25,41 +25,43 @@ from road_ray.errors import ClusterError, RoadError
 logger = logging.getLogger(__name__)
 
 _NAMESPACE = "road_ray"
-LEASE_SECONDS = 9.0  # without renewal; with a watch of half a second all is gone within 15 s
+LEASE_SECONDS = 9.0  # without renewal; all is gone within 15 s of a crash
 _RENEW_SECONDS = 2.0
 _WATCH_SECONDS = 0.5
-_FIRST_SECONDS = 30.0  # that a keeper nobody has asked yet waits
+_FIRST_SECONDS = 30.0  # that an owner waits for its first user
 _NOBODY = "nobody yet"
-_USERS = 256  # that may wait for the teachers at once
+_USERS = 256  # concurrent calls of users
 
 
 class Leases:
-    """Who uses something, each until a time; once the last has gone nobody comes in any more."""
+    """Leases of users, each with an expiry time. Once the last one has expired, no new ones are
+    given.
+    """
 
     def __init__(self, first_seconds: float) -> None:
         self._until = {_NOBODY: time.monotonic() + first_seconds}
         self._lock = threading.Lock()
-        self._over = False
+        self._expired = False
 
     def renew(self, user: str, seconds: float) -> bool:
-        """Counts this user for so long from now; False when it is too late."""
+        """Extend the lease of a user; return False if all leases had expired."""
         with self._lock:
-            if not self._over:
+            if not self._expired:
                 self._until[user] = time.monotonic() + seconds
                 self._until.pop(_NOBODY, None)
-            return not self._over
+            return not self._expired
 
-    def over(self) -> bool:
-        """Whether all have lapsed."""
+    def expired(self) -> bool:
+        """Return True if all leases have expired."""
         with self._lock:
             now = time.monotonic()
             self._until = {user: until for user, until in self._until.items() if until >= now}
-            self._over = self._over or not self._until
-            return self._over
+            self._expired = self._expired or not self._until
+            return self._expired
 
 
 class PoolOwner:
-    """Owner of the teachers; lives while somebody holds a lease."""
+    """Actor that owns the teachers and lives while there are leases."""
 
     def __init__(self, specification: PoolSpecification, name: str) -> None:
         self._specification, self._name = specification, name
@@ -69,9 +71,9 @@ class PoolOwner:
         threading.Thread(target=self._watch, daemon=True).start()
 
     def acquire(self, user: str) -> tuple[tuple[Any, ...], ...]:
-        """The actors, loaded, for one more user."""
+        """Give a user a lease and return the loaded actors."""
         if not self._leases.renew(user, LEASE_SECONDS):
-            threading.Event().wait()  # for the end, at which the user asks the next keeper
+            threading.Event().wait()  # until this owner ends and the user starts the next one
         try:
             with self._starting:
                 if self._teachers is None:
@@ -82,17 +84,17 @@ class PoolOwner:
         return self._teachers.handles.actors
 
     def renew(self, user: str) -> None:
-        """Counts this user for another while."""
+        """Renew the lease of a user."""
         self._leases.renew(user, LEASE_SECONDS)
 
     def release(self, user: str, linger_seconds: float) -> None:
-        """Counts this user no more; after ``linger_seconds``, in which another may come."""
+        """End the lease of a user after ``linger_seconds``, in which another user may come."""
         self._leases.renew(user, min(linger_seconds, LEASE_SECONDS))
 
     def _watch(self) -> None:
-        while not self._leases.over():
+        while not self._leases.expired():
             time.sleep(_WATCH_SECONDS)
-        # What it owns, also teachers that are still loading, ends with it.
+        # Teachers that are still loading end with their owner.
         if self._teachers is not None:
             self._teachers.close()
         ray.kill(ray.get_actor(self._name, namespace=_NAMESPACE), no_restart=True)
@@ -101,73 +103,73 @@ class PoolOwner:
 def shared_ensemble(
     specification: PoolSpecification, *, linger_seconds: float = 2.0
 ) -> ActorEnsemble:
-    """The teachers of a specification, started unless another run has them already; they stay until
-    the ensemble is closed.
+    """Return the ensemble of a shared pool, which is started unless another run uses it already.
+    The lease ends when the ensemble is closed.
 
-    ``linger_seconds`` (at most ``LEASE_SECONDS``) is how long they wait for another user once the
-    last one has left. Raises what ``pool.start`` raises.
+    ``linger_seconds`` (at most ``LEASE_SECONDS``) is how long the teachers wait for another user
+    after the last one. Raises the errors of ``start_pool``.
     """
     user, name = uuid.uuid4().hex, f"teachers-{specification.digest()}"
-    keeper, actors = _acquired(specification, name, user)
-    over = threading.Event()
-    renewing = threading.Thread(target=_renew, args=(keeper, user, over), daemon=True)
+    owner, actors = _acquire_actors(specification, name, user)
+    closed = threading.Event()
+    renewing = threading.Thread(target=_renew, args=(owner, user, closed), daemon=True)
     renewing.start()
 
     def release() -> None:
-        over.set()
+        closed.set()
         renewing.join()
         if ray.is_initialized():
-            _release(keeper, user, linger_seconds)
+            _release(owner, user, linger_seconds)
 
     return ActorEnsemble(describe_pool(specification, actors), release=release)
 
 
-def _acquired(specification: PoolSpecification, name: str, user: str) -> tuple[Any, Any]:
-    """The keeper and the actors. A keeper that is just about to end is asked in vain: so again."""
+def _acquire_actors(specification: PoolSpecification, name: str, user: str) -> tuple[Any, Any]:
+    """Return the owner and the actors. If the owner is about to stop, start the next one."""
     deadline = time.monotonic() + specification.start_timeout_seconds + _FIRST_SECONDS
     actor = ray.remote(
         num_cpus=0, max_restarts=0, max_concurrency=_USERS, concurrency_groups={"leases": 8}
     )(PoolOwner)
     while True:
-        keeper = actor.options(
+        owner = actor.options(
             name=name, namespace=_NAMESPACE, lifetime="detached", get_if_exists=True
         ).remote(specification, name)
-        over = threading.Event()
-        threading.Thread(target=_renew, args=(keeper, user, over), daemon=True).start()
+        closed = threading.Event()
+        threading.Thread(target=_renew, args=(owner, user, closed), daemon=True).start()
         try:
             patience = max(deadline - time.monotonic(), 1.0)
-            return keeper, ray.get(keeper.acquire.remote(user), timeout=patience)
+            return owner, ray.get(owner.acquire.remote(user), timeout=patience)
         except RayTaskError as error:
             raise error.cause if isinstance(error.cause, RoadError) else error from error
         except GetTimeoutError:
             raise ClusterError(
-                f"the shared teachers {name} are not there after "
+                f"the shared teachers {name} have not started after "
                 f"{specification.start_timeout_seconds:g} s\n"
-                "  fix: give them more time (distillation.start_timeout_seconds)"
+                "  fix: raise distillation.start_timeout_seconds"
             ) from None
         except RayActorError as error:
             if time.monotonic() > deadline:
-                raise ClusterError(f"{name} cannot be had: {cause_of(error)}") from error
+                raise ClusterError(f"{name} cannot be started: {cause_of(error)}") from error
             time.sleep(_WATCH_SECONDS)
         finally:
-            over.set()
+            closed.set()
 
 
-def _renew(keeper: Any, user: str, over: threading.Event) -> None:
-    """Renews a lease until ``over``, in a thread of its own."""
-    while not over.wait(_RENEW_SECONDS):
+def _renew(owner: Any, user: str, closed: threading.Event) -> None:
+    """Renew a lease until ``closed`` is set, in its own thread."""
+    while not closed.wait(_RENEW_SECONDS):
         try:
-            ref = keeper.renew.options(concurrency_group="leases").remote(user)
+            ref = owner.renew.options(concurrency_group="leases").remote(user)
             ray.get(ref, timeout=_RENEW_SECONDS)
         except (RayError, GetTimeoutError) as error:
             if isinstance(error, RayActorError):
-                return  # whoever asks the teachers now will be told
-            logger.warning("the lease of shared teachers was not renewed in time")
+                return  # the next request to the teachers raises
+            logger.warning("the lease of the shared teachers was not renewed in time")
 
 
-def _release(keeper: Any, user: str, linger_seconds: float) -> None:
+def _release(owner: Any, user: str, linger_seconds: float) -> None:
     try:
-        ref = keeper.release.options(concurrency_group="leases").remote(user, linger_seconds)
+        ref = owner.release.options(concurrency_group="leases").remote(user, linger_seconds)
         ray.get(ref, timeout=LEASE_SECONDS)
     except (RayError, GetTimeoutError):
-        logger.info("the shared teachers are gone already")
+        logger.info("the shared teachers have stopped already")

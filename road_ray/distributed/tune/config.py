@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from road_ray.config import Config
+from road_ray.config import Config, flatten
 from road_ray.errors import nearest
 from road_ray.training.monitoring.database_url import check_database
 
@@ -181,7 +181,7 @@ class SearchConfig(Config):
     @classmethod
     def _dotted_points(cls, value: Any) -> Any:
         many = value if isinstance(value, list | tuple) else []
-        return [flatten(p) if isinstance(p, Mapping) else p for p in many] or value
+        return [flatten(p, keep_empty=True) if isinstance(p, Mapping) else p for p in many] or value
 
     @model_validator(mode="after")
     def _fitting(self) -> SearchConfig:
@@ -234,14 +234,3 @@ def _ranges(tree: Mapping[str, Any], above: str = "") -> list[tuple[str, Any]]:
         else:
             found += _ranges(below, f"{key}.")
     return found
-
-
-def flatten(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Return values by dotted key: ``{"a": {"b": 1}, "c.d": 2}`` -> ``{"a.b": 1, "c.d": 2}``."""
-    values: dict[str, Any] = {}
-    for name, below in tree.items():
-        if isinstance(below, Mapping) and below:
-            values |= flatten(below, f"{above}{name}.")
-        else:
-            values[f"{above}{name}"] = below
-    return values

@@ -1,4 +1,4 @@
-"""Search with Ray Tune over a study that survives: killed at any time, the next start goes on."""
+"""Driver of a sweep: Ray Tune over a persistent study, resumed by the next start after a kill."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from optuna.trial import TrialState
 
@@ -19,14 +20,20 @@ from road_ray.distributed.tune import trial_record
 from road_ray.distributed.tune.config import SearchConfig
 from road_ray.distributed.tune.lock import wait_for_trials
 from road_ray.distributed.tune.study import open_study, record_of
-from road_ray.distributed.tune.trial_record import Record, Report
+from road_ray.distributed.tune.trial_record import Record, Report, Run
 
-_MAX_DEATHS = 2  # of a trial's process; it goes on from its checkpoints each time
-# Tune keeps no state that we read again, and writes none of its own logs.
+if TYPE_CHECKING:
+    import optuna
+    from ray.tune import Callback
+
+    from road_ray.distributed.tune.searcher import StudySearch
+
+_MAX_DEATHS = 2  # restarts of a trial's process, each from its checkpoints
+# Tune's own state is never read again, so it writes none, and no logs.
 SETTINGS = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
-    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # a failed trial has no figure
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # a failed trial reports no metric
     "TUNE_GLOBAL_CHECKPOINT_S": "86400",
     "TUNE_MAX_PENDING_TRIALS_PG": "1",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
@@ -37,10 +44,10 @@ _SETTINGS_OF_RAY = {"RAY_AIR_NEW_OUTPUT": "0"}
 
 @dataclass(frozen=True)
 class SweepObserver:
-    """Who is told how a sweep goes; in the process that drives it."""
+    """Callbacks for the progress of a sweep, called in the driver's process."""
 
     changed: Callable[[Record], None] = lambda record: None
-    told: Callable[[int, Report], None] = lambda number, report: None
+    reported: Callable[[int, Report], None] = lambda number, report: None
     tick: Callable[[], None] = lambda: None
 
 
@@ -48,16 +55,17 @@ def search(
     config: SearchConfig,
     name: str,
     directory: Path,
-    run: Any,
+    run: Run,
     *,
-    connected: Callable[[], Any],
+    connected: Callable[[], AbstractContextManager[object]],
     watch: SweepObserver | None = None,
     nested: bool = False,
 ) -> list[Record]:
-    """The records of all trials after the budget is spent; those of earlier starts are kept.
+    """Run trials until the budget is spent, and return the records of all trials, earlier starts
+    included.
 
-    ``run(directory, params, tell)`` is one trial. ``nested``: trials start workers of their own, so
-    that stopping one means ending its process. The caller holds the lock.
+    ``run(directory, params, on_report)`` runs one trial. ``nested``: trials start worker processes,
+    so stopping a trial ends its process. The caller holds the sweep lock.
     """
     watch = watch or SweepObserver()
     study = open_study(config, name, directory)
@@ -74,8 +82,8 @@ def search(
     return _records(study, directory)
 
 
-def _records(study: Any, directory: Path) -> list[Record]:
-    """Every trial that has begun; its own record says most."""
+def _records(study: optuna.Study, directory: Path) -> list[Record]:
+    """Return the record of every started trial, from its directory or else from the study."""
     return [
         trial_record.read(directory, trial.number) or record_of(trial)
         for trial in study.get_trials(deepcopy=False)
@@ -86,8 +94,8 @@ def _records(study: Any, directory: Path) -> list[Record]:
 def _tune(
     config: SearchConfig,
     directory: Path,
-    run: Any,
-    searcher: Any,
+    run: Run,
+    searcher: StudySearch,
     watch: SweepObserver,
     nested: bool,
 ) -> None:
@@ -96,15 +104,15 @@ def _tune(
     import ray
     from ray import tune
 
-    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # records say what went wrong
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # errors are in the records
 
     from road_ray.distributed.placement import check_placement
     from road_ray.distributed.tune.schedulers import replay_reports, scheduler
     from road_ray.distributed.tune.trial import Work, perform
 
-    asked = {"CPU": 0.1 if nested else config.cpus_per_trial, "GPU": config.gpus_per_trial}
-    asked = {key: amount for key, amount in asked.items() if amount}
-    check_placement("trial", 1, asked, remedy=", or lower cpus_per_trial and gpus_per_trial")
+    resources = {"CPU": 0.1 if nested else config.cpus_per_trial, "GPU": config.gpus_per_trial}
+    resources = {key: amount for key, amount in resources.items() if amount}
+    check_placement("trial", 1, resources, remedy=", or lower cpus_per_trial and gpus_per_trial")
     work = Work(
         run=run,
         directory=directory.resolve(),
@@ -115,18 +123,19 @@ def _tune(
     )
     judge = scheduler(config, searcher.breed)
     if config.scheduler != "none":
-        replay_reports(judge, _told(directory), config.metric[0])
+        replay_reports(judge, _reports_of_ended(directory), config.metric[0])
     scratch = directory.resolve() / ".tune"
     shutil.rmtree(scratch, ignore_errors=True)
     tuner = tune.Tuner(
         tune.with_resources(
-            partial(perform, work=work), {key.lower(): amount for key, amount in asked.items()}
+            partial(perform, work=work), {key.lower(): amount for key, amount in resources.items()}
         ),
         tune_config=tune.TuneConfig(
             search_alg=searcher,
             scheduler=judge,
             num_samples=-1,
-            max_concurrent_trials=config.max_concurrent or _room(ray.cluster_resources(), asked),
+            max_concurrent_trials=config.max_concurrent
+            or _max_concurrent(ray.cluster_resources(), resources),
             reuse_actors=not nested,
         ),
         run_config=tune.RunConfig(
@@ -143,38 +152,40 @@ def _tune(
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _room(total: dict[str, float], asked: dict[str, float]) -> int:
-    return max(1, min(int(total.get(key, 0.0) / amount + 1e-9) for key, amount in asked.items()))
+def _max_concurrent(total: dict[str, float], resources: dict[str, float]) -> int:
+    return max(
+        1, min(int(total.get(key, 0.0) / amount + 1e-9) for key, amount in resources.items())
+    )
 
 
-def _told(directory: Path) -> dict[int, list[Report]]:
-    found = {}
+def _reports_of_ended(directory: Path) -> dict[int, list[Report]]:
+    reports = {}
     for number in trial_record.trial_numbers(directory):
         record = trial_record.read(directory, number)
         if record is not None and record.ended:
-            found[number] = trial_record.read_reports(
+            reports[number] = trial_record.read_reports(
                 trial_record.trial_directory(directory, number)
             )
-    return found
+    return reports
 
 
-def _watcher(watch: SweepObserver, searcher: Any) -> Any:
+def _watcher(watch: SweepObserver, searcher: StudySearch) -> Callback:
     from ray.tune import Callback
 
     class Watcher(Callback):  # type: ignore[misc]
-        """Passes on what Tune hears of."""
+        """Callback of Tune that forwards results to the observer."""
 
         last = 0.0
 
         def on_trial_result(
-            self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any
+            self, iteration: int, trials: object, trial: Any, result: Any, **info: object
         ) -> None:
             if "step" in result:
                 value = float(result[searcher.metric])
                 report = Report(int(result["step"]), float(result["percent"]), value)
-                watch.told(int(trial.config["number"]), report)
+                watch.reported(int(trial.config["number"]), report)
 
-        def on_step_end(self, iteration: int, trials: Any, **info: Any) -> None:
+        def on_step_end(self, iteration: int, trials: object, **info: object) -> None:
             if time.monotonic() - self.last > 0.25:
                 type(self).last = time.monotonic()
                 watch.tick()

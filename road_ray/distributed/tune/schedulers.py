@@ -1,4 +1,6 @@
-"""Schedulers of Ray Tune over the share of a trial's own steps, told again after a restart."""
+"""Schedulers of Ray Tune over the share of a trial's steps; reports are replayed after a
+restart.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from road_ray.distributed.tune.trial_record import Report
 
 @dataclass(frozen=True)
 class _Earlier:
-    """A trial of an earlier start, as schedulers see one."""
+    """A trial of an earlier start, as schedulers see it."""
 
     trial_id: str
     config: dict[str, Any] = field(default_factory=dict, hash=False)
@@ -30,7 +32,7 @@ class _Earlier:
 def scheduler(
     config: SearchConfig, breed: Breed = lambda number, donor, step: None
 ) -> TrialScheduler:
-    """The configured scheduler; its time is `percent`, whatever Tune counts."""
+    """Return the configured scheduler; its time is the percentage of a trial's steps."""
     judged: dict[str, Any] = {"metric": config.metric[0], "mode": config.mode[0]}
     if config.scheduler in ("asha", "hyperband"):
         return AsyncHyperBandScheduler(
@@ -39,22 +41,23 @@ def scheduler(
             grace_period=config.grace_percent,
             reduction_factor=config.reduction,
             brackets=1 if config.scheduler == "asha" else _brackets(config),
-            stop_last_trials=False,  # a trial at its end is complete
+            stop_last_trials=False,  # a trial that reaches its end is complete
             **judged,
         )
     if config.scheduler == "median":
         return MedianStoppingRule(
             time_attr=PERCENT,
             grace_period=config.grace_percent,
-            min_time_slice=math.inf,  # never paused to let others go first
+            min_time_slice=math.inf,  # never paused in favour of others
             **judged,
         )
     return PopulationBasedScheduler(config, breed) if config.scheduler == "pbt" else FIFOScheduler()
 
 
 def _brackets(config: SearchConfig) -> int:
-    """One for every rung to begin at, and one that stops nobody: HyperBand's hedge against figures
-    that mislead early on. None waits for others, so that no trial is paused and begun again.
+    """Return the number of brackets: one for each starting rung, and one that stops no trial, as
+    HyperBand's hedge against misleading early figures. They are asynchronous, so no trial is
+    paused.
 
     Source: Li et al. 2020 (ASHA), section 3.3: asynchronous HyperBand loops through brackets.
     """
@@ -62,13 +65,13 @@ def _brackets(config: SearchConfig) -> int:
 
 
 def replay_reports(
-    target: TrialScheduler, told: Mapping[int, Sequence[Report]], metric: str
+    target: TrialScheduler, earlier: Mapping[int, Sequence[Report]], metric: str
 ) -> None:
-    """Tell a new scheduler what earlier trials reported, so that later ones are measured by them:
-    a restarted sweep stops what an uninterrupted one would have stopped.
+    """Feed the reports of earlier trials to a new scheduler, so that a restarted sweep stops the
+    trials that an uninterrupted one would stop.
     """
-    for number, reports in told.items():
-        trial: Any = _Earlier(f"earlier-{number}", {"number": number, "told": True})
+    for number, reports in earlier.items():
+        trial: Any = _Earlier(f"earlier-{number}", {"number": number, "replayed": True})
         target.on_trial_add(None, trial)
         for report in reports:
             target.on_trial_result(None, trial, to_tune_result(report, metric))
@@ -77,5 +80,5 @@ def replay_reports(
 
 
 def to_tune_result(report: Report, metric: str) -> dict[str, Any]:
-    """A report as Tune passes it around."""
+    """Return a report as a result of Tune."""
     return {PERCENT: report.percent, "step": report.step, metric: report.value}

@@ -1,7 +1,7 @@
-"""The searcher of Ray Tune: asks the study for values, tells it what came of them.
+"""Searcher of Ray Tune over an Optuna study.
 
-`OptunaSearch` would crash on a study that is ahead of its pickled self, tell stopped trials as
-complete, and draw anew what was being tried. All state is the study and the trials' directories.
+``OptunaSearch`` fails on a study that is ahead of its pickled state, marks stopped trials as
+complete, and resamples running trials. Here all state is in the study and the trials' directories.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from road_ray.distributed.tune.trial_record import Record
 
 
 class StudySearch(Searcher):  # type: ignore[misc]
-    """Trials that were running when a sweep was stopped come first, as they were; then new ones,
+    """Searcher that resumes the running trials of an interrupted sweep and then samples new ones,
     until a budget is spent.
     """
 
@@ -40,65 +40,67 @@ class StudySearch(Searcher):  # type: ignore[misc]
         super().__init__(metric=config.metric[0], mode=config.mode[0])
         self._study, self._config, self._directory = study, config, directory
         self._changed = changed
-        self._numbers: dict[str, int] = {}  # by Tune's own name of the trial
-        self._begun: dict[int, float] = {}
+        self._numbers: dict[str, int] = {}  # by Tune's trial id
+        self._started_at: dict[int, float] = {}
         self._running: set[int] = set()
         self._space = distributions(config.space)
-        self._began = time.monotonic()
+        self._start = time.monotonic()
         trials = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
         self._unfinished = [trial.number for trial in trials]
 
     def suggest(self, trial_id: str) -> Any:
-        """Number and values of the next trial, or that there is none."""
+        """Return number and values of the next trial, or a marker that there is none."""
         if self._unfinished:
             number = self._unfinished.pop(0)
         elif self._children() or not self.spent():
             number = self._study.ask(fixed_distributions=self._space).number
         else:
-            # A trial of a population that still runs may have to give way to a child.
+            # A running trial of a population may still be replaced by a child.
             return None if self._config.scheduler == "pbt" and self._running else Searcher.FINISHED
         record = trial_record.read(self._directory, number)
         record = record or record_of(self._study.get_trials(deepcopy=False)[number])
         trial_record.write(self._directory, record)
         self._numbers[trial_id] = number
         self._running.add(number)
-        self._begun[number] = time.monotonic()
+        self._started_at[number] = time.monotonic()
         self._changed(record)
         return {"number": number, "params": dict(record.params)}
 
     def breed(self, number: int, donor: int, step: int) -> None:
-        """Next comes a child of ``donor`` from that step on, in the place of trial ``number``."""
+        """Enqueue a child of ``donor`` from that step on, in the place of trial ``number``."""
         params = self._study.get_trials(deepcopy=False)[donor].params
-        chance = random.Random(f"{self._config.seed} {number} {step}")
-        told = {"parent": donor, "parent_step": step}
-        self._study.enqueue_trial(perturb(self._config.space, params, chance), user_attrs=told)
+        generator = random.Random(f"{self._config.seed} {number} {step}")
+        attributes = {"parent": donor, "parent_step": step}
+        self._study.enqueue_trial(
+            perturb(self._config.space, params, generator), user_attrs=attributes
+        )
 
     def _children(self) -> bool:
         waiting = self._study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
         return any(trial.user_attrs.get("parent") is not None for trial in waiting)
 
     def spent(self) -> bool:
-        """Whether no new trial may begin, but for children of a population."""
+        """Return True if no new trial may start, except for children of a population."""
         trials = [
             t
             for t in self._study.get_trials(deepcopy=False)
             if not t.user_attrs.get("origin") and t.user_attrs.get("parent") is None
         ]
-        begun = [trial for trial in trials if trial.state != TrialState.WAITING]
+        started = [trial for trial in trials if trial.state != TrialState.WAITING]
         hours, teachers = self._config.budget_hours, self._config.budget_teacher_seconds
         return (
-            len(begun) >= self._config.trials
-            or (hours is not None and self._hours(begun) >= hours)
-            or (teachers is not None and _sum(begun, "teacher_seconds") >= teachers)
+            len(started) >= self._config.trials
+            or (hours is not None and self._hours(started) >= hours)
+            or (teachers is not None and _sum(started, "teacher_seconds") >= teachers)
         )
 
-    def _hours(self, begun: list[optuna.trial.FrozenTrial]) -> float:
-        """Wall time: of this start, and what trials of earlier starts took, side by side or not."""
-        ended = [t for t in begun if t.number not in self._numbers.values()]
-        return (time.monotonic() - self._began + _sum(ended, "seconds")) / 3600
+    def _hours(self, started: list[optuna.trial.FrozenTrial]) -> float:
+        """Return the wall time of this start plus the duration of trials of earlier starts."""
+        ended = [t for t in started if t.number not in self._numbers.values()]
+        return (time.monotonic() - self._start + _sum(ended, "seconds")) / 3600
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        """A figure on the way."""
+        """Record an intermediate result."""
         number = self._numbers.get(trial_id)
         if number is None or "step" not in result or len(self._config.metric) > 1:
             return
@@ -107,7 +109,9 @@ class StudySearch(Searcher):  # type: ignore[misc]
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """The trial ended by itself, was stopped by the scheduler, or its process died for good."""
+        """Record the end of a trial: complete, stopped by the scheduler, or its process died for
+        good.
+        """
         number = self._numbers.get(trial_id)
         if number is None:
             return
@@ -122,12 +126,12 @@ class StudySearch(Searcher):  # type: ignore[misc]
         self._changed(record)
 
     def _unfinished_end(self, record: Record, died: bool) -> Record:
-        """A trial that ended without a record of its own: stopped by the scheduler, or dead."""
+        """Return the record of a trial that wrote none: stopped by the scheduler, or dead."""
         place = trial_record.trial_directory(self._directory, record.number)
         reports = trial_record.read_reports(place)
-        seconds = record.seconds + time.monotonic() - self._begun[record.number]
+        seconds = record.seconds + time.monotonic() - self._started_at[record.number]
         if died or not reports:
-            reason = "its process died again and again (out of memory?)"
+            reason = "its process died repeatedly (out of memory?)"
             return replace(record, state="failed", reason=reason, seconds=seconds)
         last = reports[-1]
         reason = f"stopped by {self._config.scheduler} at step {last.step}"
@@ -135,10 +139,10 @@ class StudySearch(Searcher):  # type: ignore[misc]
         return replace(record, state="pruned", values=values, reason=reason, seconds=seconds)
 
     def save(self, checkpoint_path: str) -> None:
-        """Nothing: study and directories are the state."""
+        """Do nothing: all state is in the study and the directories."""
 
     def restore(self, checkpoint_path: str) -> None:
-        """Nothing."""
+        """Do nothing: all state is in the study and the directories."""
 
 
 def _sum(trials: list[optuna.trial.FrozenTrial], attribute: str) -> float:

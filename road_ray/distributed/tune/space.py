@@ -1,12 +1,11 @@
-"""What is searched and how: ranges by dotted key, figures to judge by, sampler, scheduler, budget.
+"""Search space: values of a choice in a study and back, grids.
 
-Knows neither recipes nor their configuration; `road_ray.recipes.sweep` says what a trial is.
+It does not depend on recipes; ``road_ray.recipes.sweep`` defines what a trial runs.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,14 +13,14 @@ from road_ray.distributed.tune.config import Range, _Whole
 
 
 def encode_choice(value: Any) -> Any:
-    """A value of a choice as Optuna keeps it: a list or mapping becomes its JSON."""
+    """Return a value of a choice as Optuna stores it: lists and mappings as JSON."""
     if value is None or isinstance(value, bool | float | _Whole | str):
         return value
     return json.dumps(value, sort_keys=True)
 
 
 def decode_params(space: Mapping[str, Range], params: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that parameters of a study stand for, by dotted key."""
+    """Return the values that the parameters of a study stand for, by dotted key."""
     changes = {}
     for key, value in params.items():
         choices = space[key].choice or ()
@@ -34,13 +33,8 @@ def _same(one: Any, other: Any) -> bool:
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
-def total_points(space: Mapping[str, Range]) -> int:
-    """How many points a grid over the space has."""
-    return math.prod(len(grid_of(scope)) for scope in space.values())
-
-
 def grid_of(scope: Range) -> list[Any]:
-    """Every value of a choice or of whole numbers, as Optuna keeps them."""
+    """Return every value of a choice or an integer range, as Optuna stores them."""
     if scope.choice is not None:
         return [encode_choice(choice) for choice in scope.choice]
     low, high = scope.bounds

@@ -1,4 +1,4 @@
-"""Where the study of a sweep is kept: in a journal of its own, or a database that others share."""
+"""Storage of a sweep's study: a journal in its directory, or a shared database."""
 
 from __future__ import annotations
 
@@ -15,30 +15,33 @@ from optuna.storages.journal import JournalFileBackend
 from road_ray.distributed.tune.config import SearchConfig
 from road_ray.errors import ConfigError, ResourceError
 from road_ray.training.monitoring.database_url import PASSWORD, foreign_tables, with_password
+from road_ray.training.monitoring.journal import cut_torn_line
 from road_ray.training.monitoring.secrets import redact
 
 _log = logging.getLogger(__name__)
 _SPACE = "road_ray:space"
-_PLACE = "road_ray:directory"  # of the sweep that a study in a database belongs to
+_PLACE = "road_ray:directory"  # attribute with the sweep directory of a study in a database
 JOURNAL = "study.journal"
 
 
 def open_storage(config: SearchConfig, name: str, directory: Path) -> optuna.Study:
-    """The study of that name, made if there is none.
+    """Return the study with that name, created if there is none.
 
-    Raises ``ConfigError`` where it is of another space or of a sweep elsewhere, ``ResourceError``
-    for a storage that cannot be opened.
+    Raises ``ConfigError`` if it has another space or belongs to another sweep, ``ResourceError`` if
+    the storage cannot be opened.
     """
     if config.storage is None:
         return _from_journal(config, name, directory)
     storage = _database(config.storage)
     study = _created(config, name, storage)
-    _belong(study, directory.resolve())
+    _require_own_sweep(study, directory.resolve())
     return study
 
 
-def _belong(study: optuna.Study, directory: Path) -> None:
-    """Two sweeps in one study would each take the other's running trials for its own."""
+def _require_own_sweep(study: optuna.Study, directory: Path) -> None:
+    """Raise ``ConfigError`` if the study belongs to another sweep, which would take over this one's
+    trials.
+    """
     before = study.user_attrs.get(_PLACE)
     if before not in (None, str(directory)) and Path(before).is_dir():
         raise ConfigError(
@@ -86,31 +89,23 @@ def _from_journal(config: SearchConfig, name: str, directory: Path) -> optuna.St
     except OSError as error:
         raise ResourceError(
             f"{path}: cannot be used: {error.strerror}\n"
-            "  fix: make it a file that can be read and written, or delete it: it is made again "
+            "  fix: make it a file that can be read and written, or delete it: it is rebuilt "
             "from the trials\n  kept: the sweep, as it is"
         ) from error
 
 
 def _opened(config: SearchConfig, name: str, path: Path) -> optuna.Study:
-    path.with_name(JOURNAL + ".lock").unlink(missing_ok=True)  # left by a killed process
-    _cut_torn_line(path)
+    path.with_name(JOURNAL + ".lock").unlink(missing_ok=True)  # left behind by a killed process
+    cut_torn_line(path)
     try:
         return _created(config, name, JournalStorage(JournalFileBackend(str(path))))
     except (ValueError, KeyError, TypeError, AssertionError, AttributeError) as error:
-        kept = path.with_name(f"{JOURNAL}.damaged-{len(list(path.parent.glob('*.damaged-*')))}")
-        path.replace(kept)
+        aside = path.with_name(f"{JOURNAL}.damaged-{len(list(path.parent.glob('*.damaged-*')))}")
+        path.replace(aside)
         _log.warning(
-            "%s is damaged (%s); kept as %s, made again from the trials", path, error, kept.name
+            "%s is damaged (%s); moved to %s and rebuilt from the trials", path, error, aside.name
         )
         return _created(config, name, JournalStorage(JournalFileBackend(str(path))))
-
-
-def _cut_torn_line(path: Path) -> None:
-    if path.is_file():
-        content = path.read_bytes()
-        whole = content.rfind(b"\n") + 1
-        if whole < len(content):
-            path.write_bytes(content[:whole])
 
 
 def _created(config: SearchConfig, name: str, storage: BaseStorage) -> optuna.Study:
@@ -118,29 +113,29 @@ def _created(config: SearchConfig, name: str, storage: BaseStorage) -> optuna.St
     space = {
         key: scope.model_dump(mode="json", exclude_none=True) for key, scope in config.space.items()
     }
-    told = json.dumps(
+    identity = json.dumps(
         {"space": space, "metric": config.metric, "mode": config.mode}, sort_keys=True
     )
     known = {summary.study_name for summary in optuna.get_all_study_summaries(storage)}
     if name in known:
         study = optuna.load_study(study_name=name, storage=storage)
         before = study.user_attrs.get(_SPACE)
-        if before is not None and before != told:
+        if before is not None and before != identity:
             raise ConfigError(
                 f"a study named {name!r} is there already, of another space or metric:\n"
-                f"    there: {before}\n    asked: {told}\n"
+                f"    there: {before}\n    asked: {identity}\n"
                 "  fix: name=ANOTHER (and its own run_dir), or go on with the file as it was\n"
                 "  kept: that study, as it is"
             )
     study = optuna.create_study(
         study_name=name, storage=storage, directions=directions, load_if_exists=True
     )
-    study.set_user_attr(_SPACE, told)
+    study.set_user_attr(_SPACE, identity)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         study.set_metric_names(list(config.metric))
     done = len(study.get_trials(deepcopy=False))
-    study.sampler = _sampler(config, config.seed + done)  # a restart does not draw the same again
+    study.sampler = _sampler(config, config.seed + done)  # a restart draws other values
     return study
 
 
@@ -150,7 +145,7 @@ def _sampler(config: SearchConfig, seed: int) -> Any:
         return samplers.GPSampler(seed=seed)
     if config.sampler == "nsga2":
         return samplers.NSGAIISampler(seed=seed, population_size=max(4, config.trials // 4))
-    if config.sampler in ("random", "grid"):  # a grid is given points
+    if config.sampler in ("random", "grid"):  # the points of a grid are enqueued
         return samplers.RandomSampler(seed=seed)
     startup = max(2, min(10, config.trials // 3))
     return samplers.TPESampler(seed=seed, n_startup_trials=startup)

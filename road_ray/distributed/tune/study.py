@@ -1,4 +1,4 @@
-"""The Optuna study of a sweep: opened, checked, rebuilt from the trials' directories if damaged."""
+"""Optuna study of a sweep: opened, checked, and rebuilt from the trials' directories if damaged."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ STATES = {
 
 
 def open_study(config: SearchConfig, name: str, directory: Path) -> optuna.Study:
-    """The study with everything in it that the trials' directories know; nobody else may write to
-    the sweep meanwhile.
+    """Return the study, brought up to date with the trials' directories. The caller holds the sweep
+    lock.
 
     Raises ``ConfigError`` for a study of another space or sweep under this name, ``ResourceError``
     for a storage that cannot be opened.
@@ -47,13 +47,13 @@ def open_study(config: SearchConfig, name: str, directory: Path) -> optuna.Study
     directory.mkdir(parents=True, exist_ok=True)
     study = open_storage(config, name, directory)
     _reconcile(study, directory, config)
-    _warm(study, directory, config)
+    _add_earlier_trials(study, directory, config)
     _enqueue(study, config)
     return study
 
 
 def distributions(space: Mapping[str, Range]) -> dict[str, BaseDistribution]:
-    """The space in Optuna's words."""
+    """Return the space as distributions of Optuna."""
     return {key: _distribution(scope) for key, scope in space.items()}
 
 
@@ -68,7 +68,7 @@ def _distribution(scope: Range) -> BaseDistribution:
 
 
 def _enqueue(study: optuna.Study, config: SearchConfig) -> None:
-    """Points that were given are tried first, each once however often the sweep is started."""
+    """Enqueue the given points, and those of a grid, each once over all starts."""
     points = [
         {key: encode_choice(value) for key, value in point.items()} for point in config.points
     ]
@@ -82,7 +82,7 @@ def _enqueue(study: optuna.Study, config: SearchConfig) -> None:
 
 
 def _reconcile(study: optuna.Study, directory: Path, config: SearchConfig) -> None:
-    """Study and directories agree: whichever of them knows more tells the other."""
+    """Update the study from the trials' records, and the records from the study."""
     known = {trial.number: trial for trial in study.get_trials(deepcopy=False)}
     if not known:
         _rebuild(study, directory, config)
@@ -90,7 +90,7 @@ def _reconcile(study: optuna.Study, directory: Path, config: SearchConfig) -> No
     for number, trial in known.items():
         record = trial_record.read(directory, number)
         if record is not None:
-            _agree(trial, record, directory)
+            _require_agreement(trial, record, directory)
         if trial.state.is_finished():
             if record is None or not record.ended:
                 trial_record.write(directory, record_of(trial))
@@ -98,9 +98,9 @@ def _reconcile(study: optuna.Study, directory: Path, config: SearchConfig) -> No
             tell_outcome(study, record)
 
 
-def _agree(trial: FrozenTrial, record: Record, directory: Path) -> None:
-    """Raise ``ResourceError`` where study and record tell of one trial differently: a file of
-    another sweep, or a changed byte in the study, which has no digest.
+def _require_agreement(trial: FrozenTrial, record: Record, directory: Path) -> None:
+    """Raise ``ResourceError`` if study and record of a trial differ: a file of another sweep, or a
+    damaged study, which has no digest.
     """
     ended = record.ended and trial.state.is_finished()
     here, there = _facts(record, ended), _facts(record_of(trial), ended)
@@ -112,15 +112,15 @@ def _agree(trial: FrozenTrial, record: Record, directory: Path) -> None:
             for name in differ[:5]
         )
         raise ResourceError(
-            f"{path}: not what the study ({JOURNAL}, or its storage) knows of trial "
+            f"{path}: differs from the study ({JOURNAL}, or its storage) in trial "
             f"{trial.number}:{lines}\n"
-            f"  fix: delete {path} to make it again from the study, or {directory / JOURNAL} to "
-            "make that again from the trials\n  kept: both, as they are"
+            f"  fix: delete {path} to rebuild it from the study, or {directory / JOURNAL} to "
+            "rebuild that from the trials\n  kept: both, as they are"
         )
 
 
 def _facts(record: Record, ended: bool) -> dict[str, Any]:
-    """What study and record must agree on, by name."""
+    """Return the facts that study and record must agree on, by name."""
     facts: dict[str, Any] = dict(record.params)
     if ended:
         facts["state"] = record.state
@@ -131,15 +131,15 @@ def _facts(record: Record, ended: bool) -> dict[str, Any]:
 
 
 def _finite(value: float | None) -> float | None:
-    """Return the number as JSON has it."""
+    """Return a number as JSON stores it."""
     return None if value is None or not math.isfinite(value) else value
 
 
 def _rebuild(study: optuna.Study, directory: Path, config: SearchConfig) -> None:
     numbers = trial_record.trial_numbers(directory)
     for number in range(max(numbers, default=-1) + 1):
-        found = trial_record.read(directory, number) if number in numbers else None
-        record = found or Record(number, {}, "failed", reason="its record is lost")
+        recorded = trial_record.read(directory, number) if number in numbers else None
+        record = recorded or Record(number, {}, "failed", reason="its record is lost")
         place = trial_record.trial_directory(directory, number)
         reported = trial_record.read_reports(place) if len(config.metric) == 1 else []
         _add(study, config, record, {one.step: one.value for one in reported})
@@ -162,8 +162,8 @@ def _add(
     )
 
 
-def _warm(study: optuna.Study, directory: Path, config: SearchConfig) -> None:
-    """Finished trials of earlier sweeps become trials of this one, each once."""
+def _add_earlier_trials(study: optuna.Study, directory: Path, config: SearchConfig) -> None:
+    """Add the finished trials of earlier sweeps to the study, each once."""
     trials = study.get_trials(deepcopy=False)
     known = {trial.user_attrs.get("origin") for trial in trials}
     space = distributions(config.space)
@@ -204,7 +204,7 @@ def _attributes(record: Record) -> dict[str, Any]:
 
 
 def tell_outcome(study: optuna.Study, record: Record) -> None:
-    """Tell the study how a trial ended; what it knows already is left as it is."""
+    """Record the end of a trial in the study, unless the study has it already."""
     frozen = _frozen(study, record.number)
     if frozen is None or frozen.state.is_finished():
         return
@@ -217,7 +217,7 @@ def tell_outcome(study: optuna.Study, record: Record) -> None:
 
 
 def tell_report(study: optuna.Study, number: int, step: int, value: float) -> None:
-    """Tell the study of a figure on the way, each step once."""
+    """Record an intermediate figure in the study, once per step."""
     frozen = _frozen(study, number)
     if frozen is None or frozen.state.is_finished() or step in frozen.intermediate_values:
         return
@@ -231,7 +231,7 @@ def _frozen(study: optuna.Study, number: int) -> FrozenTrial | None:
 
 
 def record_of(trial: FrozenTrial) -> Record:
-    """The record of a trial as the study knows it."""
+    """Return the record of a trial, from the study."""
     names = {state: name for name, state in STATES.items()}
     attributes = trial.user_attrs
     return Record(

@@ -1,4 +1,4 @@
-"""A limit to how long a trial may take that also ends a call which nothing can interrupt."""
+"""Time limit of a trial that also ends calls which cannot be interrupted."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-HUNG = "hung.txt"  # where a trial stood when its time was over
+HUNG = "hung.txt"  # the stack of a trial at its time limit
 
 
 @contextmanager
 def with_time_limit(seconds: float | None, path: Path) -> Iterator[None]:
-    """Inside, the process ends after so many seconds, with the place where it stood in ``path``:
-    a hanging call cannot be interrupted otherwise.
-    """
+    """End the process if the body takes longer than ``seconds``, with its stack in ``path``."""
     if seconds is None:
         yield
         return

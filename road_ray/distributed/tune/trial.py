@@ -1,7 +1,7 @@
-"""One trial inside an actor of Ray Tune: runs, reports, and always ends with a record.
+"""One trial in an actor of Ray Tune: it runs, reports, and always ends with a record.
 
-Whatever goes wrong is written down as a failed trial; only the death of the process itself is left
-to Tune, which starts the trial again: it goes on from its own checkpoints.
+Every error becomes a failed trial. Only the death of the process is left to Tune, which restarts
+the trial from its own checkpoints.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from road_ray.distributed.tune.time_limit import HUNG, with_time_limit
 from road_ray.distributed.tune.trial_record import Record, Report, Run
 from road_ray.errors import DivergedError, RoadError
 
-ENDED = "ended"  # in the last result of a trial: how
+ENDED = "ended"  # key of a trial's final state in its last result
 _LONGEST_REASON = 600
 
 
 @dataclass(frozen=True)
 class Work:
-    """What every actor knows."""
+    """Settings that every trial's actor shares."""
 
     run: Run
     directory: Path  # of the sweep
@@ -43,31 +43,31 @@ class Work:
 
 
 def perform(config: Mapping[str, Any], work: Work) -> None:
-    """The function that Tune runs: trial ``config["number"]`` with ``config["params"]``."""
+    """Run trial ``config["number"]`` with ``config["params"]``: the trainable of Tune."""
     enter_directory(work.place)
     hold_trial_lock(work.directory)
     torch.set_num_threads(work.threads)
     number = int(config["number"])
-    begun = trial_record.read(work.directory, number) or Record(number, config["params"])
-    if not begun.ended:
-        begun = _ran(begun, work)
-        trial_record.write(work.directory, begun)
-    tune.report({ENDED: begun.state, **dict(zip((work.metric,), begun.values, strict=False))})
+    record = trial_record.read(work.directory, number) or Record(number, config["params"])
+    if not record.ended:
+        record = _run_trial(record, work)
+        trial_record.write(work.directory, record)
+    tune.report({ENDED: record.state, **dict(zip((work.metric,), record.values, strict=False))})
 
 
-def _ran(record: Record, work: Work) -> Record:
-    """The record after the run. Never raises, but for the ``SystemExit`` of a stopped trial."""
+def _run_trial(record: Record, work: Work) -> Record:
+    """Return the record after the run. Raises nothing but the ``SystemExit`` of a stopped trial."""
     place = trial_record.trial_directory(work.directory, record.number)
     if (place / HUNG).is_file() and (place / HUNG).stat().st_size:
-        reason = f"did not end within {work.timeout_seconds:g} s; where it stood: {place / HUNG}"
+        reason = f"did not end within {work.timeout_seconds:g} s; its stack: {place / HUNG}"
         return replace(record, state="failed", reason=reason)
-    told = {report.step for report in trial_record.read_reports(place)}
+    reported = {report.step for report in trial_record.read_reports(place)}
     began = time.monotonic()
 
-    def tell(report: Report) -> None:
-        if report.step in told or not math.isfinite(report.value):
+    def on_report(report: Report) -> None:
+        if report.step in reported or not math.isfinite(report.value):
             return
-        told.add(report.step)
+        reported.add(report.step)
         trial_record.add_report(place, report)
         tune.report(to_tune_result(report, work.metric))
 
@@ -76,16 +76,16 @@ def _ran(record: Record, work: Work) -> Record:
             donor = trial_record.trial_directory(work.directory, record.parent)
             copy_donor_checkpoint(donor, place, record.parent_step)
         with with_time_limit(work.timeout_seconds, place / HUNG):
-            outcome = work.run(place, record.params, tell)
+            outcome = work.run(place, record.params, on_report)
     except Exception as error:
-        _keep_traceback(error, place / "error.txt")
+        _write_traceback(error, place / "error.txt")
         spent = record.seconds + time.monotonic() - began
         return replace(record, state="failed", reason=reason_of(error), seconds=spent)
     bad = [value for value in outcome.values if not math.isfinite(value)]
     return replace(
         record,
         state="failed" if bad else "complete",
-        reason=f"the figure it is judged by is {bad[0]}" if bad else "",
+        reason=f"its metric is {bad[0]}" if bad else "",
         values=() if bad else tuple(outcome.values),
         deviation=tuple(outcome.deviation),
         figures=dict(outcome.figures),
@@ -94,13 +94,13 @@ def _ran(record: Record, work: Work) -> Record:
     )
 
 
-def _keep_traceback(error: Exception, path: Path) -> None:
+def _write_traceback(error: Exception, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
 
 
 def reason_of(error: BaseException) -> str:
-    """Why a trial failed, in a line or a few."""
+    """Return the reason why a trial failed, in a few lines."""
     if isinstance(error, DivergedError):
         return f"diverged: {error}"[:_LONGEST_REASON]
     if isinstance(error, RoadError):

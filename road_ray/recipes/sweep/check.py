@@ -1,15 +1,15 @@
-"""A sweep read from its file, with every mistake told before the first trial."""
+"""Sweep files: loaded, with every mistake reported before the first trial."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from road_ray.config import InvalidConfig, load, override
+from road_ray.config import Config, InvalidConfig, load, override
 from road_ray.config import yaml as yaml_lines
-from road_ray.config.fields import field_at
+from road_ray.config.fields import Key, field_at
 from road_ray.config.messages import unknown_key
 from road_ray.errors import Problem, nearest
 from road_ray.recipes.sweep.config import SweepConfig, locate
@@ -17,14 +17,14 @@ from road_ray.recipes.sweep.metric_names import COSTS, final_metrics, periodic_m
 from road_ray.recipes.sweep.stages import OWN, SECOND, base_config, split_by_stage
 from road_ray.verbs import VERBS
 
-_OF_THE_DONOR = ("data", "encoder", "generator", "init", "mixing", "objective", "tokenizer")
+_INHERITED = ("data", "encoder", "generator", "init", "mixing", "objective", "tokenizer")
 
 
 def load_sweep(named: str | Path, overrides: Sequence[str] | Mapping[str, Any] = ()) -> SweepConfig:
-    """The sweep of a file or a shipped name. Overrides are keys of the sweep (``trials=8``) or of
-    its verb (``data.root=...``, short for ``overrides.data.root=...``).
+    """Return the sweep of a file or a shipped name. Overrides are keys of the sweep (``trials=8``)
+    or of its verb (``data.root=...``, short for ``overrides.data.root=...``).
 
-    Raises ``InvalidConfig`` with the line of every mistake; nothing has started then.
+    Raises ``InvalidConfig`` with the line of every mistake, before anything starts.
     """
     path = locate(named)
     written = yaml_lines.read_yaml(path)
@@ -33,21 +33,19 @@ def load_sweep(named: str | Path, overrides: Sequence[str] | Mapping[str, Any] =
     config = load(SweepConfig, path=path, overrides=overrides)
     if not config.name:
         config = config.model_copy(update={"name": path.stem})
-    lines: dict[tuple[Any, ...], str] = {
-        key: f"{path}:{line}" for key, line in written.lines.items()
-    }
-    for text in overrides:  # of a mapping: its keys
+    lines: dict[Key, str] = {key: f"{path}:{line}" for key, line in written.lines.items()}
+    for text in overrides:  # or the keys of a mapping
         section, _, rest = text.partition("=")[0].partition(".")
         lines[(section, rest) if rest else (section,)] = f"override {text!r}"
-    if found := list(_problems(config, lines, str(path))):
-        raise InvalidConfig(found)
+    if problems := list(_problems(config, lines, str(path))):
+        raise InvalidConfig(problems)
     return config
 
 
 def address_overrides(
-    overrides: Sequence[str] | Mapping[str, Any], verb: Any
+    overrides: Sequence[str] | Mapping[str, Any], verb: object
 ) -> list[str] | dict[str, Any]:
-    """The overrides with those of the verb's own keys put under ``overrides``."""
+    """Return the overrides, with those of the verb's keys moved below ``overrides``."""
     kind = VERBS[verb].config if verb in VERBS else None
 
     def full(key: str) -> str:
@@ -64,7 +62,7 @@ def address_overrides(
 def _as_text(
     overrides: list[str] | dict[str, Any], written: Mapping[str, Any]
 ) -> list[str] | dict[str, Any]:
-    """Values of the verbs' own keys quoted where text is wanted: ``init=1e5`` names a directory."""
+    """Return the overrides, with values of text fields quoted: ``init=1e5`` names a directory."""
     if isinstance(overrides, dict):
         return overrides
     second = written.get("then")
@@ -83,10 +81,8 @@ def _as_text(
     return [quoted(text) for text in overrides]
 
 
-def _problems(
-    config: SweepConfig, lines: Mapping[tuple[Any, ...], str], name: str
-) -> Iterator[Problem]:
-    bases = [base_config(stage) for stage in config.stages]  # raises with its own mistakes
+def _problems(config: SweepConfig, lines: Mapping[Key, str], name: str) -> Iterator[Problem]:
+    bases = [base_config(stage) for stage in config.stages]  # raises for mistakes of its own
 
     def where(section: str, key: str) -> str:
         return lines.get((section, key), lines.get((section,), f"{name}: {section}.{key}"))
@@ -99,7 +95,7 @@ def _problems(
         if number >= len(bases):
             problem = Problem(where("space", key), f"{key}: there is no `then`", "add one")
         elif own in OWN:
-            what = f"{key}: the sweep itself says where and from which seed a trial runs"
+            what = f"{key}: the sweep sets directory and seed of a trial"
             problem = Problem(where("space", key), what, "leave it out; `seeds` repeats trials")
         elif field_at(type(bases[number]), tuple(own.split("."))) is None:
             seen = scope.model_dump(exclude_none=True)
@@ -113,37 +109,43 @@ def _problems(
         yield from _refused_values(bases[number], own, scope.edges, where("space", key))
     for point in config.points if not refused else ():
         for stage, values in zip(bases, split_by_stage(point), strict=False):
-            yield from _unfit(stage, values, where("points", ""))
+            yield from _problems_of_values(stage, values, where("points", ""))
     yield from _unknown_metrics(config, bases, lambda key: where(key, ""))
     if config.scheduler == "pbt":
-        yield from _unfit_for_a_population(config, where)
+        yield from _problems_of_pbt(config, where)
 
 
-def _unfit_for_a_population(config: SweepConfig, where: Any) -> Iterator[Problem]:
-    """A child goes on from the checkpoint of another trial's one run, which must be there."""
+def _problems_of_pbt(config: SweepConfig, where: Callable[..., str]) -> Iterator[Problem]:
+    """Yield problems of ``scheduler: pbt``: a child resumes the checkpoint of another trial's only
+    run.
+    """
     for key, wrong, allowed in (
         ("then", config.then is not None, "no second run"),
         ("seeds", config.seeds > 1, "seeds: 1"),
         ("keep", config.keep != "all", "keep: all"),
     ):
         if wrong:
-            what = f"scheduler = pbt goes on from checkpoints of other trials; allowed: {allowed}"
+            what = f"scheduler = pbt resumes checkpoints of other trials; allowed: {allowed}"
             yield Problem(where(key, ""), f"{key}: {what}", "or scheduler: asha")
     for key in config.space:
-        if key.partition(".")[0] in _OF_THE_DONOR:
-            what = f"{key}: with scheduler = pbt a child goes on with its donor's model and data"
+        if key.partition(".")[0] in _INHERITED:
+            what = f"{key}: with scheduler = pbt a child inherits its donor's model and data"
             yield Problem(where("space", key), what, "leave it out, or scheduler: asha")
 
 
-def _refused_values(stage: Any, key: str, values: Sequence[Any], where: str) -> Iterator[Problem]:
+def _refused_values(
+    stage: Config, key: str, values: Sequence[object], where: str
+) -> Iterator[Problem]:
     for value in values:
-        found = list(_unfit(stage, {key: value}, where))
-        yield from found
-        if found:
+        problems = list(_problems_of_values(stage, {key: value}, where))
+        yield from problems
+        if problems:
             return
 
 
-def _unfit(stage: Any, changes: Mapping[str, Any], where: str) -> Iterator[Problem]:
+def _problems_of_values(
+    stage: Config, changes: Mapping[str, object], where: str
+) -> Iterator[Problem]:
     try:
         override(stage, changes)
     except InvalidConfig as error:
@@ -151,7 +153,9 @@ def _unfit(stage: Any, changes: Mapping[str, Any], where: str) -> Iterator[Probl
             yield Problem(where, problem.what, problem.remedy)
 
 
-def _unknown_metrics(config: SweepConfig, bases: Sequence[Any], where: Any) -> Iterator[Problem]:
+def _unknown_metrics(
+    config: SweepConfig, bases: Sequence[Config], where: Callable[..., str]
+) -> Iterator[Problem]:
     verb, last = config.stages[-1].verb, bases[-1]
     final = final_metrics(verb, last)
     allowed = [*final, *COSTS]
@@ -159,18 +163,18 @@ def _unknown_metrics(config: SweepConfig, bases: Sequence[Any], where: Any) -> I
         if metric in allowed:
             continue
         near = nearest(metric, allowed, 0.4)
-        what = f"metric = {metric}: `road {verb}` never reports it\n    allowed: "
+        what = f"metric = {metric}: `road {verb}` does not report it\n    allowed: "
         remedy = f"did you mean {near!r}?" if near else "use one of these"
         yield Problem(where("metric"), what + ", ".join(allowed), remedy)
         return
     if config.scheduler != "none" and config.metric[0] not in periodic_metrics(verb, last):
-        told = (
+        reported = (
             ", ".join(periodic_metrics(verb, last))
             or "nothing: training.evaluate_every_steps is not set"
         )
         yield Problem(
             where("metric"),
-            f"metric = {config.metric[0]} is known at the end of a run only, and scheduler = "
-            f"{config.scheduler} looks during it\n    told during it: {told}",
+            f"metric = {config.metric[0]} is reported at the end of a run only, and scheduler = "
+            f"{config.scheduler} needs it during the run\n    reported then: {reported}",
             "scheduler=none, or set training.evaluate_every_steps and judge by its figures",
         )

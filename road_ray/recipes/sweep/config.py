@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
-from road_ray.config import Config
+from road_ray.config import Config, flatten
 from road_ray.config.addresses import check_address
-from road_ray.distributed.tune.config import SearchConfig, flatten
+from road_ray.distributed.tune.config import SearchConfig
 from road_ray.errors import ConfigError, nearest
 
 SHIPPED = Path(__file__).parents[2] / "search_spaces"
@@ -37,7 +37,7 @@ class StageConfig(Config):
     @field_validator("overrides", mode="before")
     @classmethod
     def _dotted_overrides(cls, value: Any) -> Any:
-        return flatten(value) if isinstance(value, Mapping) else value
+        return flatten(value, keep_empty=True) if isinstance(value, Mapping) else value
 
 
 class SweepTrackingConfig(Config):

@@ -1,4 +1,4 @@
-"""Which figures a run will report, known before it starts."""
+"""Names of the figures that a run reports, known before it starts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from road_ray.data import catalog
 from road_ray.data.schema import Span
 
-# Of every trial besides what its runs report: wall time, and parameters of the model it ends with.
+# Metrics of every trial besides those of its runs: wall time, parameters of the final model.
 COSTS = ("cost/seconds", "cost/parameters")
 _SPAN = (
     *("exact", "f1", "at_threshold_exact", "at_threshold_f1", "best_exact", "best_f1"),
@@ -23,7 +23,7 @@ _PRETRAIN = {
 
 
 def final_metrics(verb: str, config: Any) -> list[str]:
-    """The final figures of a run that a sweep may judge by."""
+    """Return the final figures of a run that can be a metric of a sweep."""
     if verb == "pretrain":
         return _trained(config) + _of(config.probe.datasets)
     if verb == "multitask":
@@ -32,7 +32,7 @@ def final_metrics(verb: str, config: Any) -> list[str]:
 
 
 def periodic_metrics(verb: str, config: Any) -> list[str]:
-    """The figures that a run tells of while it trains."""
+    """Return the figures that a run reports while it trains."""
     trained = _trained(config) if verb == "pretrain" else []
     if config.training.evaluate_every_steps is None:
         return trained

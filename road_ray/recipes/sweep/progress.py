@@ -1,6 +1,6 @@
-"""How a sweep goes, for people: a table on a terminal, a line for every change elsewhere.
+"""Progress of a sweep: a live table on a terminal, otherwise a line per change.
 
-Everything goes to standard error; standard output belongs to results.
+Everything is written to standard error; standard output is for results.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from rich.console import Console
 from rich.live import Live
@@ -19,12 +18,12 @@ from road_ray.distributed.tune.trial_record import Record, Report
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.result import best_of
 
-_MOST_ROWS = 20  # of a table on a terminal: what runs, then the best
+_MOST_ROWS = 20  # of a table on a terminal
 _MARKS = {"running": "cyan", "complete": "green", "pruned": "yellow", "failed": "red"}
 
 
 class SweepProgress:
-    """Remembers what it was told and renders it."""
+    """State of a sweep and its rendering."""
 
     def __init__(self, config: SweepConfig) -> None:
         self.config = config
@@ -32,15 +31,15 @@ class SweepProgress:
         self.latest: dict[int, Report] = {}
 
     def changed(self, record: Record) -> None:
-        """A trial began or ended."""
+        """Update a trial that has started or ended."""
         self.trials[record.number] = record
 
-    def told(self, number: int, report: Report) -> None:
-        """A running trial is so far."""
+    def reported(self, number: int, report: Report) -> None:
+        """Update a running trial with an intermediate figure."""
         self.latest[number] = report
 
     def table(self) -> Table:
-        """What runs first, then the best, then the rest."""
+        """Return the table of running trials, then the best, then the rest."""
         config = self.config
         table = Table(title=self.headline(), title_justify="left", box=None, pad_edge=False)
         for name in ("trial", "state", "at", *config.metric, *config.space):
@@ -55,7 +54,9 @@ class SweepProgress:
         return table
 
     def headline(self) -> str:
-        """``weighted_kd: 5 of 32 trials, 2 running, 1 failed; best 81.2 (trial 3)``."""
+        """Return a summary: ``weighted_kd: 5 of 32 trials, 2 running, 1 failed; best 81.2 (trial
+        3)``.
+        """
         states = [trial.state for trial in self.trials.values() if not trial.origin]
         parts = [f"{sum(state != 'running' for state in states)} of {self.config.trials} trials"]
         for state in ("running", "pruned", "failed"):
@@ -68,7 +69,7 @@ class SweepProgress:
         return f"{self.config.name}: {', '.join(parts)}"
 
     def line(self, record: Record) -> str:
-        """One change in a line."""
+        """Return a line that describes a change."""
         values = "".join(f" {value:.4g}" for value in record.values)
         reason = f" ({record.reason.splitlines()[0]})" if record.reason else ""
         drawn = " ".join(f"{key}={_short(value)}" for key, value in record.params.items())
@@ -93,32 +94,32 @@ class SweepProgress:
         return [str(trial.number), trial.state, at, *values, *drawn]
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 @contextmanager
 def show_progress(config: SweepConfig) -> Iterator[SweepObserver]:
-    """A watch that shows what it is told: a live table, lines, or nothing."""
-    view = SweepProgress(config)
+    """Yield an observer that shows a live table, lines, or nothing."""
+    progress = SweepProgress(config)
     kind = config.console or ("rich" if sys.stderr.isatty() else "plain")
     if kind == "rich":
-        with Live(view.table(), console=Console(stderr=True), auto_refresh=False) as live:
+        with Live(progress.table(), console=Console(stderr=True), auto_refresh=False) as live:
 
             def tick() -> None:
-                live.update(view.table(), refresh=True)
+                live.update(progress.table(), refresh=True)
 
-            yield SweepObserver(view.changed, view.told, tick)
+            yield SweepObserver(progress.changed, progress.reported, tick)
             tick()
         return
     earlier = {"count": 0}
 
     def changed(record: Record) -> None:
-        known = view.trials.get(record.number)
-        view.changed(record)
+        known = progress.trials.get(record.number)
+        progress.changed(record)
         if kind == "plain" and (known is None or known.state != record.state):
             earlier["count"] += 1
-            sys.stderr.write(view.line(record) + "\n")
+            sys.stderr.write(progress.line(record) + "\n")
             sys.stderr.flush()
 
-    yield SweepObserver(changed, view.told)
+    yield SweepObserver(changed, progress.reported)

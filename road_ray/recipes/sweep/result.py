@@ -1,4 +1,4 @@
-"""What came out of a sweep: its trials, the best of them, and the files that say so."""
+"""Result of a sweep: its trials, the best of them, and the files that record them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.distributed.tune.trial_record import Record
+from road_ray.evaluation.metrics import pareto_front
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.training.monitoring.journal import write_json_atomic
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep whose budget is spent."""
+    """A finished sweep."""
 
     directory: Path
     config: SweepConfig
@@ -23,12 +24,14 @@ class Sweep:
 
     @property
     def best(self) -> Sequence[Record]:
-        """The best finished trial; of several metrics all that no other beats in each."""
+        """Return the best trial or, with several metrics, the Pareto front."""
         return best_of(self.trials, self.config.mode)
 
 
 def best_of(trials: Sequence[Record], modes: Sequence[str]) -> list[Record]:
-    """The Pareto front of complete trials, the earliest of equals; one trial for one metric."""
+    """Return the Pareto front of complete trials; with one metric, the best one (the earliest of
+    equals).
+    """
     signs = [1.0 if mode == "max" else -1.0 for mode in modes]
     done = [
         trial
@@ -36,24 +39,15 @@ def best_of(trials: Sequence[Record], modes: Sequence[str]) -> list[Record]:
         if trial.state == "complete" and all(math.isfinite(value) for value in trial.values)
     ]
 
-    def score(trial: Record) -> list[float]:
-        return [sign * value for sign, value in zip(signs, trial.values, strict=True)]
-
-    if len(signs) == 1:
-        return sorted(done, key=score, reverse=True)[:1]
-    return [
-        trial
+    scores = [
+        tuple(sign * value for sign, value in zip(signs, trial.values, strict=True))
         for trial in done
-        if not any(
-            score(other) != score(trial)
-            and all(a >= b for a, b in zip(score(other), score(trial), strict=True))
-            for other in done
-        )
     ]
+    return [done[number] for number in pareto_front(scores)]
 
 
 def row_of(trial: Record, config: SweepConfig) -> dict[str, Any]:
-    """A trial as a row of a table."""
+    """Return a trial as a row of a table."""
     row: dict[str, Any] = {"trial": trial.number, "state": trial.state}
     for place, metric in enumerate(config.metric):
         row[metric] = trial.values[place] if place < len(trial.values) else None
@@ -67,7 +61,7 @@ def row_of(trial: Record, config: SweepConfig) -> dict[str, Any]:
 
 
 def write_result(sweep: Sweep) -> None:
-    """``sweep.json`` with every trial, ``metrics.json`` with the best one's figures."""
+    """Write ``sweep.json`` with every trial and ``metrics.json`` with the best trial's figures."""
     best = [trial.number for trial in sweep.best]
     write_json_atomic(
         sweep.directory / "sweep.json",

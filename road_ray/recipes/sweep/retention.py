@@ -1,4 +1,4 @@
-"""What stays of the trials of a sweep: figures, curves, predictions of all; models of the best."""
+"""Retention of a sweep: figures, curves and predictions of all trials, models of the best only."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from road_ray.distributed.tune.trial_record import Record, trial_directory
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.result import best_of
 
-_LARGE = ("checkpoints", "hf")  # of a run directory
+_LARGE = ("checkpoints", "hf")  # in a run directory
 
 
 def remove_models(directory: Path, trials: Iterable[Record], config: SweepConfig) -> None:
-    """Removes models and checkpoints of ended trials that are not the best, unless ``keep: all``.
-    One that another trial beats later is removed then.
+    """Remove models and checkpoints of ended trials that are not among the best, unless ``keep:
+    all``. A former best trial loses its model once another one is better.
     """
     known = list(trials)
     if config.keep == "all":
@@ -24,11 +24,11 @@ def remove_models(directory: Path, trials: Iterable[Record], config: SweepConfig
     for trial in known:
         if trial.ended and trial.number not in best:
             place = trial_directory(directory, trial.number)
-            for found in [path for name in _LARGE for path in place.glob(f"seed-*/**/{name}")]:
-                shutil.rmtree(found, ignore_errors=True)
+            for large in [path for name in _LARGE for path in place.glob(f"seed-*/**/{name}")]:
+                shutil.rmtree(large, ignore_errors=True)
 
 
 def model_of(directory: Path, trial: Record, config: SweepConfig) -> Path:
-    """The run directory of a trial's last run, first seed."""
+    """Return the run directory of a trial's last run, first seed."""
     first = trial_directory(directory, trial.number) / "seed-0"
     return first if config.then is None else first / config.stages[-1].verb

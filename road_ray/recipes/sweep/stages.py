@@ -1,4 +1,4 @@
-"""From drawn values to the configurations of a trial's runs."""
+"""Stages of a trial: sampled values to the configurations of its runs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from road_ray.training.config import TrainingConfig
 from road_ray.verbs import configure
 
 _ALL = 1_000_000
-SECOND = "then."  # begins the keys of the second run
-# Where and how a trial runs is the sweep's to say, so no space may hold these.
+SECOND = "then."  # prefix of the keys of the second run
+# The sweep sets these keys of a trial, so they cannot be searched.
 OWN = ("run_dir", "console", "seed", "address")
 
 
 def base_config(stage: StageConfig) -> Config:
-    """The configuration of a run before values are drawn."""
+    """Return the configuration of a run before sampled values are applied."""
     return _base(stage.model_dump_json())
 
 
@@ -31,49 +31,51 @@ def _base(written: str) -> Config:
     return configure(stage.verb, preset=stage.preset, overrides=stage.overrides)
 
 
-def split_by_stage(changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The values of the first run and those of the second, each by its own dotted key."""
+def split_by_stage(changes: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
+    """Return the values of the first run and those of the second, by dotted key."""
     first = {key: value for key, value in changes.items() if not key.startswith(SECOND)}
     second = {key.removeprefix(SECOND): value for key, value in changes.items() if key not in first}
     return first, second
 
 
 def runs_of(
-    sweep: SweepConfig, changes: Mapping[str, Any], directory: Path, number: int
+    sweep: SweepConfig, changes: Mapping[str, object], directory: Path, number: int
 ) -> list[tuple[str, Config]]:
-    """Verb and configuration of each run of one seed, the ``number``-th, of a trial."""
+    """Return verb and configuration of each run of a trial's ``number``-th seed."""
     place = directory / f"seed-{number}"
     runs: list[tuple[str, Config]] = []
     for stage, drawn in zip(sweep.stages, split_by_stage(changes), strict=False):
-        found = base_config(stage)
+        base = base_config(stage)
         at = place if sweep.then is None else place / stage.verb
         own: dict[str, Any] = {"run_dir": at, "console": "quiet"}
-        own["seed"] = getattr(found, "seed", 0) + number
-        training: TrainingConfig = found.training  # type: ignore[attr-defined]
+        own["seed"] = getattr(base, "seed", 0) + number
+        training: TrainingConfig = base.training  # type: ignore[attr-defined]
         # A trial's directory is trials/NNNN of the sweep.
         place_below = at.relative_to(directory.parents[1])
         own["training.mirror"] = mirrored_below(training, place_below).mirror
         if runs:
             own["init"] = runs[-1][1].run_dir  # type: ignore[attr-defined]
-        if isinstance(found, DistillConfig) and _keeps(found):
+        if isinstance(base, DistillConfig) and _shares_store(base):
             own["distillation.store"] = sweep.directory / "store"
-        if sweep.scheduler == "pbt":  # any look's checkpoint may be what a child goes on from
-            every: Any = found
+        if sweep.scheduler == "pbt":  # a child may resume the checkpoint of any milestone
+            every: Any = base
             own["training.save_every_steps"] = every.training.evaluate_every_steps
             own["training.keep_checkpoints"] = _ALL
         if sweep.tracking != type(sweep.tracking)():
             own |= _tracking(sweep)
-        runs.append((stage.verb, override(found, {**drawn, **own})))
+        runs.append((stage.verb, override(base, {**drawn, **own})))
     return runs
 
 
-def _keeps(config: DistillConfig) -> bool:
-    """Whether trials share a store of the sweep: teachers say the same in all of them."""
+def _shares_store(config: DistillConfig) -> bool:
+    """Return True if trials share a store of the sweep: then teachers give equal answers in all of
+    them.
+    """
     settings = config.distillation
     return settings.store is None and settings.on_lost == "stop"
 
 
-def _tracking(sweep: SweepConfig) -> dict[str, Any]:
+def _tracking(sweep: SweepConfig) -> dict[str, object]:
     chosen = sweep.tracking
     return {
         "tracking.wandb_project": chosen.wandb_project,

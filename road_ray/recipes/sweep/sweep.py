@@ -1,4 +1,4 @@
-"""`road sweep`: the same command begins a sweep, goes on with it, and tells of a finished one."""
+"""``road sweep``: start a sweep, resume it, or return a finished one, all by the same command."""
 
 from __future__ import annotations
 
@@ -29,16 +29,17 @@ from road_ray.recipes.validation import require_init
 from road_ray.reporting.report import leave_report
 
 _RECORD = "sweep.resolved.yaml"
-# What decides a trial's figure; trials of another make no one sweep.
+# Keys that affect the figures of a trial; all trials of a sweep share them.
 _DECIDING = ("verb", "preset", "overrides", "then", "seeds", "metric", "mode", "space")
 
 
 def sweep(
     named: str | Path, overrides: Sequence[str] | Mapping[str, Any] = (), **keys: Any
 ) -> Sweep:
-    """Run the search space of a file or of a shipped name; its keys by name: ``trials=32``.
+    """Run the search space of a file or a shipped name; its keys are keyword arguments:
+    ``trials=32``.
 
-    What an earlier start finished is kept, what it was running goes on from its checkpoints.
+    Finished trials of an earlier start are reused, running ones resume from their checkpoints.
     """
     texts: Any = overrides
     if keys:
@@ -51,8 +52,10 @@ def sweep(
 
 
 def run(config: SweepConfig) -> Sweep:
-    """The sweep of a configuration. Raises before the first trial what can be known by then, and
-    ``DivergedError`` when no trial came to its end.
+    """Run the sweep of a configuration.
+
+    Mistakes that can be detected are raised before the first trial; ``DivergedError`` if no trial
+    is complete.
     """
     nested = check_sources(config)
     prepare_address(config.address)
@@ -66,7 +69,7 @@ def run(config: SweepConfig) -> Sweep:
                 directory,
                 Trial(config),
                 connected=partial(connected, config.address, dashboard=nested),
-                watch=_tidying(watch, config),
+                watch=_with_retention(watch, config),
                 nested=nested,
             )
         remove_models(directory, trials, config)
@@ -76,19 +79,19 @@ def run(config: SweepConfig) -> Sweep:
     failed = [trial for trial in trials if trial.state == "failed"]
     if failed and not done.best:
         raise DivergedError(
-            f"no trial of {config.name} came to its end; {len(failed)} failed, the first:\n"
+            f"no trial of {config.name} is complete; {len(failed)} failed, the first:\n"
             f"  {failed[0].reason}\n  kept: {directory}, with each trial's error.txt"
         )
     return done
 
 
-def _tidying(watch: SweepObserver, config: SweepConfig) -> SweepObserver:
-    """The watch, and after each end of a trial what is left of those before goes."""
+def _with_retention(watch: SweepObserver, config: SweepConfig) -> SweepObserver:
+    """Return the observer extended by ``remove_models`` after each trial."""
     known: dict[int, Record] = {}
 
     def changed(record: Record) -> None:
         watch.changed(record)
-        if record.ended:  # its own process may still be at work
+        if record.ended:  # not the trial itself, whose process may still be running
             remove_models(config.directory, known.values(), config)
         known[record.number] = record
 
@@ -96,26 +99,30 @@ def _tidying(watch: SweepObserver, config: SweepConfig) -> SweepObserver:
 
 
 def check_sources(config: SweepConfig) -> bool:
-    """Whether trials start processes of their own. Raises ``ConfigError`` for a model or teacher
-    that every trial would miss.
+    """Return True if trials start their own processes.
+
+    Raises ``ConfigError`` if the initial model or a teacher is missing.
     """
     nested = False
     for place, stage in enumerate(config.stages):
-        found: Any = base_config(stage)
+        base: Any = base_config(stage)
         drawn = any(key.removeprefix("then.") == "init" for key in config.space)
         if place == 0 and stage.verb != "pretrain" and not drawn:
-            require_init(found.init)
-        if isinstance(found, DistillConfig):
-            teacher_directories(found.distillation)
-            nested = nested or found.distillation.host == "actors"
-        if isinstance(found, MultitaskConfig) and teachers_by_dataset(found):
-            nested = nested or found.distillation.host == "actors"
-        nested = nested or found.workers > 0 or bool(getattr(found, "max_concurrent", 0))
+            require_init(base.init)
+        if isinstance(base, DistillConfig):
+            teacher_directories(base.distillation)
+            nested = nested or base.distillation.host == "actors"
+        if isinstance(base, MultitaskConfig) and teachers_by_dataset(base):
+            nested = nested or base.distillation.host == "actors"
+        nested = nested or base.workers > 0 or bool(getattr(base, "max_concurrent", 0))
     return nested
 
 
 def _record(config: SweepConfig, directory: Path) -> None:
-    """Refuses to go on with trials of another making, and writes down what is run."""
+    """Record the configuration of the sweep.
+
+    Raises ``ConfigError`` if the directory holds trials of another configuration.
+    """
     path = directory / _RECORD
     if path.is_file() and (directory / "trials").is_dir():
         before, now = to_dict(load(SweepConfig, path=path)), to_dict(config)
@@ -125,8 +132,8 @@ def _record(config: SweepConfig, directory: Path) -> None:
                 f"\n    {key}: there {before[key]!r}, asked {now[key]!r}" for key in changed
             )
             raise ConfigError(
-                f"run_dir = {directory} holds a sweep of another making, by its {_RECORD}:{lines}\n"
-                "  fix: name=ANOTHER, or repeat the command that began this one\n"
+                f"run_dir = {directory} holds a sweep of another configuration, {_RECORD}:{lines}\n"
+                "  fix: name=ANOTHER, or repeat the command that started this one\n"
                 "  kept: that sweep, as it is"
             )
     staged = path.with_suffix(".partial")

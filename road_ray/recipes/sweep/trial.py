@@ -1,4 +1,4 @@
-"""One trial: the verb's own recipe for every seed, judged by the mean."""
+"""A trial of a sweep: the verb's recipe for each seed, and the mean of its figures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.distributed.tune.space import decode_params
-from road_ray.distributed.tune.trial_record import Outcome, Report, Tell
+from road_ray.distributed.tune.trial_record import OnReport, Outcome, Report
 from road_ray.errors import ConfigError
 from road_ray.evaluation.metrics import summary
 from road_ray.recipes.sweep.config import SweepConfig
@@ -23,17 +23,17 @@ from road_ray.verbs import VERBS
 
 @dataclass(frozen=True)
 class Trial:
-    """``trial(directory, params, tell)``: all seeds of one set of values."""
+    """Callable ``trial(directory, params, on_report)`` that runs all seeds of one set of values."""
 
     sweep: SweepConfig
 
-    def __call__(self, directory: Path, params: Mapping[str, Any], tell: Tell) -> Outcome:
-        """Figures over seeds. Raises what a recipe raises: the trial has failed then."""
+    def __call__(self, directory: Path, params: Mapping[str, Any], on_report: OnReport) -> Outcome:
+        """Return the figures over seeds. Errors of a recipe are raised; they fail the trial."""
         changes = decode_params(self.sweep.space, params)
         figures, teacher_seconds = [], 0.0
         for number in range(self.sweep.seeds):
-            told, seconds = self._seed(changes, directory, number, tell)
-            figures.append(told)
+            metrics, seconds = self._seed(changes, directory, number, on_report)
+            figures.append(metrics)
             teacher_seconds += seconds
         means, deviations = _over_seeds(figures)
         missing = [metric for metric in self.sweep.metric if metric not in means]
@@ -50,39 +50,39 @@ class Trial:
         )
 
     def _seed(
-        self, changes: Mapping[str, Any], directory: Path, number: int, tell: Tell
+        self, changes: Mapping[str, object], directory: Path, number: int, on_report: OnReport
     ) -> tuple[dict[str, float], float]:
         runs = runs_of(self.sweep, changes, directory, number)
         began = time.monotonic()
-        teaching = 0.0
+        teacher_seconds = 0.0
         for place, (verb, config) in enumerate(runs):
             judged = number == 0 and place == len(runs) - 1
-            asked = time.monotonic()
-            reporter = _Reporter(self.sweep.metric[0], tell) if judged else None
+            started = time.monotonic()
+            reporter = _Reporter(self.sweep.metric[0], on_report) if judged else None
             run = VERBS[verb].run(config, context=RunContext(on_row=reporter))
             teachers: Any = getattr(config, "distillation", None)
             if teachers is not None:
-                teaching += (time.monotonic() - asked) * teachers.num_asked
+                teacher_seconds += (time.monotonic() - started) * teachers.num_asked
         figures = {
             name: float("nan") if value is None else float(value)
             for name, value in run.metrics.items()
         }
         figures["cost/seconds"] = time.monotonic() - began
         figures["cost/parameters"] = float(parameters(run.hf_dir))
-        return figures, teaching
+        return figures, teacher_seconds
 
 
 @dataclass(frozen=True)
 class _Reporter:
-    """Reports the metric of each journal row that has it, before the last step."""
+    """Row callback that reports the metric with the progress of the run."""
 
     metric: str
-    tell: Tell
+    on_report: OnReport
 
     def __call__(self, step: int, total: int | None, row: Mapping[str, float]) -> None:
         if self.metric not in row or not total or step >= total:
             return
-        self.tell(Report(step, 100.0 * step / total, float(row[self.metric])))
+        self.on_report(Report(step, 100.0 * step / total, float(row[self.metric])))
 
 
 def _over_seeds(
@@ -101,7 +101,7 @@ def _over_seeds(
 
 
 def parameters(hf_dir: Path) -> int:
-    """Numbers in the weights of a model directory; 0 where there is none."""
+    """Return the number of parameters in a model directory; 0 if there is no model."""
     total = 0
     for path in hf_dir.glob("*.safetensors"):
         with path.open("rb") as file:

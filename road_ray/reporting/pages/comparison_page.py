@@ -1,6 +1,4 @@
-"""The page that holds runs side by side: seeds of one thing together, with mean, deviation, a
-paired test, and what papers print.
-"""
+"""Comparison page: groups of seeds with mean, deviation, a paired test and published results."""
 
 from __future__ import annotations
 
@@ -8,11 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from road_ray.evaluation.metrics import PairedTest, paired_test, summary
 from road_ray.reporting.health import loss_names
-from road_ray.reporting.pages.page import NOTHING, Block, Cell, Figures, Page, Prose, Section, Table
+from road_ray.reporting.pages.page import NOTHING, Block, Cell, Figures, Page, Section, Table, Value
 from road_ray.reporting.pages.run_page import clock, headline
 from road_ray.reporting.plots.chart import Axis, Chart, Line, thinned
 from road_ray.reporting.published_results import published
@@ -24,13 +21,13 @@ _MOST_GROUPS = 40
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ in their seed alone."""
+    """Runs that differ in their seed only."""
 
     name: str
     runs: Sequence[RunRecord]
 
-    def scores(self, metric: str) -> dict[Any, float]:
-        """The figure of every run that has it, by seed."""
+    def scores(self, metric: str) -> dict[object, float]:
+        """Return the figure of each run that has it, by seed."""
         return {
             run.settings.get("seed", number): float(run.metrics[metric])
             for number, run in enumerate(self.runs)
@@ -39,23 +36,23 @@ class Group:
 
 
 def group_runs(runs: Sequence[RunRecord]) -> list[Group]:
-    """Runs with the same settings but for seed and place, together; in the order of the first."""
-    found: dict[str, list[RunRecord]] = {}
+    """Group runs whose settings differ in seed and directory only, in order of first appearance."""
+    groups: dict[str, list[RunRecord]] = {}
     for run in runs:
         key = repr(
             [run.verb, *sorted((k, str(v)) for k, v in run.settings.items() if is_decisive(k))]
         )
-        found.setdefault(key, []).append(run)
-    names = [_common_name(members) for members in found.values()]
+        groups.setdefault(key, []).append(run)
+    names = [_common_name(members) for members in groups.values()]
     twice = {name for name in names if names.count(name) > 1}
     return [
         Group(str(members[0].directory) if name in twice else name, members)
-        for name, members in zip(names, found.values(), strict=True)
+        for name, members in zip(names, groups.values(), strict=True)
     ]
 
 
 def _common_name(runs: Sequence[RunRecord]) -> str:
-    """``mean`` for ``mean-10`` and ``mean-11``; one run keeps its name."""
+    """Return ``mean`` for ``mean-10`` and ``mean-11``; a single run keeps its name."""
     if len(runs) == 1:
         return runs[0].name
     stems = {re.sub(r"[-_]?(seed)?[-_]?\d+$", "", run.name) for run in runs}
@@ -63,9 +60,11 @@ def _common_name(runs: Sequence[RunRecord]) -> str:
 
 
 def compare_page(runs: Sequence[RunRecord], title: str, baseline: str | None = None) -> Page:
-    """Groups against the first of them, or the one that is named ``baseline``."""
+    """Return the page that compares groups with the one named ``baseline``, or with the default
+    one.
+    """
     groups = group_runs(runs)
-    base = next((group for group in groups if group.name == baseline), _plainest(groups))
+    base = next((group for group in groups if group.name == baseline), _default_baseline(groups))
     metrics = list(dict.fromkeys(name for run in runs for name in headline(run.metrics)))
     datasets = dict.fromkeys(name.split("/")[1] for name in metrics)
     sections = [
@@ -73,20 +72,20 @@ def compare_page(runs: Sequence[RunRecord], title: str, baseline: str | None = N
         for dataset in datasets
     ]
     sections += [
-        Section("Differences", [_settings(groups)], "Settings in which the groups differ."),
+        Section("Differences", [_settings(groups)], "Settings that differ between groups."),
         Section("Curves", [Figures(_curves(groups))], "Mean over the seeds of each group."),
         Section("Runs", [_runs(runs)], "Click a heading to sort."),
     ]
     return Page(
         title=title,
-        about=f"{len(runs)} runs in {len(groups)} groups; runs that differ in their seed alone "
-        "are one group.",
+        about=f"{len(runs)} runs in {len(groups)} groups; runs that differ only in their seed "
+        "form one group.",
         kicker="road report",
-        sections=[section for section in sections if _filled(section)],
+        sections=[section for section in sections if _has_content(section)],
     )
 
 
-def _filled(section: Section) -> bool:
+def _has_content(section: Section) -> bool:
     return any(
         not (isinstance(block, Table) and not block.rows)
         and not (isinstance(block, Figures) and not block.figures)
@@ -94,8 +93,8 @@ def _filled(section: Section) -> bool:
     )
 
 
-def _plainest(groups: Sequence[Group]) -> Group:
-    """What others are held against: trained without teachers on what the others start from."""
+def _default_baseline(groups: Sequence[Group]) -> Group:
+    """Return the default baseline: the group trained without teachers, else the first."""
     plain = [group for group in groups if group.name in ("none", "no-kd", "baseline", "plain")]
     return (plain or list(groups))[0]
 
@@ -112,9 +111,9 @@ def _results(
     rows = [row for row in rows if any(cell.value is not None for cell in row[2:])]
     printed = _printed(dataset, wanted)
     note = (
-        "Mean ± standard deviation over seeds. Against: mean difference and p of a paired t-test "
-        "over the seeds that both have, not corrected for the number of comparisons; bold where "
-        "p < 0.05. With two or three seeds only large differences can show."
+        "Mean ± standard deviation over seeds. Against: mean difference and p value of a paired "
+        "t-test over shared seeds, not corrected for the number of comparisons; bold where "
+        "p < 0.05. Two or three seeds reveal only large differences."
     )
     return [Table(names, [*rows, *printed], note=note)]
 
@@ -145,13 +144,13 @@ def _against(group: Group, base: Group, metric: str) -> Cell:
         return Cell(f"{gap:+.2f}, no test: no two seeds in common", gap)
     sure = f"p = {test.p_value:.3f}" if test.p_value >= 0.001 else "p < 0.001"
     if test.p_value == 0.0:
-        sure = "the same in every seed"
-    said = f"{test.difference:+.2f}, {sure}, n = {test.pairs}"
-    return Cell(said, test.difference, strong=0.0 < test.p_value < 0.05)
+        sure = "equal for every seed"
+    text = f"{test.difference:+.2f}, {sure}, n = {test.pairs}"
+    return Cell(text, test.difference, strong=0.0 < test.p_value < 0.05)
 
 
 def paired_against(group: Group, base: Group, metric: str) -> PairedTest | None:
-    """The paired test over the seeds that both groups have; None with fewer than two."""
+    """Return the paired test over the seeds that both groups share, or None with fewer than two."""
     ours, theirs = group.scores(metric), base.scores(metric)
     shared = [seed for seed in ours if seed in theirs]
     if len(shared) < 2:
@@ -160,7 +159,7 @@ def paired_against(group: Group, base: Group, metric: str) -> PairedTest | None:
 
 
 def _printed(dataset: str, metrics: Sequence[str]) -> list[list[Cell]]:
-    """Rows of what papers print, one a model, in the columns of the metrics that they print."""
+    """Return rows of published results, one per model, in the columns of the metrics."""
     columns = [
         {(p.model, p.source): p.value for p in published(dataset, m.rsplit("/", 1)[-1])}
         for m in metrics
@@ -180,19 +179,19 @@ def _settings(groups: Sequence[Group]) -> Table:
     tables = [group.runs[0].settings for group in groups[:_MOST_GROUPS]]
     keys = list(dict.fromkeys(key for table in tables for key in table if is_decisive(key)))
     varied = [key for key in keys if len({str(table.get(key)) for table in tables}) > 1]
-    rows: list[list[Any]] = [
+    rows: list[Sequence[Value | Cell]] = [
         [group.name, *(_short(table.get(key)) for key in varied)]
         for group, table in zip(groups, tables, strict=False)
     ]
     return Table(["", *varied], rows if varied else [])
 
 
-def _short(value: Any) -> Any:
+def _short(value: object) -> Value:
     if isinstance(value, list | tuple):
-        return f"{len(value)} of them" if len(str(value)) > 40 else ", ".join(map(str, value))
+        return f"{len(value)} values" if len(str(value)) > 40 else ", ".join(map(str, value))
     if isinstance(value, str) and "/" in value and len(value) > 40:
         return "…/" + "/".join(Path(value).parts[-2:])
-    return value
+    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def _curves(groups: Sequence[Group]) -> list[Chart]:
@@ -211,7 +210,7 @@ def _curves(groups: Sequence[Group]) -> list[Chart]:
 
 
 def _mean_curve(group: Group, name: str) -> list[tuple[float, float]]:
-    """The mean of the seeds at every step that all of them wrote down."""
+    """Return the mean over seeds at every step that all of them recorded."""
     series: list[Mapping[float, float]] = [dict(run.series(name)) for run in group.runs]
     series = [one for one in series if one]
     shared = [step for step in (series[0] if series else ()) if all(step in s for s in series)]
@@ -221,7 +220,7 @@ def _mean_curve(group: Group, name: str) -> list[tuple[float, float]]:
 def _runs(runs: Sequence[RunRecord]) -> Table:
     metrics = list(dict.fromkeys(name for run in runs for name in headline(run.metrics)))
     shown = [f"{m.split('/')[1]} {metric_title(m.rsplit('/', 1)[-1])}" for m in metrics]
-    rows: list[list[Any]] = [
+    rows: list[Sequence[Value | Cell]] = [
         [
             run.name,
             run.verb,
@@ -234,9 +233,3 @@ def _runs(runs: Sequence[RunRecord]) -> Table:
         for run in runs
     ]
     return Table(["run", "verb", "seed", "steps", "time", *shown, "state"], rows, live=True)
-
-
-def nothing_to_compare(folder: Path) -> Page:
-    """A page that says so."""
-    said = Prose([f"{folder} holds no run directory."])
-    return Page(folder.name, sections=[Section("Runs", [said])])

@@ -1,4 +1,4 @@
-"""The page of the demo: what each kind of model reached, and how its stages went."""
+"""Page of ``road demo``: results of each kind of model and curves of the stages."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _CURVES = (
 
 
 def is_demo(directory: Path) -> bool:
-    """Whether a directory is that of a demo."""
+    """Return True if a directory is a demo directory."""
     return (directory / TABLE).is_file()
 
 
 def demo_page(directory: Path) -> Page:
-    """The table of the models and the curves of the stages."""
+    """Return the page with the table of models and the curves of the stages."""
     rows = _rows(directory / TABLE)
     charts = [
         Chart(title, Axis("step"), Axis(), lines=[Line(thinned(points))])
@@ -37,9 +37,9 @@ def demo_page(directory: Path) -> Page:
     ]
     sections = [Section("Models", [_table(rows)]), Section("Stages", [Figures(charts)])]
     return Page(
-        title="The whole story",
+        title="Demo: from pre-training to distillation",
         about="Mean over seeds and standard deviation, in percent. "
-        "Out of domain means another style of text.",
+        "Out of domain: text of another style.",
         kicker="road demo",
         sections=sections if charts else sections[:1],
     )
@@ -56,7 +56,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
         raise DataError(f"{path}: damaged: {why}\n  fix: delete it and run `road demo` again")
     if any(rows[0].keys() - row.keys() for row in rows):
         raise DataError(
-            f"{path}: damaged: its rows have other columns than its first\n"
+            f"{path}: damaged: its rows do not have the columns of the first\n"
             "  fix: delete it and run `road demo` again"
         )
     return rows
@@ -78,4 +78,4 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
         ]
         for row in rows
     ]
-    return Table(names, shown, note="The highest of each column is bold.")
+    return Table(names, shown, note="The highest value of each column is bold.")

@@ -1,7 +1,7 @@
-"""One self-contained HTML page out of blocks: figures, tables, facts, gauges, examples.
+"""A self-contained HTML page made of blocks: figures, tables, facts, gauges, examples.
 
-It asks nothing of a network, can be read without JavaScript, and shows whatever comes from outside
-as text (Jinja escapes it). The look is in ``assets/``.
+It loads nothing from the network and can be read without JavaScript. Jinja escapes all values.
+Style and scripts are in ``assets/``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Value = str | float | int | None
 
 @dataclass(frozen=True)
 class Cell:
-    """What a table shows; ``value`` is what it is sorted by where that is not the text."""
+    """A table cell. ``value`` is the sort key if it is not the text."""
 
     text: str
     value: Value = None
@@ -40,8 +40,8 @@ NOTHING = Cell("\N{EN DASH}")
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under names. ``live``: may be sorted and filtered; ``trials``: the number that links
-    each row with its marks in the figures.
+    """Rows below column names. ``live`` tables can be sorted and filtered; ``trials`` links each
+    row with its marks in the figures.
     """
 
     kind: ClassVar[str] = "table"
@@ -53,26 +53,26 @@ class Table:
 
     @cached_property
     def cells(self) -> list[list[Cell]]:
-        """The rows with every value as it is written."""
+        """Return the rows with every value formatted."""
         return [[v if isinstance(v, Cell) else cell(v) for v in row] for row in self.rows]
 
     @cached_property
     def numeric(self) -> list[bool]:
-        """Which columns have numbers, so that they stand to the right."""
+        """Return for each column if it holds numbers, which are right-aligned."""
         columns = zip(*self.cells, strict=True) if self.rows else [()] * len(self.names)
         return [any(isinstance(c.value, int | float) for c in column) for column in columns]
 
 
 @dataclass(frozen=True)
 class Figures:
-    """A grid of them."""
+    """A grid of figures."""
 
     kind: ClassVar[str] = "figures"
     figures: Sequence[Figure]
 
     @staticmethod
     def draw(figure: Figure) -> Markup:
-        """The figure as SVG."""
+        """Return the figure as SVG."""
         return draw(figure)
 
 
@@ -86,7 +86,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Prose:
-    """Paragraphs or, as ``items``, a list."""
+    """Paragraphs, or a list if ``items``."""
 
     kind: ClassVar[str] = "prose"
     lines: Sequence[str]
@@ -95,7 +95,7 @@ class Prose:
 
 @dataclass(frozen=True)
 class Split:
-    """Shares of a whole as one bar: ``(name, share from 0 to 1, what to write)``."""
+    """Shares of a whole as one bar: ``(name, share from 0 to 1, label)``."""
 
     kind: ClassVar[str] = "split"
     parts: Sequence[tuple[str, float, str]]
@@ -114,7 +114,7 @@ class Gauge:
 
 @dataclass(frozen=True)
 class Gauges:
-    """Several of them."""
+    """A group of gauges."""
 
     kind: ClassVar[str] = "gauges"
     gauges: Sequence[Gauge]
@@ -122,7 +122,7 @@ class Gauges:
 
 @dataclass(frozen=True)
 class Example:
-    """One case that went wrong. ``context`` is in pieces, of which every second one is gold."""
+    """One wrong prediction. Every second piece of ``context`` is the labelled answer."""
 
     ask: str
     context: Sequence[str]
@@ -133,7 +133,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Examples:
-    """Cases of one data set."""
+    """Wrong predictions on one data set."""
 
     kind: ClassVar[str] = "examples"
     title: str
@@ -154,7 +154,7 @@ Block = Table | Figures | Facts | Prose | Split | Gauges | Examples | Folded
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with blocks under it."""
+    """A heading with blocks below it."""
 
     title: str
     blocks: Sequence[Block]
@@ -162,13 +162,13 @@ class Section:
 
     @property
     def name(self) -> str:
-        """What a link to it says."""
+        """Return the anchor of the section."""
         return "".join(letter if letter.isalnum() else "-" for letter in self.title.lower())
 
 
 @dataclass(frozen=True)
 class Page:
-    """The whole of it. ``tiles`` are the few numbers that matter most: name, value, remark."""
+    """A whole page. ``tiles`` are the few most important numbers: name, value, remark."""
 
     title: str
     about: str = ""
@@ -177,19 +177,19 @@ class Page:
     sections: Sequence[Section] = field(default=())
 
     def figures(self) -> list[Figure]:
-        """All figures, in order."""
+        """Return all figures in order."""
         blocks = [block for section in self.sections for block in section.blocks]
         grids = [block for block in blocks if isinstance(block, Figures)]
         return [figure for grid in grids for figure in grid.figures]
 
 
 def render(page: Page) -> str:
-    """The page as HTML."""
+    """Return the page as HTML."""
     return _template().render(page=page, css=_asset("page.css"), js=_asset("page.js"))
 
 
 def write(page: Page, path: Path) -> Path:
-    """The page at ``path``: the old file or the new one, never half of either."""
+    """Write the page to ``path`` atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     staged = path.with_name(f".{path.name}.partial")
     try:
@@ -200,7 +200,7 @@ def write(page: Page, path: Path) -> Path:
 
 
 def cell(value: Value) -> Cell:
-    """A value as it is written in a table."""
+    """Return a value as formatted in a table."""
     if value is None:
         return NOTHING
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -211,7 +211,7 @@ def cell(value: Value) -> Cell:
 
 
 def _in_order(value: object) -> object:
-    """A value of the template; text without marks that turn its direction."""
+    """Return a template value; text loses marks that change its reading direction."""
     return type(value)(printable(value, keep="\n\t")) if isinstance(value, str) else value
 
 

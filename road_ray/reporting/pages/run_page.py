@@ -1,10 +1,9 @@
-"""The page of one run: result, curves, health, time, teachers, mistakes, faults, lineage."""
+"""Page of one run: result, curves, health, time, teachers, errors, faults, lineage."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from road_ray.reporting.advice import advice, time_split
 from road_ray.reporting.error_analysis import mistakes
@@ -32,11 +31,11 @@ from road_ray.reporting.tables import is_principal, metric_title, percent
 
 _ABOUT = {
     "pretrain": "Pre-training of an encoder on a text corpus",
-    "multitask": "Multi-task pre-training, the gradient averaged over data sets",
+    "multitask": "Multi-task pre-training, with gradients averaged over data sets",
     "finetune": "Fine-tuning on one data set",
-    "distill": "A student taught by gold and by an ensemble of teachers",
-    "evaluate": "A trained model, judged",
-    "teachers": "Several seeds of one fine-tuning, to be an ensemble",
+    "distill": "A student trained on labels and on an ensemble of teachers",
+    "evaluate": "Evaluation of a trained model",
+    "teachers": "Several seeds of one fine-tuning, for an ensemble",
 }
 _STEP = Axis("step")
 _TITLES = {
@@ -53,17 +52,21 @@ _MOST_CURVES = 24
 
 
 def run_page(run: RunRecord, *, examples: bool = True) -> Page:
-    """Everything that the directory of a run tells. ``examples``: also read the data for them."""
+    """Return the page of a run. ``examples`` also reads the data, to show wrong predictions."""
     made = [
-        Section("Result", _result(run), _judged_on(run)),
+        Section("Result", _result(run), _evaluation_note(run)),
         Section("Curves", [Figures(curves(run))]),
-        Section("Health", [Gauges(gauges(run))], "Readings that tell whether the run is well."),
+        Section(
+            "Health",
+            [Gauges(gauges(run))],
+            "Checks of losses, gradients, teachers and predictions.",
+        ),
         Section("Time", _time(run)),
         Section("Teachers", _teachers(run)),
         Section(
-            "Mistakes",
+            "Errors",
             mistakes(run) if examples else (),
-            "Some of the cases that are not exactly right, evenly from the worst to the mildest.",
+            "Predictions that are not exactly right, sampled evenly from the worst to the mildest.",
         ),
         Section("Faults", _faults(run)),
         Section("Lineage", ancestry(run)),
@@ -74,11 +77,11 @@ def run_page(run: RunRecord, *, examples: bool = True) -> Page:
         about=_about(run),
         kicker=f"road {run.verb}",
         tiles=_tiles(run),
-        sections=[section for section in made if _says_something(section)],
+        sections=[section for section in made if _has_content(section)],
     )
 
 
-def _says_something(section: Section) -> bool:
+def _has_content(section: Section) -> bool:
     empty = (Figures(()), Gauges(()), Table((), ()), Facts({}), Prose(()))
     return any(block not in empty for block in section.blocks)
 
@@ -87,10 +90,10 @@ def _about(run: RunRecord) -> str:
     data = run.config.get("data") or {}
     names = data.get("datasets") or [data.get("dataset") or data.get("corpus")]
     on = ", ".join(str(name) for name in names if name)
-    said = _ABOUT.get(run.verb, "A run") + (f": {on}" if on else "") + "."
+    text = _ABOUT.get(run.verb, "A run") + (f": {on}" if on else "") + "."
     if not run.finished:
-        said += f" Not finished: the last row is of step {run.steps:,}."
-    return " ".join([said, *run.problems])
+        text += f" Not finished: the last row is of step {run.steps:,}."
+    return " ".join([text, *run.problems])
 
 
 def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
@@ -108,13 +111,13 @@ def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
     speed = run.last("time/tokens_per_second")
     if speed:
         share = run.last("time/mfu")
-        remark = f"{share:.0%} of the device's matrix rate" if share else "of the last stretch"
+        remark = f"{share:.0%} of the device's peak (MFU)" if share else "at the end of the run"
         tiles.append(("tokens a second", f"{speed:,.0f}", remark))
     return tiles[:6]
 
 
-def headline(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """The principal figures; of a span data set the thresholded one where there is one."""
+def headline(metrics: Mapping[str, object]) -> dict[str, float]:
+    """Return the principal figures; figures at a threshold replace their untuned counterparts."""
     shown = {n: v for n, v in metrics.items() if is_principal(n) and isinstance(v, int | float)}
     tuned = {name for name in shown if "/at_threshold_" in name}
     plain = {name.replace("/at_threshold_", "/") for name in tuned}
@@ -122,17 +125,17 @@ def headline(metrics: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _parts(name: str) -> tuple[str, str]:
-    """``eval/squad_v2/at_threshold_f1`` -> ``squad_v2``, ``at_threshold_f1``."""
+    """Return data set and metric: ``eval/squad_v2/f1`` gives ``squad_v2``, ``f1``."""
     pieces = name.split("/")
     return pieces[1] if len(pieces) > 2 else "", pieces[-1]
 
 
-def _judged_on(run: RunRecord) -> str:
+def _evaluation_note(run: RunRecord) -> str:
     most = run.settings.get("data.max_judged_rows")
-    said = "Percentages, larger is better."
+    text = "Percentages, larger is better."
     if most:
-        said += f" Judged on {most:,} rows, not on the whole split: do not compare with papers."
-    return said if any(name.startswith("eval/") for name in run.metrics) else ""
+        text += f" Evaluated on {most:,} rows, not on the whole split: do not compare with papers."
+    return text if any(name.startswith("eval/") for name in run.metrics) else ""
 
 
 def _result(run: RunRecord) -> list[Block]:
@@ -140,8 +143,8 @@ def _result(run: RunRecord) -> list[Block]:
         name: v for name, v in run.metrics.items() if not name.startswith("time/")
     }
     if not chosen:
-        return [Prose(["There are no final figures."])]
-    rows: list[Sequence[Any]] = []
+        return [Prose(["No final figures."])]
+    rows: list[Sequence[Value | Cell]] = []
     for name, value in chosen.items():
         dataset, metric = _parts(name)
         known = isinstance(value, int | float)
@@ -158,9 +161,9 @@ def _result(run: RunRecord) -> list[Block]:
 
 
 def curves(run: RunRecord) -> list[Chart]:
-    """A figure for every series of the run with at least two points, losses first.
+    """Return a chart for every series of the run with at least two points, losses first.
 
-    A loss and its soft counterpart share one.
+    The losses on labels and on teachers of one task share a chart.
     """
     names = run.names("train/")
     soft = {name.removesuffix("_soft") for name in names if name.endswith("_soft")}
@@ -168,7 +171,7 @@ def curves(run: RunRecord) -> list[Chart]:
     drawn += [n for n in run.names("eval/") if is_principal(n)] + ["time/tokens_per_second"]
     charts = []
     for name in drawn[:_MOST_CURVES]:
-        lines = [Line(thinned(run.series(name)), "gold" if name in soft else "", 0)]
+        lines = [Line(thinned(run.series(name)), "labels" if name in soft else "", 0)]
         if name in soft:
             lines.append(Line(thinned(run.series(f"{name}_soft")), "teachers", 1))
         if len(run.series(name)) > 1:
@@ -212,7 +215,7 @@ def _teachers(run: RunRecord) -> list[Block]:
         (f"{number} of {most} right", 100 * count / total) for number, count in enumerate(counts)
     ]
     weighting = dict(run.config.get("weighting") or {})
-    kept = {
+    settings = {
         name: value
         for name, value in (run.config.get("distillation") or {}).items()
         if name not in ("teachers", "matching") and value is not None
@@ -223,12 +226,12 @@ def _teachers(run: RunRecord) -> list[Block]:
         "%",
         note=f"Of {total:,.0f} training rows (for spans: of starts and ends).",
     )
-    return [Figures([bars]), Facts({**weighting, **kept})]
+    return [Figures([bars]), Facts({**weighting, **settings})]
 
 
 def _faults(run: RunRecord) -> list[Block]:
     if not run.events:
-        return [Prose(["None was recorded."])] if run.rows else []
+        return [Prose(["None recorded."])] if run.rows else []
     rows: list[list[Value | Cell]] = [
         [
             Cell(str(event.get("time", ""))[:19].replace("T", " ")),
@@ -237,19 +240,20 @@ def _faults(run: RunRecord) -> list[Block]:
         ]
         for event in run.events
     ]
-    return [Table(["time (UTC)", "what", "about it"], rows)]
+    return [Table(["time (UTC)", "what", "details"], rows)]
 
 
 def _setup(run: RunRecord) -> Iterable[Block]:
-    told = run.environment
-    packages = dict(told.get("packages") or {})
+    environment = run.environment
+    packages = dict(environment.get("packages") or {})
     facts: dict[str, object] = {
-        "seed": run.config.get("seed", told.get("seed")),
+        "seed": run.config.get("seed", environment.get("seed")),
         "workers": run.config.get("workers"),
-        "devices": ", ".join(told.get("devices") or ()) or f"CPU, {told.get('cpus', '?')} cores",
-        "python": told.get("python"),
-        "revision": told.get("revision"),
-        "platform": told.get("platform"),
+        "devices": ", ".join(environment.get("devices") or ())
+        or f"CPU, {environment.get('cpus', '?')} cores",
+        "python": environment.get("python"),
+        "revision": environment.get("revision"),
+        "platform": environment.get("platform"),
         **packages,
     }
     yield Facts({name: value for name, value in facts.items() if value is not None})
@@ -258,7 +262,7 @@ def _setup(run: RunRecord) -> Iterable[Block]:
 
 
 def clock(seconds: float) -> str:
-    """``95 s``, ``12 min``, ``3.4 h``."""
+    """Return a duration as ``95 s``, ``12 min`` or ``3.4 h``."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

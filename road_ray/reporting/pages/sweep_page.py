@@ -1,11 +1,10 @@
-"""The page of a sweep: the best trials, figures, a table of all trials that sorts and filters."""
+"""Page of a sweep: the best trials, figures, and a sortable table of all trials."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from road_ray.reporting.pages.page import (
     NOTHING,
@@ -17,6 +16,7 @@ from road_ray.reporting.pages.page import (
     Prose,
     Section,
     Table,
+    Value,
 )
 from road_ray.reporting.pages.run_page import clock
 from road_ray.reporting.plots.scales import short
@@ -25,12 +25,16 @@ from road_ray.reporting.sweep_record import Sweep, Trial
 
 
 def sweep_page(sweep: Sweep) -> Page:
-    """Everything that a sweep tells."""
+    """Return the page of a sweep."""
     drawn = SweepFigures(sweep)
     blocks: list[Block] = [Figures(drawn.all())]
     sections = [
         Section("Best", _best(sweep)),
-        Section("Figures", blocks, "Point at a trial to see it everywhere; click to find its row."),
+        Section(
+            "Figures",
+            blocks,
+            "Hover over a trial to highlight it in all figures; click to go to its row.",
+        ),
         Section("Trials", [_table(sweep)], _how_to_filter(sweep)),
         Section("Failures", _failures(sweep)),
         Section("Set-up", _setup(sweep)),
@@ -62,18 +66,20 @@ def _tiles(sweep: Sweep) -> list[tuple[str, str, str]]:
         best = sweep.best[0]
         tiles.append((f"best {sweep.metrics[0]}", _value(best, 0), f"trial {best.number}"))
     elif sweep.best:
-        tiles.append(("on the Pareto front", str(len(sweep.best)), "none is better in all metrics"))
+        tiles.append(
+            ("on the Pareto front", str(len(sweep.best)), "no trial is better in all metrics")
+        )
     spent = sum(trial.seconds or 0.0 for trial in sweep.trials)
     if spent:
-        tiles.append(("time in trials", clock(spent), "one after the other"))
+        tiles.append(("time in trials", clock(spent), "sum over trials"))
     return tiles
 
 
 def _value(trial: Trial, which: int) -> str:
-    """``61.25 ± 0.40``: the value with its deviation over seeds, where there are several."""
-    said = _number(trial.values[which])
+    """Return a value with its deviation over seeds, if there are several: ``61.25 ± 0.40``."""
+    text = _number(trial.values[which])
     deviation = trial.deviations[which] if which < len(trial.deviations) else None
-    return said if deviation is None else f"{said} ± {_number(deviation)}"
+    return text if deviation is None else f"{text} ± {_number(deviation)}"
 
 
 def _number(value: float) -> str:
@@ -82,12 +88,12 @@ def _number(value: float) -> str:
 
 def _best(sweep: Sweep) -> list[Block]:
     if not sweep.best:
-        return [Prose(["No trial has come to its end yet."])]
+        return [Prose(["No trial is complete yet."])]
     ranked = sorted(sweep.judged, key=lambda t: t.values[0], reverse=sweep.larger[0])
     chosen = (
         ranked[:5] if len(sweep.metrics) == 1 else sorted(sweep.best, key=lambda t: t.values[0])
     )
-    rows: list[Sequence[Any]] = [
+    rows: list[Sequence[Value | Cell]] = [
         [
             Cell(str(trial.number)),
             *(Cell(_value(trial, n), v, n == 0) for n, v in enumerate(trial.values)),
@@ -98,8 +104,8 @@ def _best(sweep: Sweep) -> list[Block]:
     note = ""
     if len(sweep.metrics) == 1 and len(sweep.judged) > 3:
         note = (
-            "The best of many trials flatters: part of it is luck. Run it again with seeds of its "
-            "own before it is compared with anything."
+            "The best of many trials is partly luck. Run it again with other seeds "
+            "before you compare it with other results."
         )
     return [Table(["trial", *sweep.metrics, *sweep.params], rows, note=note)]
 
@@ -116,36 +122,36 @@ def _table(sweep: Sweep) -> Table:
     return Table(names, rows, live=True, trials=[trial.number for trial in sweep.trials])
 
 
-def _said(value: Any) -> str:
+def _formatted(value: object) -> str:
     return short(value) if isinstance(value, float) else str(value)
 
 
-def _written(value: Any) -> Cell | str | None:
+def _written(value: object) -> Cell | str | None:
     if isinstance(value, float):
         return Cell(short(value), value)
     return value if value is None else Cell(str(value), value if type(value) is int else None)
 
 
 def _setup(sweep: Sweep) -> list[Block]:
-    told = json.dumps(sweep.settings, indent=2, default=str)
-    return [Folded("sweep", told)] if sweep.settings else []
+    settings = json.dumps(sweep.settings, indent=2, default=str)
+    return [Folded("sweep", settings)] if sweep.settings else []
 
 
 def _how_to_filter(sweep: Sweep) -> str:
     key = next((key for key in sweep.varied), "trial").rsplit(".", 1)[-1]
     return (
         "Click a heading to sort. Filter by words, or by column: "
-        f"“complete {key}<0.5” keeps complete trials whose {key} is below 0.5, here and above."
+        f"“complete {key}<0.5” shows complete trials with {key} below 0.5, here and in the figures."
     )
 
 
 def _failures(sweep: Sweep) -> list[Block]:
-    rows: list[list[Any]] = []
+    rows: list[Sequence[Value | Cell]] = []
     for trial in sweep.trials:
-        reason = str(trial.told.get("reason") or "")
+        reason = str(trial.attributes.get("reason") or "")
         if trial.state == "failed" or (reason and trial.state != "pruned"):
-            params = ", ".join(f"{k}={_said(v)}" for k, v in trial.params.items())
+            params = ", ".join(f"{k}={_formatted(v)}" for k, v in trial.params.items())
             rows.append(
                 [trial.number, trial.state, reason.splitlines()[0] if reason else None, params]
             )
-    return [Table(["trial", "state", "reason", "drawn"], rows)] if rows else []
+    return [Table(["trial", "state", "reason", "parameters"], rows)] if rows else []

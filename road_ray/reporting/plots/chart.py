@@ -1,4 +1,4 @@
-"""What a figure shows, said without saying how it is drawn: a page draws it as SVG, a paper with
+"""Descriptions of figures, independent of the backend: pages draw them as SVG, papers with
 matplotlib.
 """
 
@@ -13,7 +13,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Axis:
-    """A name, and how numbers lie along it. ``names``: position ``i`` stands for the i-th name."""
+    """A label and a scale. With ``names``, position ``i`` stands for the i-th name."""
 
     label: str = ""
     log: bool = False
@@ -22,8 +22,8 @@ class Axis:
 
 @dataclass(frozen=True)
 class Line:
-    """Points joined in their order. ``trial`` links it with the row of a table; ``color`` names the
-    series it belongs to, ``shade`` (0 worst, 1 best) replaces it.
+    """Points joined in order. ``trial`` links the line with a table row; ``color`` is the index of
+    its series, and ``shade`` (0 worst, 1 best) replaces that colour.
     """
 
     points: Sequence[Point]
@@ -35,7 +35,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Dot:
-    """One point; ``shade`` from 0 (worst) to 1 (best) colours it, None leaves the plain colour."""
+    """One point. ``shade`` from 0 (worst) to 1 (best) sets its colour; None is the default."""
 
     x: float
     y: float
@@ -46,7 +46,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Cell:
-    """One field of a heat map with its lower left and upper right corner in units of the axes."""
+    """One rectangle of a heat map, by its lower left and upper right corners in axis units."""
 
     low: Point
     high: Point
@@ -56,7 +56,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines, dots and cells over two axes; later layers lie above earlier ones."""
+    """Lines, dots and cells over two axes; later layers cover earlier ones."""
 
     title: str
     x: Axis
@@ -67,16 +67,16 @@ class Chart:
     note: str = ""
 
     def points(self) -> list[Point]:
-        """Everything that must be within the frame."""
-        found = [point for line in self.lines for point in line.points]
-        found += [(dot.x, dot.y) for dot in self.dots]
-        found += [corner for cell in self.cells for corner in (cell.low, cell.high)]
-        return [(x, y) for x, y in found if isfinite(x) and isfinite(y)]
+        """Return every point that must be inside the frame."""
+        points = [point for line in self.lines for point in line.points]
+        points += [(dot.x, dot.y) for dot in self.dots]
+        points += [corner for cell in self.cells for corner in (cell.low, cell.high)]
+        return [(x, y) for x, y in points if isfinite(x) and isfinite(y)]
 
 
 @dataclass(frozen=True)
 class Bars:
-    """One horizontal bar a name."""
+    """A horizontal bar per name."""
 
     title: str
     rows: Sequence[tuple[str, float]]
@@ -86,7 +86,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Parallel:
-    """One upright axis a quantity, one line a trial: ``rows`` are ``(trial, shade, values)``."""
+    """One vertical axis per quantity; a row ``(trial, shade, values)`` per trial."""
 
     title: str
     axes: Sequence[Axis]
@@ -98,15 +98,15 @@ Figure = Chart | Bars | Parallel
 
 
 def thinned(points: Sequence[Point], most: int = 240) -> list[Point]:
-    """At most ``most`` of the points, first and last among them, each stretch by its lowest and
-    highest, so that a spike of one step is still seen.
+    """Return at most ``most`` of the points, including the first and the last. Each stretch keeps
+    its lowest and highest point, so a spike of one step stays visible.
     """
     if len(points) <= most:
         return list(points)
     stretch = -(-2 * len(points) // max(most - 2, 2))
-    kept = [points[0]]
+    chosen = [points[0]]
     for start in range(1, len(points) - 1, stretch):
         part = points[start : min(start + stretch, len(points) - 1)]
         ends = {min(part, key=lambda p: p[1]), max(part, key=lambda p: p[1])}
-        kept += sorted(ends)
-    return [*kept, points[-1]]
+        chosen += sorted(ends)
+    return [*chosen, points[-1]]

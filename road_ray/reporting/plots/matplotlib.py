@@ -1,15 +1,18 @@
-"""Figures for papers: the same ones that a page shows, drawn by matplotlib as SVG or PNG."""
+"""Figures for papers: those of the page, drawn by matplotlib as SVG or PNG."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from road_ray.errors import ConfigError
 from road_ray.reporting.plots.chart import Axis, Bars, Cell, Chart, Figure, Parallel
 from road_ray.reporting.plots.scales import scale
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Format = Literal["svg", "png"]
 _COLORS = ("#0b63c5", "#d1600a", "#12855f", "#a3338f", "#927600", "#4c6fae", "#b8334a", "#5c6878")
@@ -23,20 +26,23 @@ _STYLE = {
     "axes.axisbelow": True,
     "legend.frameon": False,
     "svg.fonttype": "none",
-    "svg.hashsalt": "road_ray",  # the same figure is the same file
+    "svg.hashsalt": "road_ray",  # equal figures give equal files
     "savefig.dpi": 300,
     "savefig.bbox": "tight",
 }
 
 
 def save_figures(figures: Sequence[Figure], directory: Path, kind: Format) -> list[Path]:
-    """One file a figure, numbered in the order of the page and named by its title."""
+    """Write one file per figure, numbered in page order and named after its title.
+
+    Raises ``ConfigError`` if matplotlib is not installed.
+    """
     try:
         import matplotlib
     except ImportError:
         raise ConfigError(
             f"--format {kind} needs matplotlib, which is not installed\n"
-            "  fix: pip install matplotlib, or --format html; nothing was written"
+            "  fix: pip install 'road-ray[figures]', or --format html; nothing was written"
         ) from None
     matplotlib.use("agg")
     from matplotlib.figure import Figure as Canvas
@@ -56,7 +62,7 @@ def save_figures(figures: Sequence[Figure], directory: Path, kind: Format) -> li
     return paths
 
 
-def _chart(chart: Chart, axes: Any) -> None:
+def _chart(chart: Chart, axes: Axes) -> None:
     points = chart.points()
     across = scale(chart.x, (p[0] for p in points), 0, 1)
     up = scale(chart.y, (p[1] for p in points), 0, 1)
@@ -81,7 +87,7 @@ def _chart(chart: Chart, axes: Any) -> None:
         axes.legend()
 
 
-def _cells(cells: Sequence[Cell], axes: Any, colors: Any) -> None:
+def _cells(cells: Sequence[Cell], axes: Axes, colors: Any) -> None:
     from matplotlib.collections import PolyCollection
 
     corners = [(c.low, (c.high[0], c.low[1]), c.high, (c.low[0], c.high[1])) for c in cells]
@@ -92,8 +98,8 @@ def _cells(cells: Sequence[Cell], axes: Any, colors: Any) -> None:
         if cell.text:
             (x0, y0), (x1, y1) = cell.low, cell.high
             tone = "white" if cell.shade > 0.5 else "black"
-            look = {"ha": "center", "va": "center", "color": tone}
-            axes.text((x0 + x1) / 2, (y0 + y1) / 2, _plain(cell.text), **look)
+            middle = (x0 + x1) / 2, (y0 + y1) / 2
+            axes.text(*middle, _plain(cell.text), ha="center", va="center", color=tone)
 
 
 def _axis(
@@ -111,7 +117,7 @@ def _axis(
     label(_plain(axis.label))
 
 
-def _bars(bars: Bars, axes: Any) -> None:
+def _bars(bars: Bars, axes: Axes) -> None:
     names = [_plain(name) for name, _ in bars.rows]
     drawn = axes.barh(range(len(names)), [value for _, value in bars.rows], color=_COLORS[0])
     axes.set_yticks(range(len(names)), names)
@@ -120,7 +126,7 @@ def _bars(bars: Bars, axes: Any) -> None:
     axes.set_title(_plain(bars.title))
 
 
-def _parallel(figure: Parallel, axes: Any) -> None:
+def _parallel(figure: Parallel, axes: Axes) -> None:
     colors = _colormap()
     scales = [
         scale(axis, [row[2][n] for row in figure.rows if row[2][n] is not None], 0, 1)  # type: ignore[misc]
@@ -140,12 +146,12 @@ def _parallel(figure: Parallel, axes: Any) -> None:
 
 
 def _plain(text: str) -> str:
-    """Text in which a dollar sign is no formula."""
+    """Return text in which a dollar sign does not start a formula."""
     return text.replace("$", r"\$")
 
 
 def _colormap() -> Callable[[float], Any]:
-    """Colours for shades from 0 to 1; the palest of the scale could not be seen on white."""
+    """Return colours for shades from 0 to 1, without those invisible on white."""
     import matplotlib
 
     colors = matplotlib.colormaps[_SCALE]

@@ -1,4 +1,4 @@
-"""From numbers to places along an axis, with ticks at numbers that people like."""
+"""Scales: numbers to positions along an axis, with ticks at round numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHADES = 10  # colours of the scale from worst to best
 
 @dataclass(frozen=True)
 class Scale:
-    """``low`` lies at ``start``, ``high`` at ``end``; both in pixels."""
+    """Linear or logarithmic scale from ``low`` at pixel ``start`` to ``high`` at pixel ``end``."""
 
     axis: Axis
     low: float
@@ -22,14 +22,14 @@ class Scale:
     end: float
 
     def at(self, value: float) -> float:
-        """The place of a value."""
+        """Return the position of a value."""
         low, high, here = self.low, self.high, value
         if self.axis.log:
             low, high, here = log10(low), log10(high), log10(max(value, self.low))
         return self.start + (here - low) / ((high - low) or 1.0) * (self.end - self.start)
 
     def ticks(self, most: int = 5) -> list[tuple[float, str]]:
-        """Places and labels."""
+        """Return positions and labels of the ticks."""
         if self.axis.names:
             every = ceil(len(self.axis.names) / 12)
             named = list(enumerate(self.axis.names))[::every]
@@ -39,7 +39,7 @@ class Scale:
 
 
 def scale(axis: Axis, values: Iterable[float], start: float, end: float) -> Scale:
-    """A scale on which every finite value has a place, with a little room at both ends."""
+    """Return a scale that covers all finite values, with a small margin."""
     given = [value for value in values if isfinite(value) and (value > 0 or not axis.log)]
     if axis.names:
         return Scale(axis, -0.5, len(axis.names) - 0.5, start, end)
@@ -52,7 +52,7 @@ def scale(axis: Axis, values: Iterable[float], start: float, end: float) -> Scal
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """At most about ``most`` multiples of 1, 2 or 5 times a power of ten within the range."""
+    """Return about ``most`` multiples of 1, 2 or 5 times a power of ten within the range."""
     if not high > low:
         return [low]
     rough = (high - low) / most
@@ -63,18 +63,18 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten within the range; with twice and five times them where these are too few."""
+    """Return the powers of ten within the range, and 2 and 5 times them if these are too few."""
     powers = range(floor(log10(low)), ceil(log10(high)) + 1)
     for factors in ((1,), (1, 2, 5), tuple(range(1, 10))):
-        found = [f * 10.0**p for p in powers for f in factors if low <= f * 10.0**p <= high]
-        if len(found) >= 3:
-            every = ceil(len(found) / 6)
-            return found[::every]
-    return found or [low, high]
+        marks = [f * 10.0**p for p in powers for f in factors if low <= f * 10.0**p <= high]
+        if len(marks) >= 3:
+            every = ceil(len(marks) / 6)
+            return marks[::every]
+    return marks or [low, high]
 
 
 def short(value: float) -> str:
-    """A number in few letters: ``1.5k``, ``2e-4``, ``0.75``."""
+    """Return a number in few characters: ``1.5k``, ``2e-4``, ``0.75``."""
     size = abs(value)
     if not isfinite(size):
         return str(value)
@@ -87,10 +87,10 @@ def short(value: float) -> str:
 
 
 def shades(values: Sequence[float | None], *, larger_is_better: bool) -> list[float | None]:
-    """Where each value stands between the worst (0) and the best (1), by rank.
+    """Return the rank of each value between the worst (0) and the best (1).
 
-    By rank, for one diverged trial would else leave a single colour to all others. Where all are
-    equal, all are best.
+    Ranks keep one diverged trial from leaving a single colour to all others. Equal values are all
+    best.
     """
     ranked = sorted({value for value in values if value is not None}, reverse=not larger_is_better)
     last = len(ranked) - 1
@@ -99,5 +99,5 @@ def shades(values: Sequence[float | None], *, larger_is_better: bool) -> list[fl
 
 
 def shade_class(shade: float) -> str:
-    """The name of the colour of a shade."""
+    """Return the CSS class of a shade."""
     return f"c{min(int(shade * SHADES), SHADES - 1)}"

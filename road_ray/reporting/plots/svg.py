@@ -1,6 +1,4 @@
-"""Figures as SVG for a page: no colour of its own, the page's style sheet has them for light, dark
-and print.
-"""
+"""Figures as SVG for a page. Colours come from the page's style sheet."""
 
 from __future__ import annotations
 
@@ -13,13 +11,13 @@ from road_ray.reporting.plots.scales import Scale, scale, shade_class, short
 
 WIDTH, HEIGHT = 400, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 12, 8, 34
-_ROW = 26  # of a bar
-_CROWD = 150  # lines; then the worse half steps back
-_WIDE, _TALL = 1140, 380  # of parallel coordinates
+_ROW = 26  # height of a bar
+_CROWD = 150  # lines from which on the worse half is drawn pale
+_WIDE, _TALL = 1140, 380  # size of parallel coordinates
 
 
 def draw(figure: Figure) -> Markup:
-    """The figure as one ``<svg>`` element; every text in it is escaped."""
+    """Return the figure as one ``<svg>`` element; all text in it is escaped."""
     if isinstance(figure, Bars):
         return _bars(figure)
     if isinstance(figure, Parallel):
@@ -65,7 +63,7 @@ def _chart(chart: Chart) -> Markup:
 
 
 def _frame(x: Scale, y: Scale) -> Iterable[str]:
-    """Grid lines with their numbers, and the names of both axes."""
+    """Return grid lines, tick labels and axis labels."""
     for place, label in y.ticks():
         yield f'<path class="grid" d="M{x.start:.0f} {place:.1f}H{x.end:.0f}"/>'
         where = f'x="{x.start - 6:.0f}" y="{place + 4:.1f}"'
@@ -110,7 +108,7 @@ def _bars(bars: Bars) -> Markup:
 
 
 def _from_zero(values: list[float], start: float, end: float) -> Scale:
-    """A scale for bars: zero at ``start``, the largest value at ``end``."""
+    """Return a scale for bars: zero at ``start``, the largest value at ``end``."""
     return Scale(Axis(), 0.0, max([*values, 1e-12]), start, end)
 
 

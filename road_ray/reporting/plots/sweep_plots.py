@@ -1,5 +1,5 @@
-"""What a sweep looks like: history, importance, parallel coordinates, slices, contour, heat map,
-front of the best, curves.
+"""Figures of a sweep: history, importance, parallel coordinates, slices, contour, heat map, Pareto
+front, learning curves.
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ from road_ray.reporting.plots.scales import shades, short
 from road_ray.reporting.sweep_record import Sweep, Trial
 
 _log = logging.getLogger(__name__)
-_FIELDS = 28  # of a contour, each way
+_FIELDS = 28  # cells of a contour along each axis
 _MOST_SLICES, _MOST_AXES = 12, 8
 _W, _T = "weighting.wrong", "distillation.temperature"
 
 
 @dataclass(frozen=True)
 class SweepFigures:
-    """Figures of one sweep, judged by its ``which``-th metric."""
+    """Figures of one sweep for its ``which``-th metric."""
 
     sweep: Sweep
     which: int = 0
 
     @property
     def metric(self) -> str:
-        """The name of the metric."""
+        """Return the name of the metric."""
         return self.sweep.metrics[self.which]
 
     @property
     def larger(self) -> bool:
-        """Whether a larger value is a better one."""
+        """Return True if a larger value is better."""
         return self.sweep.larger[self.which]
 
     @cached_property
     def shade(self) -> dict[int, float | None]:
-        """From worst (0) to best (1), by the number of each judged trial."""
+        """Return the rank from worst (0) to best (1) of each complete trial, by number."""
         judged = self.sweep.judged
-        found = shades([t.values[self.which] for t in judged], larger_is_better=self.larger)
-        return {trial.number: shade for trial, shade in zip(judged, found, strict=True)}
+        ranks = shades([t.values[self.which] for t in judged], larger_is_better=self.larger)
+        return {trial.number: shade for trial, shade in zip(judged, ranks, strict=True)}
 
     @cached_property
     def ranked(self) -> dict[str, float]:
-        """Keys by their importance."""
+        """Return keys with their importance, the most important first."""
         return importances(self.sweep, self.which)
 
     def history(self) -> Chart:
-        """Value by trial, and the best so far."""
+        """Return the value of each trial and the best value so far."""
         best: list[tuple[float, float]] = []
         pick = max if self.larger else min
         for trial in self.sweep.judged:
@@ -69,20 +69,20 @@ class SweepFigures:
             Axis(),
             lines=[Line([*steps, *best[-1:]], "best so far", 1)],
             dots=[self._dot(t, t.number, t.values[self.which]) for t in self.sweep.judged],
-            note="The line is the best so far." if best else "No trial has come to its end.",
+            note="The line is the best so far." if best else "No trial is complete.",
         )
 
     def importance(self) -> Bars | None:
-        """How much each key explains of the value; None where too little is known."""
-        found = self.ranked
-        if not found:
+        """Return the importance of each key, or None with too few trials."""
+        ranked = self.ranked
+        if not ranked:
             return None
-        rows = [(key, 100 * share) for key, share in found.items()]
-        note = "Share of the differences in value that a key explains, by Optuna's estimate."
+        rows = [(key, 100 * share) for key, share in ranked.items()]
+        note = "Share of the variance in value that a key explains (PED-ANOVA)."
         return Bars("Importance", rows, "%", note)
 
     def slices(self) -> list[Chart]:
-        """Value by each key alone."""
+        """Return a chart of the value over each key."""
         charts = []
         for key in self.sweep.varied[:_MOST_SLICES]:
             known = [trial for trial in self.sweep.judged if key in trial.params]
@@ -95,7 +95,7 @@ class SweepFigures:
         return charts
 
     def parallel(self) -> Parallel:
-        """Every judged trial as one line over the keys and the value, the worst first."""
+        """Return complete trials as lines over keys and value, the worst first."""
         judged = sorted(self.sweep.judged, key=lambda t: self.shade[t.number] or 0.0)
         axes, columns = [], []
         for key in self.sweep.varied[: _MOST_AXES - 1]:
@@ -110,10 +110,10 @@ class SweepFigures:
             (trial.number, self.shade[trial.number], values)
             for trial, values in zip(judged, zip(*columns, strict=True), strict=True)
         ]
-        return Parallel("Parallel coordinates", axes, rows, "The stronger the colour, the better.")
+        return Parallel("Parallel coordinates", axes, rows, "Darker is better.")
 
     def axis(self, key: str, trials: Sequence[Trial]) -> tuple[Axis, list[float]]:
-        """An axis for the values of a key, and where each trial is on it."""
+        """Return an axis for the values of a key and the position of each trial on it."""
         values = [trial.params[key] for trial in trials]
         if all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
             log = key in self.sweep.logs and all(v > 0 for v in values)
@@ -125,7 +125,7 @@ class SweepFigures:
         return Dot(float(x), float(y), self.shade[trial.number], trial.number)
 
     def curves(self) -> Chart | None:
-        """The metric during every trial; those that were stopped end early."""
+        """Return the metric during every trial; curves of stopped trials end early."""
         drawn = [trial for trial in self.sweep.trials if len(trial.curve) > 1]
         if not drawn:
             return None
@@ -141,14 +141,14 @@ class SweepFigures:
             )
             for t in ordered
         ]
-        note = f"{len(drawn)} trials, the best one heavy; those that were stopped end early."
+        note = f"{len(drawn)} trials, the best one bold; stopped trials end early."
         return Chart(
             f"During the trials: {self.metric}", Axis("step"), Axis(), lines=lines, note=note
         )
 
     def surfaces(self) -> list[Chart]:
-        """Value over two keys: W and temperature where both were drawn, and the two that matter
-        most.
+        """Return the value over two keys: W and temperature if both were sampled, and the two most
+        important ones.
         """
         numbers = [key for key in self.sweep.varied if not self._named(key)]
         pairs = [(_T, _W)] if _T in numbers and _W in numbers else []
@@ -163,7 +163,7 @@ class SweepFigures:
         return bool(self.axis(key, [t for t in self.sweep.trials if key in t.params])[0].names)
 
     def _surface(self, x: str, y: str) -> Chart | None:
-        """Cells from what was drawn: as it is on a grid, smoothed in between elsewhere."""
+        """Return a heat map if the trials form a grid, else a smoothed contour."""
         known = [t for t in self.sweep.judged if x in t.params and y in t.params]
         if len(known) < 4:
             return None
@@ -177,17 +177,22 @@ class SweepFigures:
             Dot(a, b, None, trial.number, hollow=True)
             for a, b, trial in zip(xs, ys, known, strict=True)
         ]
-        note = "Between the trials (circles) the value is estimated; the stronger, the better."
+        note = "Values between the trials (circles) are estimated; darker is better."
         return Chart(_pair(x, y), across, up, cells, dots=dots, note=note)
 
     def _grid(
-        self, x: str, y: str, columns: list[float], rows: list[float], seen: list[Any]
+        self,
+        x: str,
+        y: str,
+        columns: list[float],
+        rows: list[float],
+        trials: list[tuple[float, float, float]],
     ) -> Chart:
-        """A heat map with the mean value written into each cell."""
+        """Return a heat map with the mean value printed in each cell."""
         sums: dict[tuple[int, int], list[float]] = {}
-        for a, b, value in seen:
+        for a, b, value in trials:
             sums.setdefault((columns.index(a), rows.index(b)), []).append(value)
-        means = {place: sum(found) / len(found) for place, found in sums.items()}
+        means = {place: sum(values) / len(values) for place, values in sums.items()}
         shade = shades(list(means.values()), larger_is_better=self.larger)
         cells = [
             Cell((c - 0.5, r - 0.5), (c + 0.5, r + 0.5), s or 0.0, short(value))
@@ -195,11 +200,11 @@ class SweepFigures:
         ]
         named = (tuple(map(short, columns)), tuple(map(short, rows)))
         across, up = Axis(x, names=named[0]), Axis(y, names=named[1])
-        note = "Mean value of the trials in each cell; the stronger, the better."
+        note = "Mean value of the trials in each cell; darker is better."
         return Chart(_pair(x, y), across, up, cells, note=note)
 
     def front(self) -> Chart | None:
-        """One metric against another, with the front that no trial beats; None for one metric."""
+        """Return the first two metrics with their Pareto front, or None for one metric."""
         if len(self.sweep.metrics) < 2:
             return None
         best = sorted((trial.values[0], trial.values[1]) for trial in self.sweep.best)
@@ -214,11 +219,11 @@ class SweepFigures:
             Axis(up, log[1]),
             lines=[Line(best, "front", 1)],
             dots=dots,
-            note=f"{len(best)} trials on the front: none is better in every metric.",
+            note=f"{len(best)} trials on the front; no trial is better in every metric.",
         )
 
     def all(self) -> list[Figure]:
-        """Every figure that this sweep has something for."""
+        """Return every figure that applies to this sweep."""
         first = [self.front(), self.history(), self.importance(), self.curves()]
         chosen: list[Figure] = [figure for figure in first if figure is not None]
         if len(self.sweep.judged) > 1 and self.sweep.varied:
@@ -227,20 +232,20 @@ class SweepFigures:
 
 
 def _pair(x: str, y: str) -> str:
-    """Both keys without their sections."""
+    """Return both keys without their sections."""
     return f"{x.rsplit('.', 1)[-1]} \N{MULTIPLICATION SIGN} {y.rsplit('.', 1)[-1]}"
 
 
 def _wide(values: Sequence[float]) -> bool:
-    """Whether values are better seen on a logarithmic scale."""
+    """Return True if the values span a range for a logarithmic scale."""
     return bool(values) and min(values) > 0 and max(values) / min(values) > 50
 
 
 def _field(across: Axis, up: Axis, places: Any, values: Any, *, larger: bool) -> list[Cell]:
-    """Cells over the range of the trials, each with the mean of the values near it.
+    """Return cells over the range of the trials, each with a weighted mean of the values near it.
 
-    Weighted by a Gaussian whose width follows Scott's rule: smooth, never beyond what was seen, and
-    defined for any scatter of points.
+    The weights are Gaussian with a width by Scott's rule, so the field is smooth, stays within the
+    observed values and is defined for any set of points.
     """
     scaled = np.column_stack(
         [
@@ -254,7 +259,9 @@ def _field(across: Axis, up: Axis, places: Any, values: Any, *, larger: bool) ->
     middle = [(edge[1:] + edge[:-1]) / 2 for edge in edges]
     grid = np.stack(np.meshgrid(*middle, indexing="ij"), -1).reshape(-1, 2)
     gaps = (((grid[:, None] - scaled[None]) / span) ** 2).sum(-1)
-    width = 0.29 * len(values) ** (-1 / 6)  # 0.29: deviation of points spread evenly over 0 to 1
+    width = 0.29 * len(values) ** (
+        -1 / 6
+    )  # 0.29: standard deviation of a uniform distribution on [0, 1]
     weight = np.exp(-gaps / (2 * width**2)) + 1e-9
     mean = (weight * values).sum(1) / weight.sum(1)
     order = mean.argsort().argsort() / max(len(mean) - 1, 1)
@@ -272,9 +279,9 @@ def _field(across: Axis, up: Axis, places: Any, values: Any, *, larger: bool) ->
 
 
 def importances(sweep: Sweep, which: int = 0) -> dict[str, float]:
-    """Share by key, the most important first; empty where Optuna cannot tell.
+    """Return the importance of each key, the most important first; empty if it cannot be estimated.
 
-    PED-ANOVA (Watanabe et al. 2023): a fraction of a second for a thousand trials, where fANOVA
+    PED-ANOVA (Watanabe et al. 2023) takes a fraction of a second for a thousand trials; fANOVA
     takes minutes.
     """
     if sweep.study is None or len(sweep.judged) < 4 or len(sweep.varied) < 2:
@@ -286,7 +293,7 @@ def importances(sweep: Sweep, which: int = 0) -> dict[str, float]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = get_param_importances(
+            shares = get_param_importances(
                 sweep.study,
                 evaluator=PedAnovaImportanceEvaluator(),
                 params=[k for k in sweep.varied if all(k in t.params for t in sweep.judged)],
@@ -295,4 +302,4 @@ def importances(sweep: Sweep, which: int = 0) -> dict[str, float]:
     except (ValueError, RuntimeError) as error:
         _log.info("importance left out: %s", error)
         return {}
-    return {key: share for key, share in found.items() if share == share}
+    return {key: share for key, share in shares.items() if share == share}

@@ -120,7 +120,7 @@ class Journal:
         try:
             if name not in self._files:
                 self.run_dir.mkdir(parents=True, exist_ok=True)
-                _cut_torn_line(path)
+                cut_torn_line(path)
                 self._files[name] = path.open("a", encoding="utf-8")
             self._files[name].write(_line(row))
             self._files[name].flush()
@@ -211,8 +211,8 @@ def _write_atomic(path: Path, text: str) -> None:
         ) from error
 
 
-def _cut_torn_line(path: Path) -> None:
-    """A file that ends with a whole line, so that the next row is not glued to half a one."""
+def cut_torn_line(path: Path) -> None:
+    """Truncate a file after its last whole line, so that the next row starts a line."""
     if not path.is_file():
         return
     content = path.read_bytes()

@@ -7,10 +7,11 @@ import math
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from road_ray.config import flatten
 from road_ray.errors import ConfigError
 from road_ray.training.monitoring.secrets import redact
 
@@ -180,7 +181,10 @@ def mlflow_tracker(
         found = client.get_experiment_by_name(experiment)
         number = found.experiment_id if found else client.create_experiment(experiment)
         run_id = client.create_run(number, run_name=run_name).info.run_id
-        told = [Param(name, str(value)[:_LONGEST_VALUE]) for name, value in _flat(redact(config))]
+        told = [
+            Param(name, str(value)[:_LONGEST_VALUE])
+            for name, value in flatten(redact(config)).items()
+        ]
         client.log_batch(run_id, params=told)
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(f"{run_id}\n", encoding="ascii")
@@ -188,14 +192,6 @@ def mlflow_tracker(
     except Exception as error:
         _log.warning("mlflow cannot be reached, training goes on without it: %s", error)
         return _Unreachable(error)
-
-
-def _flat(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{above}{name}.")
-        else:
-            yield f"{above}{name}", value
 
 
 def _run_id(run_dir: Path) -> str:

@@ -1,4 +1,4 @@
-"""Shipped clusters are found by name; files of others' formats may carry ours."""
+"""Cluster profiles: shipped names, profile files, sections in other formats."""
 
 from __future__ import annotations
 

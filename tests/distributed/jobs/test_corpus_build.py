@@ -1,4 +1,4 @@
-"""A corpus that the machines of a cluster cut up together is that of one machine."""
+"""Corpora built by several machines equal those built by one."""
 
 from __future__ import annotations
 

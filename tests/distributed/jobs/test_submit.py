@@ -1,4 +1,4 @@
-"""Jobs against a client of the test's own; a real cluster is in ``journeys/test_submit.py``."""
+"""Job submission with a client of the test; ``journeys/test_submit.py`` has a real cluster."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_the_same_run_is_sent_once_and_goes_on_once_it_has_ended(jobs, tmp_path)
     first, _ = jobs.send(LINE, tmp_path)
     again, new = jobs.send(LINE, tmp_path)
     assert (again.name, new) == (first.name, False)
-    with pytest.raises(ClusterError, match="at work on another line"):
+    with pytest.raises(ClusterError, match="runs another command line"):
         jobs.send([*LINE, "seed=2"], tmp_path)
     assert jobs.stop("student")
     after, new = jobs.send(LINE, tmp_path)
@@ -158,7 +158,7 @@ def test_words_of_the_trade_are_no_secrets(jobs, tmp_path):
 
 
 def test_a_line_without_a_run_directory_is_refused(jobs, tmp_path):
-    with pytest.raises(ConfigError, match="names no run directory"):
+    with pytest.raises(ConfigError, match="has no run directory"):
         jobs.send(["demo"], tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""What travels with a job: what git knows and the line names, never too much."""
+"""Working directory of a job: tracked files, named files, size limit."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_outside_of_a_repository_only_what_the_line_names_travels(tmp_path):
 def test_a_file_from_elsewhere_is_refused(tmp_path):
     (tmp_path / "source").mkdir()
     (tmp_path / "a.yaml").write_text("seed: 1\n")
-    with pytest.raises(ConfigError, match="lies outside"):
+    with pytest.raises(ConfigError, match="is outside"):
         working_dir.files_of_line(["../a.yaml"], tmp_path / "source")
 
 
@@ -128,7 +128,7 @@ def test_a_tracked_name_that_is_no_utf8_is_refused(repository, tmp_path, tracked
     name = os.fsdecode(b"caf\xe9.py")
     (repository / name).write_text("x")
     tracked(name)
-    with pytest.raises(ConfigError, match=r"1 tracked names are no UTF-8.*caf\\udce9\.py"):
+    with pytest.raises(ConfigError, match=r"1 tracked names are not UTF-8.*caf\\udce9\.py"):
         working_dir.pack_working_dir(repository, tmp_path / "t")
     assert "a.py" in working_dir.pack_working_dir(repository, tmp_path / "t", exclude=["caf*"])
 

@@ -1,4 +1,4 @@
-"""The actor's class, called as Ray would call it: same answers as the teachers themselves."""
+"""``TeacherActor`` as a class: answers equal those of the teachers themselves."""
 
 from __future__ import annotations
 

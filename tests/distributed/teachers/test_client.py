@@ -1,5 +1,5 @@
-"""Teachers in actors give what teachers in this process give, also when they are killed, frozen,
-broken or mistaken. Every fault is asserted to have happened.
+"""Teachers in actors give the logits of teachers in process, also when actors are killed, frozen or
+broken. Every fault is asserted to have happened.
 """
 
 from __future__ import annotations

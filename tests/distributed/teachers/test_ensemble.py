@@ -1,4 +1,4 @@
-"""The ensemble of a script: with no cluster at hand, and with teachers in this very process."""
+"""``Ensemble`` in a script: without a cluster, and with teachers in process."""
 
 from __future__ import annotations
 

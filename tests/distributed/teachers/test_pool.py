@@ -1,4 +1,4 @@
-"""What is asked of the cluster, and that a pool which cannot be had is refused in time."""
+"""Pool specifications: resources of actors, refusal of pools without room."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def test_three_teachers_live_in_as_many_actors_as_were_asked_for():
 def test_an_actor_asks_for_what_its_teachers_need():
     asked = specification(
         teachers_per_actor=2, num_cpus=1.5, num_gpus=0.25, resources={"teacher": 1}
-    ).asked()
+    ).actor_resources()
     assert asked == {"CPU": 3.0, "GPU": 0.5, "teacher": 1}
 
 
 def test_pools_of_one_run_share_the_half_of_the_cluster(monkeypatch):
     monkeypatch.setattr("ray.cluster_resources", lambda: {"CPU": 8.0})
-    assert specification().asked()["CPU"] == 1
-    assert specification(others=5).asked()["CPU"] == 0.5
-    assert specification(others=5, num_cpus=2).asked()["CPU"] == 2
+    assert specification().actor_resources()["CPU"] == 1
+    assert specification(others=5).actor_resources()["CPU"] == 0.5
+    assert specification(others=5, num_cpus=2).actor_resources()["CPU"] == 2
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])

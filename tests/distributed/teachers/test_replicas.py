@@ -1,6 +1,4 @@
-"""Which teachers are where, and what Ray's long reports boil down to; the rest needs a cluster and
-is in ``test_asking.py``.
-"""
+"""Teachers by actor, and causes of Ray errors; ``test_client.py`` has the rest, on a cluster."""
 
 import pytest
 from ray.exceptions import RayActorError

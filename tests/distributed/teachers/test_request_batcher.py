@@ -1,4 +1,4 @@
-"""Requests are joined and cut apart as if each had been asked alone; a model that adds up."""
+"""Merged requests give the answers of single ones, for a model that adds up."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ import time
 import numpy as np
 import pytest
 
-from road_ray.distributed.teachers.request_batcher import Batcher, Ticket, cut, fit, joined_inputs
+from road_ray.distributed.teachers.request_batcher import (
+    Batcher,
+    Ticket,
+    fit,
+    merge_inputs,
+    split_answers,
+)
 
 
 def request(rows: int, length: int, first: int = 1) -> dict[str, np.ndarray]:
@@ -28,11 +34,11 @@ def tokens(inputs):
 
 def test_a_joined_batch_is_padded_with_zeros_and_cut_apart_again():
     requests = [request(2, 4), request(1, 5, first=50), request(3, 4, first=90)]
-    joined = joined_inputs(requests)
+    joined = merge_inputs(requests)
     assert joined["input_ids"].shape == (6, 5)
     assert joined["attention_mask"][:, 4].tolist() == [0, 0, 1, 0, 0, 0]
     for answer, axis in ((sums, None), (tokens, -1)):
-        parts = cut(answer(joined), requests, axis)
+        parts = split_answers(answer(joined), requests, axis)
         for part, one in zip(parts, requests, strict=True):
             assert np.array_equal(part[0], answer(one)[0])
 
@@ -80,7 +86,7 @@ def ask_all(batcher, asked):
 
     def one(number, caller, inputs):
         try:
-            got[number] = batcher.ask(inputs, caller)[0][0]
+            got[number] = batcher.infer(inputs, caller)[0][0]
         except Exception as error:
             got[number] = error
 
@@ -115,14 +121,14 @@ def test_one_student_is_not_kept_waiting_for_others():
     batcher = Batcher(sums, wait_seconds=30.0)
     began = time.monotonic()
     for _ in range(3):
-        batcher.ask(request(1, 4), "only")
+        batcher.infer(request(1, 4), "only")
     assert time.monotonic() - began < 10
 
 
 def test_a_student_that_asked_just_now_is_waited_for():
     model = Model(0.0)
     batcher = Batcher(model, wait_seconds=20.0)
-    batcher.ask(request(1, 4), "a")
+    batcher.infer(request(1, 4), "a")
     # "a" is known; "b" waits until "a" asks again.
     got = ask_all(batcher, [("b", request(1, 4)), ("a", request(1, 4))])
     assert all(np.array_equal(one, sums(request(1, 4))[0]) for one in got)

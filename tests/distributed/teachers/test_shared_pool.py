@@ -1,4 +1,4 @@
-"""A shared pool is one pool, outlives who started it, and nobody's death keeps it alive."""
+"""Shared pools: one pool for all users, which outlives its first user and no crashed ones."""
 
 from __future__ import annotations
 
@@ -103,17 +103,17 @@ def test_who_comes_after_the_last_has_gone_is_too_late():
     from road_ray.distributed.teachers.shared_pool import Leases
 
     leases = Leases(first_seconds=60.0)
-    assert not leases.over()
+    assert not leases.expired()
     assert leases.renew("one", 60.0)
     assert leases.renew("two", -1.0), "a lease that has lapsed before anybody looked"
-    assert not leases.over()
+    assert not leases.expired()
     assert leases.renew("one", -1.0)
-    assert leases.over()
+    assert leases.expired()
     assert not leases.renew("three", 60.0)
-    assert leases.over()
+    assert leases.expired()
 
 
 def test_the_first_is_waited_for_only_so_long():
     from road_ray.distributed.teachers.shared_pool import Leases
 
-    assert Leases(first_seconds=-1.0).over()
+    assert Leases(first_seconds=-1.0).expired()

@@ -1,5 +1,5 @@
-"""A sweep whose driver is killed loses no finished trial, runs none again, and leaves nothing of
-itself on the machine or in the cluster.
+"""A sweep with a killed driver loses and repeats no finished trial, and leaves no process
+behind.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One driver a sweep; trials that outlive theirs are waited for."""
+"""One driver per sweep; a driver waits for trials of an earlier one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A population: the worst give way to children of the best, which go on where those were."""
+"""Population-based training: the worst trials are replaced by children of the best."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is stopped goes by the share of a trial's own steps, also after a restart."""
+"""Schedulers use the share of a trial's steps, also after a restart."""
 
 from __future__ import annotations
 

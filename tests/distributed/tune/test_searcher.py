@@ -1,4 +1,4 @@
-"""The searcher asks, tells, goes on with what was running, and ends when the budget is spent."""
+"""The searcher resumes running trials, samples new ones, and ends with the budget."""
 
 from __future__ import annotations
 

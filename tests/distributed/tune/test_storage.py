@@ -1,4 +1,4 @@
-"""A study is opened where it is kept, by the sweep that it belongs to and by no other."""
+"""Storage of studies: a study opens for its own sweep only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The study survives: damaged, ahead, behind, or not there, it and the trials agree again."""
+"""Studies that are damaged, ahead, behind or missing are reconciled with the trials."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_the_record_of_another_sweep_is_refused_and_named(half):
         replace(record, figures={"m": 0.75}),
     ):
         trial_record.write(directory, other)
-        with pytest.raises(ResourceError, match=r"trials/0000/trial\.json: not what the study"):
+        with pytest.raises(ResourceError, match=r"trials/0000/trial\.json: differs from the study"):
             open_study(config, "s", directory)
     trial_record.path_of(directory, 0).unlink()
     open_study(config, "s", directory)

@@ -1,4 +1,4 @@
-"""A call that hangs ends its process and leaves word of where it stood."""
+"""A hanging call ends its process and leaves its stack."""
 
 from __future__ import annotations
 

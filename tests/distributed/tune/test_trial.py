@@ -1,4 +1,4 @@
-"""A trial always ends with a record, whatever it does."""
+"""A trial always ends with a record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trial's own record: whole or not at all, and what it told on its way once a step."""
+"""Trial records: atomic writes, one report per step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every mistake of a sweep is told before its first trial, with its line."""
+"""Every mistake in a sweep file is reported with its line before the first trial."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_population_needs_one_run_a_trial_that_any_child_can_go_on_from(file):
     text = str(told.value)
     assert "allowed: seeds: 1" in text
     assert "allowed: keep: all" in text
-    assert "data.batch_size: with scheduler = pbt a child goes on with its donor's" in text
+    assert "data.batch_size: with scheduler = pbt a child inherits its donor's" in text
     assert "mine.yaml:6" in text
     assert "optimizer.peak_lr" not in text
 

@@ -1,4 +1,4 @@
-"""Search spaces are found by path and by name, also in what is installed."""
+"""Search spaces by path and by shipped name."""
 
 from __future__ import annotations
 

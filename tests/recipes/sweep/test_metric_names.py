@@ -1,4 +1,4 @@
-"""What a verb is said to report is what its runs report."""
+"""Predicted metric names equal those that runs report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people see: a table on a terminal, lines elsewhere, nothing when asked to be quiet."""
+"""Progress of a sweep: a table on a terminal, lines elsewhere, nothing if quiet."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_table_has_what_runs_then_the_best():
     for number in range(25):
         view.changed(record(number, "complete", float(number)))
     view.changed(record(25))
-    view.told(25, Report(7, 35.0, 0.123))
+    view.reported(25, Report(7, 35.0, 0.123))
     text = io.StringIO()
     Console(file=text, width=100).print(view.table())
     lines = text.getvalue().splitlines()
@@ -42,7 +42,7 @@ def test_lines_say_what_changed_once(capsys):
     with show_progress(config(console="plain")) as watch:
         watch.changed(record(0))
         watch.changed(record(0))
-        watch.told(0, Report(1, 10.0, 0.5))
+        watch.reported(0, Report(1, 10.0, 0.5))
         watch.tick()
         watch.changed(record(0, "failed", reason="diverged: step 3\nmore"))
         watch.changed(record(1, "complete", 0.25))

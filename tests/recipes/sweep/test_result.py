@@ -1,4 +1,4 @@
-"""The best is finite and complete; of several figures, whatever no other beats."""
+"""The best trial is finite and complete; several metrics give the Pareto front."""
 
 from __future__ import annotations
 

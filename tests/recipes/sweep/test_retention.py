@@ -1,4 +1,4 @@
-"""Of ended trials the best keeps its model; nothing else of any goes."""
+"""Retention keeps the models of the best trials and all other files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trial's runs are the verb's own configurations with the drawn values in them."""
+"""Configurations of a trial's runs have the sampled values."""
 
 from __future__ import annotations
 

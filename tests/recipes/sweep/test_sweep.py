@@ -1,4 +1,4 @@
-"""The whole sweep: begun, gone on with, finished, refused."""
+"""A whole sweep: started, resumed, finished, refused."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_finished_sweep_starts_nothing(file, tmp_path):
 def test_a_sweep_without_any_end_is_told(file):
     config = load_sweep(file)
     finished(config.directory, config, ["failed"] * 3)
-    with pytest.raises(DivergedError, match="no trial of mine came to its end; 3 failed"):
+    with pytest.raises(DivergedError, match="no trial of mine is complete; 3 failed"):
         run(config)
 
 
@@ -77,7 +77,7 @@ def test_another_making_in_the_same_directory_is_refused(file):
         run(load_sweep(file, ["data.batch_size=4"]))
 
 
-def test_what_every_trial_would_miss_is_told_at_once():
+def test_what_every_trial_would_miss_is_told_max_concurrent():
     with pytest.raises(ConfigError, match="init is not given"):
         check_sources(load_sweep("finetune_glue"))
     with pytest.raises(ConfigError, match=r"distillation\.teachers names 0"):

@@ -1,4 +1,4 @@
-"""A trial is the verb's own recipe, once a seed, judged by the mean."""
+"""A trial runs the verb's recipe once per seed and reports the mean."""
 
 from __future__ import annotations
 

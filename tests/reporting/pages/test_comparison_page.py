@@ -1,4 +1,4 @@
-"""Seeds of one thing are one group, held against another seed by seed."""
+"""Groups of seeds are compared with a paired test."""
 
 from __future__ import annotations
 

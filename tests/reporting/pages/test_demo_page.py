@@ -1,4 +1,4 @@
-"""The page of the demo holds its table and the curves of its stages."""
+"""The demo page has its table and the curves of its stages."""
 
 from __future__ import annotations
 

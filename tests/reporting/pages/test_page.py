@@ -1,4 +1,4 @@
-"""A page stands alone and shows text of others as text."""
+"""A page is self-contained and escapes foreign text."""
 
 from __future__ import annotations
 

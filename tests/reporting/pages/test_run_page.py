@@ -1,4 +1,4 @@
-"""The page of a run has a section for whatever the run tells, and none for what it does not."""
+"""The run page has a section for each recorded subject, and no empty ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_every_part_of_a_distillation_is_there(run_directory):
         *("Result", "Curves", "Health", "Time", "Teachers", "Faults", "Lineage", "Set-up")
     ]
     html = render(run_page(read_run(run_directory)))
-    assert "None was recorded." in html
+    assert "None recorded." in html
     assert "91.5 Weighted KD, W = 0.75" in html
     assert "3 of 3 right" in html
 
@@ -30,7 +30,7 @@ def test_a_run_that_has_only_begun_says_so(run_directory):
         (run_directory / name).unlink()
     page = run_page(read_run(run_directory))
     assert "Not finished" in page.about
-    assert "There are no final figures." in render(page)
+    assert "No final figures." in render(page)
 
 
 def test_faults_are_listed(run_directory):
@@ -44,7 +44,7 @@ def test_faults_are_listed(run_directory):
 def test_a_loss_and_its_soft_counterpart_share_a_figure(run_directory):
     first = curves(read_run(run_directory))[0]
     assert first.title == "Loss on squad_v2 (nats)"
-    assert [line.name for line in first.lines] == ["gold", "teachers"]
+    assert [line.name for line in first.lines] == ["labels", "teachers"]
 
 
 def test_names_of_others_stay_text(write_run, tmp_path):

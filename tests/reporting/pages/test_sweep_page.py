@@ -1,4 +1,4 @@
-"""The page of a sweep: best, figures, all trials, failures with their reasons."""
+"""The sweep page: best trials, figures, all trials, failures with reasons."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_several_metrics_have_a_front_for_the_best(front_directory):
 
 def test_a_sweep_without_results_says_so(tmp_path):
     page = sweep_page(Sweep("s", tmp_path, ("m",), (True,), [Trial(0, "running", {"a": 1.0})]))
-    assert "No trial has come to its end yet." in render(page)
+    assert "No trial is complete yet." in render(page)
 
 
 def test_a_thousand_trials_stay_small(thousand_trials):

@@ -1,4 +1,4 @@
-"""Long curves are thinned without losing what one looks for in them."""
+"""Thinned curves keep their extremes."""
 
 from __future__ import annotations
 

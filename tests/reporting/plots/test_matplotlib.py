@@ -1,4 +1,4 @@
-"""Figures for papers are files of their kind, the same ones again from the same figures."""
+"""Figure files have the right format and are reproducible."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_png_is_png(tmp_path):
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
-def test_without_matplotlib_it_says_what_to_do(tmp_path, monkeypatch):
+def test_without_matplotlib_the_error_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    with pytest.raises(ConfigError, match="pip install matplotlib"):
+    with pytest.raises(ConfigError, match=r"road-ray\[figures\]"):
         paper.save_figures(FIGURES, tmp_path, "png")

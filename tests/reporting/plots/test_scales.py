@@ -1,4 +1,4 @@
-"""Numbers get places and ticks that people like."""
+"""Positions and ticks of scales."""
 
 from __future__ import annotations
 

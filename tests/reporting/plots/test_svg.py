@@ -1,4 +1,4 @@
-"""SVG has every mark at its place, and every text of others escaped."""
+"""SVG marks are at their positions, and foreign text is escaped."""
 
 from __future__ import annotations
 

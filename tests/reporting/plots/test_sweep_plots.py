@@ -1,4 +1,4 @@
-"""Figures of a sweep show every trial where it belongs."""
+"""Figures of a sweep show every trial at its position."""
 
 from __future__ import annotations
 

@@ -1,0 +1,63 @@
+"""Dependencies as declared in pyproject.toml: direct imports, extras, pins."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = {  # the only modules that may import packages of an extra
+    "road_ray/reporting/plots/matplotlib.py": ("figures",),
+    "road_ray/training/monitoring/trackers.py": ("wandb", "mlflow"),
+}
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {canonicalize_name(Requirement(text).name) for text in requirements}
+
+
+def packages(tree: ast.Module) -> set[str]:
+    """Return the top-level packages that a module imports, those of Python and its own apart."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add(str(node.module).partition(".")[0])
+    return found - set(sys.stdlib_module_names) - {"road_ray"}
+
+
+def undeclared(tree: ast.Module, extras: tuple[str, ...] = ()) -> set[str]:
+    declared = names(PROJECT["dependencies"])
+    for extra in extras:
+        declared |= names(PROJECT["optional-dependencies"][extra])
+    providers = packages_distributions()
+    return {
+        package
+        for package in packages(tree)
+        if not declared & {canonicalize_name(one) for one in providers.get(package, [package])}
+    }
+
+
+def test_every_import_belongs_to_a_declared_distribution():
+    wrong = {}
+    for path in sorted((ROOT / "road_ray").rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        if missing := undeclared(ast.parse(path.read_text("utf-8")), EXTRAS.get(name, ())):
+            wrong[name] = missing
+    assert not wrong
+    assert undeclared(ast.parse("import pytest, torch, matplotlib")) == {"pytest", "matplotlib"}
+
+
+def test_every_direct_dependency_is_pinned_once():
+    lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+    pins = [canonicalize_name(line.partition("==")[0]) for line in lines if "==" in line]
+    assert len(pins) == len(set(pins))
+    assert names(PROJECT["dependencies"]) <= set(pins)
