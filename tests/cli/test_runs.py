@@ -42,7 +42,7 @@ def test_what_is_no_run_is_told(road, tmp_path):
 
 
 ODD = [
-    *(b"", b"null", b"[]", b"{}", b'"text"', b"5", b"\xff\xfe", b"[" * 100_000, b"9" * 5000),
+    *(b"", b"null", b"[]", b"{}", b'"text"', b"5", b"\xff\xfe", b"[" * 5000, b"9" * 5000),
     *(b'{"step": null}', b'{"step": "x"}\n{"step": [1]}\n', b"[1]\n[2]\n", b'{"a": 1e999}'),
     *(b'{"packages": [], "command": 5, "devices": 3}', b'{"time": 5, "kind": [], "step": {}}'),
     *(b'{"teachers": [null], "datasets": 7, "corpus": {"tokens": "x"}, "init": {}}',),
