@@ -47,13 +47,19 @@ def own_cluster(num_cpus: int, within: str = "/tmp", **options: Any) -> Iterator
             ray.shutdown()
 
 
+_ACTORS_OF_RAY = {"AutoscalingCoordinator"}  # detached by Ray Train until the cluster stops
+
+
 def occupants() -> Counter[str]:
     """Living actors of the joined cluster by class and name, and its placement groups."""
     import ray
     from ray.util import placement_group_table
 
-    actors = [one for one in ray._private.state.actors().values() if one["State"] != "DEAD"]
-    found = Counter(f"actor {one['ActorClassName']} {one['Name']}".strip() for one in actors)
+    found = Counter(
+        f"actor {one['ActorClassName']} {one['Name']}".strip()
+        for one in ray._private.state.actors().values()
+        if one["State"] != "DEAD" and one["Name"] not in _ACTORS_OF_RAY
+    )
     groups = [one for one in placement_group_table().values() if one["state"] != "REMOVED"]
     found["placement group"] = len(groups)
     return found

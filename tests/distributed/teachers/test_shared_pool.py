@@ -19,11 +19,11 @@ pytestmark = pytest.mark.ray
 SECONDS = 60  # 15 on a machine that has time
 DRIVER = """
 import sys, time, ray
-from road_ray.distributed.teachers.pool import specify
-from road_ray.distributed.teachers.shared_pool import shared
+from road_ray.distributed.teachers.pool import specify_pool
+from road_ray.distributed.teachers.shared_pool import shared_ensemble
 from tests.distributed.small import NLI
 ray.init(address=sys.argv[1], log_to_driver=False)
-with shared(specify(sys.argv[2:], NLI, num_cpus=0.25)) as ensemble:
+with shared_ensemble(specify_pool(sys.argv[2:], NLI, num_cpus=0.25)) as ensemble:
     print("pids", *ensemble.health(), flush=True)
     time.sleep(600)
 """

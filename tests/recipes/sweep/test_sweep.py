@@ -15,7 +15,6 @@ from road_ray.distributed.tune.lock import sweep_lock
 from road_ray.errors import ConfigError, DivergedError, ResourceError
 from road_ray.recipes.sweep.check import load_sweep
 from road_ray.recipes.sweep.sweep import check_sources, run
-from tests.cluster import own_cluster
 
 METRIC = "eval/sst2/accuracy"
 
@@ -82,13 +81,6 @@ def test_what_every_trial_would_miss_is_told_at_once():
         check_sources(load_sweep("finetune_glue"))
     with pytest.raises(ConfigError, match=r"distillation\.teachers names 0"):
         check_sources(load_sweep("temperature", ["init=hub/name"]))
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    """One core: enough for a sweep that makes one trial at a time."""
-    with own_cluster(1) as ray:
-        yield ray
 
 
 @pytest.mark.ray
