@@ -108,7 +108,7 @@ def _is_shared(item: pytest.Item | None) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put tests on the shared cluster first and into one process, then files with other slow tests."""
+    """Put tests on the shared cluster first and into one process, then files of slow ones."""
     slow = {
         item.path
         for item in items
