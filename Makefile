@@ -12,14 +12,14 @@ export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 demo: .venv/.installed
 	$(BIN)/road demo
 
-# Two files of tests at a time: much of a test on Ray is waiting for processes to start.
-BESIDE := -n 2 --dist loadfile
+# Two processes: one for the tests on the shared Ray cluster, then both for the other files.
+TWO_PROCESSES := -n 2 --dist loadgroup --no-loadscope-reorder
 
 test: .venv/.installed-dev
-	$(BIN)/python -m pytest $(BESIDE) --cov=road_ray --cov-report=term:skip-covered
+	$(BIN)/python -m pytest $(TWO_PROCESSES) --cov=road_ray --cov-report=term:skip-covered
 
 fast: .venv/.installed-dev
-	$(BIN)/python -m pytest $(BESIDE) -m "not ray and not slow and not chaos"
+	$(BIN)/python -m pytest $(TWO_PROCESSES) -m "not ray and not slow and not chaos"
 
 # Every fault of docs/reliability.md, which is written from what became of them.
 chaos: .venv/.installed-dev

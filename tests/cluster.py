@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -43,3 +45,29 @@ def own_cluster(num_cpus: int, within: str = "/tmp", **options: Any) -> Iterator
             yield ray
         finally:
             ray.shutdown()
+
+
+_ACTORS_OF_RAY = {"AutoscalingCoordinator"}  # detached by Ray Train until the cluster stops
+
+
+def occupants() -> Counter[str]:
+    """Living actors of the joined cluster by class and name, and its placement groups."""
+    import ray
+    from ray.util import placement_group_table
+
+    found = Counter(
+        f"actor {one['ActorClassName']} {one['Name']}".strip()
+        for one in ray._private.state.actors().values()
+        if one["State"] != "DEAD" and one["Name"] not in _ACTORS_OF_RAY
+    )
+    groups = [one for one in placement_group_table().values() if one["state"] != "REMOVED"]
+    found["placement group"] = len(groups)
+    return found
+
+
+def new_occupants(before: Counter[str], seconds: float) -> Counter[str]:
+    """What has come to the cluster since ``before`` and does not go within some seconds."""
+    deadline = time.monotonic() + seconds
+    while (left := occupants() - before) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return left

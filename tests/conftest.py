@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,9 @@ PRETRAINING = {
 SPANS = {"data.max_length_tokens": 96, "data.stride_tokens": 16, "data.max_question_tokens": 32}
 
 
+CLUSTER = pytest.StashKey[ExitStack]()
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The directory of real data sets: ``ROAD_DATA``, or ``shared/data`` beside the checkout."""
@@ -66,13 +70,61 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("data") / "world", size=0.05)
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    """Ray, joined to a cluster of four logical cores that the tests of one module share."""
+@pytest.fixture(scope="session")
+def shared_cluster(pytestconfig: pytest.Config) -> Iterator[Any]:
+    """The one cluster of a session; it stops after the last test that uses it."""
     from tests.cluster import own_cluster
 
-    with own_cluster(4) as ray:
+    with ExitStack() as stack:
+        ray = stack.enter_context(own_cluster(4))
+        pytestconfig.stash[CLUSTER] = stack.pop_all()
         yield ray
+        pytestconfig.stash[CLUSTER].close()
+
+
+@pytest.fixture(scope="session")
+def cluster(shared_cluster: Any) -> Any:
+    """Ray, joined to a cluster of four logical cores that all tests of a session share."""
+    return shared_cluster
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that leaves actors or placement groups on the shared cluster."""
+    if not _is_shared(request.node):
+        yield
+        return
+    from tests.cluster import new_occupants, occupants
+
+    request.getfixturevalue("shared_cluster")
+    before = occupants()
+    yield
+    if left := new_occupants(before, seconds=20.0):
+        pytest.fail(f"left on the cluster: {left}", pytrace=False)
+
+
+def _is_shared(item: pytest.Item | None) -> bool:
+    return "shared_cluster" in getattr(item, "fixturenames", ())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put tests on the shared cluster first and into one process, then files of slow ones."""
+    slow = {
+        item.path
+        for item in items
+        if not _is_shared(item) and any(map(item.get_closest_marker, ("ray", "slow")))
+    }
+    items.sort(key=lambda item: 0 if _is_shared(item) else 1 if item.path in slow else 2)
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group("ray" if _is_shared(item) else str(item.path)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """Stop the shared cluster before the first test that does not use it."""
+    yield
+    if not _is_shared(nextitem):
+        item.config.stash.get(CLUSTER, ExitStack()).close()
 
 
 @pytest.fixture
@@ -95,9 +147,22 @@ class Said:
     err: str
 
 
+@cache
+def _command_of(app: Any) -> Any:
+    """The commands of an application, built once: that takes longer than to run most of them."""
+    from typer.main import get_command
+
+    return get_command(app)
+
+
 @pytest.fixture
 def road(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Said]:
     """``road("finetune", "init=...")`` in this process: exit code, standard output and error."""
+
+    from road_ray.cli import app as application
+
+    command = _command_of(application.app)
+    monkeypatch.setattr(application, "app", command)
 
     def run(*arguments: object) -> Said:
         from road_ray.cli import main

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
+import torch.distributed.fsdp  # noqa: F401 - takes a second: here, not in each process
 
 from road_ray.training.worker import Worker
 

@@ -47,7 +47,7 @@ def as_alone(worker, directory, expected):
     for kind, weights in expected.items():
         for sharded in (False, True):
             made, place = tiny.objective_of(kind, dropout=0.0), directory / f"{kind}-{sharded}"
-            ours = tiny.learn(made, place, steps=4, worker=worker, fsdp=sharded).state_dict()
+            ours = tiny.learn(made, place, steps=2, worker=worker, fsdp=sharded).state_dict()
             text = f"{kind}, sharded {sharded}: "
             told = {"rtol": 1e-4, "atol": 1e-5, "msg": text.__add__}
             if worker.leads or not sharded:  # the other has no whole weights
@@ -59,5 +59,5 @@ def test_two_workers_learn_as_one_does(tmp_path):
     for kind in tiny.KINDS:
         made = tiny.objective_of(kind, dropout=0.0)
         alone = tmp_path / "alone" / kind
-        expected[kind] = tiny.learn(made, alone, steps=4, worker=Worker()).state_dict()
+        expected[kind] = tiny.learn(made, alone, steps=2, worker=Worker()).state_dict()
     both(as_alone, tmp_path, tmp_path, expected, timeout_seconds=200)

@@ -79,7 +79,7 @@ def test_a_teacher_gives_the_logits_of_the_model_and_a_student_learns_from_it(tr
 
 
 def test_questions_with_the_joint_head_are_learnt_and_judged_again(questions, tmp_path, road):
-    joint = questions | {"data.span_head": "joint"}
+    joint = questions | {"data.span_head": "joint", "data.max_judged_rows": 40}
     run = rr.finetune(overrides=joint, run_dir=tmp_path / "run")
     told = {name: value for name, value in run.metrics.items() if "at_threshold_" in name}
     assert "eval/newsqa/at_threshold_f1" in told

@@ -48,7 +48,7 @@ def test_stages_start_from_each_other_and_students_differ_in_their_teachers_only
 
 @pytest.mark.ray
 @pytest.mark.slow
-def test_the_story_runs_and_goes_on_where_it_stopped(road, world, tmp_path):
+def test_the_story_runs_and_goes_on_where_it_stopped(cluster, road, world, tmp_path):
     sizes = {"num_teachers": 2, "num_seeds": 1, "pretraining_steps": 2, "multitask_steps": 2}
     sizes |= {"finetuning_steps": 2, "root": world}
     command = ["demo", *(f"{key}={value}" for key, value in sizes.items()), "--run-dir", tmp_path]

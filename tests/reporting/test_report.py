@@ -50,11 +50,13 @@ def test_a_report_that_fails_does_not_take_the_run_with_it(tmp_path, caplog):
 def browser() -> Iterator[object]:
     """A headless Chromium that can reach nothing."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    path = shutil.which("chromium") or shutil.which("google-chrome")
-    if path is None:
-        pytest.skip("no chromium on this machine")
     arguments = ["--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND"]
     with playwright.sync_playwright() as driver:
+        names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+        places = [driver.chromium.executable_path, *map(shutil.which, names)]
+        path = next((place for place in places if place and Path(place).is_file()), None)
+        if path is None:
+            pytest.skip("no Chromium: run `playwright install chromium`")
         found = driver.chromium.launch(executable_path=path, args=arguments)
         yield found
         found.close()

@@ -60,6 +60,8 @@ def test_no_row_holds_text_of_two_documents(tokenizer, tmp_path):
 def test_many_shards_hold_the_rows_of_one(tokenizer, tmp_path, monkeypatch):
     one = build(tmp_path / "one", tokenizer)
     monkeypatch.setattr(module, "_ROWS_PER_SHARD", 7)
+    # In this process: ``test_parallel`` has others.
+    monkeypatch.setattr(parallel.os, "sched_getaffinity", lambda _: {0})
     many = build(tmp_path / "many", tokenizer)
     assert many.manifest["shards"] > 5
     assert all_rows(one) == all_rows(many)

@@ -63,3 +63,4 @@ def test_as_many_workers_as_machines_that_stay(cluster, monkeypatch):
         assert policy._get_reserved_resources() == {}, "told to go"
     policy._requester_id = "unlucky"
     assert policy._get_reserved_resources() is None, "nobody knows, so nothing is resized"
+    ray.kill(coordinator)

@@ -139,8 +139,9 @@ def titled(name):
                 yield int(entry.parent.name)
 
 
-def where(config, worker, context):
-    return {"here": float(Path(config).is_file()), "threads": float(torch.get_num_threads())}
+def report_place(config, worker, *extra):
+    found = {"here": float(Path(config).is_file()), "threads": float(torch.get_num_threads())}
+    return report(config, worker, *extra) | found
 
 
 def test_more_workers_than_cores_are_refused_before_anything_starts(monkeypatch):
@@ -219,13 +220,16 @@ class Holder:
 class TestCluster:
     """On the cores of a cluster of our own."""
 
-    def test_two_workers_see_each_other_and_rank_0_answers(self, tmp_path):
+    def test_two_workers_see_each_other_and_rank_0_answers(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        Path("here.txt").touch()
         before = signal.getsignal(signal.SIGINT)
-        (tmp_path / ".ray" / "fit-of-a-killed-driver").mkdir(parents=True)
-        found = launch(report, 5, 1, 2, workers=2, scratch=tmp_path)
+        (tmp_path / "scratch" / ".ray" / "fit-of-a-killed-driver").mkdir(parents=True)
+        found = launch(report_place, "here.txt", 1, 2, workers=2, scratch=Path("scratch"))
         assert signal.getsignal(signal.SIGINT) == before
-        assert found == {"rank": 0, "size": 2, "extra": 3, "config": 5}
-        assert list(tmp_path.iterdir()) == [], "Ray's own record of a run stayed"
+        seen = {"rank": 0, "size": 2, "extra": 3, "config": "here.txt"}
+        assert found == seen | {"here": 1.0, "threads": 1.0}, "relative paths mean the same there"
+        assert list(Path("scratch").iterdir()) == [], "Ray's own record of a run stayed"
 
     def test_our_error_comes_out_as_it_is(self, tmp_path):
         with pytest.raises(DivergedError) as raised:
@@ -327,12 +331,6 @@ class TestCluster:
             wait_for_room("workers", 3, {"CPU": 1.0}, timeout_seconds=1.0)
         ray.kill(holder)
         wait_for_room("workers", 3, {"CPU": 1.0}, timeout_seconds=30.0)
-
-    def test_relative_paths_mean_the_same_to_workers(self, tmp_path, monkeypatch):
-        monkeypatch.chdir(tmp_path)
-        Path("here.txt").touch()
-        found = launch(where, "here.txt", workers=1, scratch=Path("scratch"))
-        assert found == {"here": 1.0, "threads": 1.0}
 
     def test_rows_of_the_worker_that_leads_reach_who_watches_the_driver(self, tmp_path):
         seen = []

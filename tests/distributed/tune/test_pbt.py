@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -18,7 +19,6 @@ from road_ray.distributed.tune.searcher import StudySearch
 from road_ray.distributed.tune.study import open_study
 from road_ray.distributed.tune.trial_record import Outcome, Record, Report
 from road_ray.errors import CheckpointError
-from tests.cluster import own_cluster
 
 BASE = {
     "metric": "m",
@@ -152,13 +152,11 @@ def climb(directory, params, tell):
 
 @pytest.mark.ray
 @pytest.mark.timeout(600)
-def test_a_population_ends_with_children_that_add_to_what_their_parents_had(tmp_path):
+def test_a_population_ends_with_children_that_add_to_what_their_parents_had(cluster, tmp_path):
     from road_ray.distributed.tune.driver import search
 
     told = config(max_concurrent=2)
-    trials = search(
-        told, "s", tmp_path, climb, connected=lambda: own_cluster(2, log_to_driver=False)
-    )
+    trials = search(told, "s", tmp_path, climb, connected=nullcontext)
     children = [one for one in trials if one.parent is not None]
     assert len(trials) - len(children) == 8
     assert children, "nobody gave way"

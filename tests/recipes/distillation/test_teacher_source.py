@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -65,19 +64,19 @@ def test_cold_and_warm_runs_are_bit_equal_and_the_warm_one_starts_no_teacher(stu
     assert "teachers_started" not in events(student("hot", temperature=4.0))
 
 
-KILLED = """
-import json, os, signal, sys
-import road_ray as rr
-from road_ray.distillation.store import shards
-commits = []
-def fault(what, staged):
-    commits.append(what)
-    if commits.count("store") == 5:  # of three teachers' second flush the second
-        os.truncate(staged, 100)
-        os.kill(os.getpid(), signal.SIGKILL)
-shards._fault = fault
-rr.distill(**json.loads(sys.argv[1]))
-"""
+def distil_until_killed(given):
+    from road_ray.distillation.store import shards
+
+    commits = []
+
+    def fault(what, staged):
+        commits.append(what)
+        if commits.count("store") == 5:  # of three teachers' second flush the second
+            os.truncate(staged, 100)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    shards._fault = fault
+    rr.distill(**given)
 
 
 def test_a_driver_killed_while_the_store_is_written_ends_as_if_nothing_had_been(
@@ -93,15 +92,11 @@ def test_a_driver_killed_while_the_store_is_written_ends_as_if_nothing_had_been(
         "host": "process",
         "seed": 7,
     }
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, json.dumps(given)],
-        env=os.environ,
-        cwd=Path(__file__).parents[3],
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    context = multiprocessing.get_context("fork")  # a fresh interpreter would import for seconds
+    driver = context.Process(target=distil_until_killed, args=(given,), daemon=True)
+    driver.start()
+    driver.join(240)
+    assert driver.exitcode == -signal.SIGKILL
     assert len(shards(tmp_path / "store")) == 4
     assert len(list((tmp_path / "store").glob("*/.staged-*"))) == 1
     # Checkpoints are written beside the training: the kill may come before the first is there.

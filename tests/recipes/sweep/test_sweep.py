@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
@@ -15,7 +13,6 @@ from road_ray.distributed.tune.lock import sweep_lock
 from road_ray.errors import ConfigError, DivergedError, ResourceError
 from road_ray.recipes.sweep.check import load_sweep
 from road_ray.recipes.sweep.sweep import check_sources, run
-from tests.cluster import own_cluster
 
 METRIC = "eval/sst2/accuracy"
 
@@ -84,13 +81,6 @@ def test_what_every_trial_would_miss_is_told_max_concurrent():
         check_sources(load_sweep("temperature", ["init=hub/name"]))
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    """One core: enough for a sweep that makes one trial at a time."""
-    with own_cluster(1) as ray:
-        yield ray
-
-
 @pytest.mark.ray
 def test_a_sweep_finds_a_best_trial_and_tells_it_again(file, cluster):
     done = rr.sweep(file)
@@ -112,18 +102,3 @@ def test_a_population_trains_on_from_the_models_of_its_best(file, cluster):
         place = trial_record.trial_directory(done.directory, child.number) / "seed-0"
         rows = [json.loads(line) for line in (place / "metrics.jsonl").read_text().splitlines()]
         assert min(row["step"] for row in rows if "step" in row) > child.parent_step >= 2
-
-
-def test_ray_is_not_imported_before_it_is_told_to_ask_for_a_token():
-    # It reads RAY_AUTH_MODE once, when it is imported; a cluster of its own would refuse it later.
-    told = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import sys, road_ray.recipes.sweep.sweep; print('ray' in sys.modules)",
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert told.stdout.strip() == "False"
