@@ -1,6 +1,6 @@
-"""Rows to batches: which rows make batch ``k`` is a pure function of the seed.
+"""Batches of rows; the rows of batch ``k`` are a pure function of the seed.
 
-So nothing has to be stored. Rows of like length share a batch, a batch is padded to its own
+No state has to be stored to resume. Rows of similar length share a batch, a batch is padded to its
 longest row, and every worker takes its share of the rows of the same global batch.
 """
 
@@ -73,7 +73,7 @@ _PAD_TO_MULTIPLE = 8
 
 
 class Rows(Protocol):
-    """What a batch is made of: a ``Features`` or a ``Corpus``."""
+    """Source of rows: a ``Features`` or a ``Corpus``."""
 
     def __len__(self) -> int: ...
     def row(self, index: int) -> Ints: ...
@@ -89,7 +89,7 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class Batching:
-    """How rows make batches, the same on every worker."""
+    """Batch size and order of rows, the same on every worker."""
 
     batch_size: int  # global, in examples
     seed: int
@@ -98,7 +98,7 @@ class Batching:
 
 @dataclass(frozen=True)
 class WorkerShare:
-    """Whose rows of every batch: those of worker ``rank`` of ``size``."""
+    """Rows of every batch that worker ``rank`` of ``size`` takes."""
 
     rank: int = 0
     size: int = 1
@@ -107,7 +107,7 @@ class WorkerShare:
 def epoch_order(
     lengths: Longs, batch_size: int, *, seed: int, epoch: int
 ) -> list[NDArray[np.int64]]:
-    """Row numbers of each batch of one epoch; every row once, batch sizes differ by at most one."""
+    """Return the row numbers of each batch of an epoch: every row once, batch sizes within one."""
     # The second word tells the uses of one seed apart: 0 order, 1 noise, 2 draws, 3 dropout,
     # 4 rows kept, 5 phases.
     rng = np.random.default_rng((seed, 0, epoch))
@@ -130,8 +130,10 @@ def epoch_order(
 def token_budget_order(
     lengths: Longs, most_tokens: int, batch_size: int, *, seed: int, epoch: int
 ) -> list[NDArray[np.int64]]:
-    """Row numbers of each batch of one epoch, every row once: neighbours in length, as many as
-    ``most_tokens`` hold with their padding, at most ``batch_size``. All epochs have equally many.
+    """Return the row numbers of each batch of an epoch, every row once.
+
+    A batch has rows of similar length, at most ``most_tokens`` with padding and at most
+    ``batch_size`` rows. All epochs have equally many batches.
 
     Source: fairseq, data_utils.batch_by_size.
     """
@@ -144,7 +146,7 @@ def token_budget_order(
 
 
 def token_budget_cuts(ordered: Longs, most_tokens: int, batch_size: int) -> list[int]:
-    """Where batches of rows of rising length begin, but for the first."""
+    """Return where batches of rows of rising length begin, except the first."""
     widths = [padded_width(int(length)) for length in ordered]
     starts = [0]
     while (start := starts[-1]) < len(widths):
@@ -162,7 +164,7 @@ def token_budget_cuts(ordered: Longs, most_tokens: int, batch_size: int) -> list
 
 
 def pad(rows: Rows, numbers: NDArray[np.int64], *, pad_id: int, width: int | None = None) -> Batch:
-    """The given rows, padded to the longest or to ``width``.
+    """Return the given rows, padded to the longest or to ``width``.
 
     ``input_ids``, ``attention_mask`` and ``token_type_ids``, ``[B, L]`` each, or ``[B, N, L]``
     where every question has N choices.
@@ -189,15 +191,15 @@ def pad(rows: Rows, numbers: NDArray[np.int64], *, pad_id: int, width: int | Non
 
 
 def padded_width(longest: int) -> int:
-    """What ``longest`` tokens are padded to: a multiple of 8, which matrix kernels like."""
+    """Return the next multiple of 8, which matrix kernels are efficient for."""
     return -(-longest // _PAD_TO_MULTIPLE) * _PAD_TO_MULTIPLE
 
 
 class BatchStream:
-    """All batches of one data set for ever: ``stream[k]`` is this worker's share of batch ``k``.
+    """Endless batches of one data set: ``stream[k]`` is this worker's share of batch ``k``.
 
-    With ``noise_channels`` a batch carries uniform numbers ``[noise_channels, B, L]`` drawn for the
-    global batch, so that masking is the same on one worker and on many, and after a resume.
+    With ``noise_channels`` a batch has uniform numbers ``[noise_channels, B, L]`` that are drawn
+    for the global batch, so masking does not depend on the number of workers or on a resume.
     """
 
     def __init__(
@@ -228,7 +230,7 @@ class BatchStream:
 
     @property
     def name(self) -> str:
-        """Of the data set."""
+        """Name of the data set."""
         return self.rows.dataset
 
     @property
@@ -236,11 +238,11 @@ class BatchStream:
         return self.rows.choices if isinstance(self.rows, Features) else 1
 
     def _check_budget(self) -> None:
-        asked, workers = self.batching.most_tokens, self.share.size
+        limit, workers = self.batching.most_tokens, self.share.size
         needed = padded_width(int(self._lengths.max())) * self._choices * workers
-        if asked is not None and asked < needed:
+        if limit is not None and limit < needed:
             raise ConfigError(
-                f"data.max_batch_tokens = {asked}: the longest rows of "
+                f"data.max_batch_tokens = {limit}: the longest rows of "
                 f"{self.name} take {needed}, one for each of {workers} workers"
                 f"\n  allowed: at least {needed}\n  fix: raise it, or lower max_length_tokens"
             )
@@ -254,7 +256,7 @@ class BatchStream:
         )
 
     def row_numbers(self, number: int) -> NDArray[np.int64]:
-        """Rows of global batch ``number``, over all workers."""
+        """Return the rows of global batch ``number``, over all workers."""
         epoch, position = divmod(number, self.batches_per_epoch)
         return self._order(epoch)[position]
 
@@ -275,14 +277,14 @@ class BatchStream:
         return batch
 
     def since(self, number: int) -> Iterator[Batch]:
-        """Batches ``number``, ``number + 1``, ... without end."""
+        """Yield batches ``number``, ``number + 1``, ... without end."""
         while True:
             yield self[number]
             number += 1
 
 
 def labels_of(features: Features, numbers: NDArray[np.int64], width: int) -> Batch:
-    """Return the labels of some rows, ``[B]`` each; of tags ``[B, width]``, -100 where unknown."""
+    """Return the labels of the given rows, ``[B]``, or of tags ``[B, width]``; -100 if unknown."""
     if features.words is None:
         gold = {name: torch.from_numpy(values[numbers]) for name, values in features.gold.items()}
         return cast("Batch", gold)
@@ -309,10 +311,9 @@ def encoder_inputs(batch: Mapping[str, Any], names: Sequence[str] = INPUTS) -> d
 
 
 def allowed_positions(batch: Mapping[str, Any]) -> Tensor:
-    """Where an answer may start or end, ``[B, L]`` bool: the second segment, and position 0 for no
-    answer.
+    """Return where an answer may start or end, ``[B, L]`` bool: segment 1, and position 0 for none.
 
-    A row without a second segment (models that know none) may answer anywhere but in padding.
+    A row without a second segment, as of models without token types, allows all but padding.
     """
     attention, segments = batch.get("attention_mask"), batch.get("token_type_ids")
     if attention is None:

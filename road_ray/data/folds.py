@@ -1,4 +1,4 @@
-"""Which fold an example is in: a pure function of its text, so nothing has to be kept about it."""
+"""Assignment of examples to folds, a pure function of their text."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from road_ray.data.loading import Split
 
 
 def fold_of(example: Example, num_folds: int) -> int:
-    """0 to ``num_folds - 1``, evenly; the same for examples of the same text, whatever case and
-    space.
+    """Return the fold, 0 to ``num_folds - 1``, of an example, ignoring case and white space.
 
-    All questions about one context are in one fold: who has seen one of them has seen the text.
+    All questions about one context are in one fold, since a model that has seen one of them has
+    seen the text.
     """
     text = " ".join(_text(example).casefold().split())
     digest = hashlib.sha256(text.encode()).digest()
@@ -29,7 +29,7 @@ def fold_of(example: Example, num_folds: int) -> int:
 
 
 def row_folds(split: Split, num_folds: int) -> Ints:
-    """The fold of every row of a split: ``[rows]``."""
+    """Return the fold of every row of a split, ``[rows]``."""
     folds = np.array([fold_of(example, num_folds) for example in split.examples], dtype=np.int32)
     taken: Ints = folds[split.features.example]
     return taken
@@ -38,7 +38,7 @@ def row_folds(split: Split, num_folds: int) -> Ints:
 def _text(example: Example) -> str:
     match example:
         case TextExample():
-            return "\n".join(sorted(example.texts, key=str.casefold))  # alike in either order
+            return "\n".join(sorted(example.texts, key=str.casefold))  # the same in either order
         case SpanExample():
             return example.context
         case TagExample():

@@ -1,6 +1,4 @@
-"""Where the data lies: a directory in the published layout, the embedded miniature world, or the
-hub.
-"""
+"""Load a split of a data set from a directory, the embedded miniature world or the hub."""
 
 from __future__ import annotations
 
@@ -41,24 +39,24 @@ class Split:
 
 
 def resolve_root(root: str | None) -> Path | None:
-    """The directory of the data, or None for the hub. ``ConfigError`` when it is not there."""
-    said = root or os.environ.get("ROAD_DATA") or HUB
-    if said == HUB:
+    """Return the data directory, None for the hub. Raises ``ConfigError`` if it does not exist."""
+    name = root or os.environ.get("ROAD_DATA") or HUB
+    if name == HUB:
         return None
-    if said == MINIATURE:
+    if name == MINIATURE:
         return miniature.cached()
     where = "data.root" if root else "ROAD_DATA"
-    place = places.named(said, where)
+    place = places.named(name, where)
     if not place.is_dir():
         raise ConfigError(
-            f"{where} = {said}: no such directory\n"
+            f"{where} = {name}: no such directory\n"
             "  allowed: a directory in the published layouts, `miniature` or `hub`"
         )
     return place
 
 
 def find_dataset(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
-    """The data set of that name and its task: one's own, or of the catalogue."""
+    """Return the data set of that name, custom or of the catalogue, and its task."""
     dataset, task = _entry(name, source)
     for head in SPECIAL_HEADS:
         if getattr(source, head.key) == head.value and head.fits(dataset, task):
@@ -92,7 +90,7 @@ def _entry(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
 
 
 def tasks_of(name: str, source: SourceConfig) -> list[Task]:
-    """All tasks that learn from a data set, its own first."""
+    """Return all tasks that learn from a data set, its own first."""
     dataset, task = find_dataset(name, source)
     return [task, *(catalog.TASKS[other] for other in dataset.also)]
 
@@ -107,11 +105,11 @@ def load_split(
     judged: bool = False,
     keep: Callable[[Example], bool] | None = None,
 ) -> Split:
-    """``train``, ``dev`` or ``test`` of a catalogue entry, encoded for its task.
+    """Return ``train``, ``dev`` or ``test`` of a data set, encoded for its task.
 
-    ``source.max_rows`` cuts what is trained on, ``max_judged_rows`` the rest, after a shuffle by
-    ``seed``. ``judged``: to be predicted, also if it is the train split. ``keep`` then chooses
-    among what is left.
+    ``source.max_rows`` limits training rows and ``max_judged_rows`` all others, after a shuffle by
+    ``seed``. ``judged`` treats the split as rows to predict, also the train split. ``keep`` then
+    filters examples.
     """
     entry, task = find_dataset(name, source)
     root = resolve_root(source.root)
@@ -122,8 +120,8 @@ def load_split(
     )
     most = source.max_rows if split == "train" and not judged else source.max_judged_rows
     if most is not None and most < len(examples):
-        kept = np.sort(np.random.default_rng((seed, 4)).permutation(len(examples))[:most])
-        examples = [examples[index] for index in kept]
+        chosen = np.sort(np.random.default_rng((seed, 4)).permutation(len(examples))[:most])
+        examples = [examples[index] for index in chosen]
     if keep is not None:
         examples = [example for example in examples if keep(example)]
     if split == "train" and not judged and name in source.both_orders:
@@ -152,15 +150,15 @@ def load_split(
         further=[catalog.TASKS[other] for other in entry.also],
         **limits,
     )
-    kept_at = feature_cache.cache_directory(source.cache)
-    if kept_at is None or len(examples) < feature_cache.LEAST_EXAMPLES:
+    directory = feature_cache.cache_directory(source.cache)
+    if directory is None or len(examples) < feature_cache.LEAST_EXAMPLES:
         return Split(entry, task, examples, make())
     key = feature_cache.cache_key(examples, tokenizer, entry=entry, task=task, **make.keywords)
-    return Split(entry, task, examples, feature_cache.load_or_encode(kept_at, key, make))
+    return Split(entry, task, examples, feature_cache.load_or_encode(directory, key, make))
 
 
 def _turned(example: Example, name: str) -> TextExample:
-    """The pair with its second text first."""
+    """Return the pair with its second text first."""
     if not isinstance(example, TextExample) or len(example.texts) != 2:
         raise ConfigError(
             f"data.both_orders: {name} is no data set of pairs\n"

@@ -1,6 +1,4 @@
-"""A training step as a list of passes: the same data set again (accumulation), or drawn data sets
-(ROaD).
-"""
+"""Training steps as lists of passes: gradient accumulation, or data sets drawn at random (ROaD)."""
 
 from __future__ import annotations
 
@@ -17,15 +15,15 @@ from road_ray.data.config import Sampler
 
 
 class Stream(Protocol):
-    """The batches of one data set: a ``BatchStream``, or one with what teachers say."""
+    """Batches of one data set: a ``BatchStream``, or one with teacher logits."""
 
     def since(self, number: int, /) -> Iterator[Batch]:
-        """Batches ``number``, ``number + 1``, ... without end."""
+        """Yield batches ``number``, ``number + 1``, ... without end."""
         ...
 
 
 def accumulated(batches: Iterable[Batch], passes: int) -> Iterator[list[Batch]]:
-    """Steps of ``passes`` consecutive batches; a rest that fills no step is left out."""
+    """Yield steps of ``passes`` consecutive batches; an incomplete last step is dropped."""
     for group in zip(*[iter(batches)] * passes, strict=False):
         yield list(group)
 
@@ -33,10 +31,9 @@ def accumulated(batches: Iterable[Batch], passes: int) -> Iterator[list[Batch]]:
 def with_fraction_done(
     steps: Iterable[list[Batch]], *, start: int, total: int
 ) -> Iterator[list[Batch]]:
-    """The steps with the ``fraction`` of the training that is done in every batch: 0 at first,
-    below 1 at last.
+    """Yield the steps with the ``fraction`` of training that is done, from 0, in every batch.
 
-    In the batch and not in a counter, so that a resumed run reads what an uninterrupted one does.
+    It depends on the step alone, so a resumed run sees the same batches.
     """
     for step, batches in enumerate(steps, start):
         yield [batch | {"fraction": step / total} for batch in batches]
@@ -51,8 +48,7 @@ def draw_datasets(
     probabilities: Sequence[float] | None = None,
     replacement: bool = True,
 ) -> list[str]:
-    """The data sets of one step, the same on every worker: independent draws, or without
-    ``replacement`` different ones.
+    """Draw the data sets of one step, with or without ``replacement``, the same on every worker.
 
     Uniform over data sets unless ``probabilities`` are given. Source: ROaD part 1, Algorithm 1.
     """
@@ -64,7 +60,7 @@ def draw_datasets(
 def probabilities(
     sampler: Sampler, rows: Mapping[str, int], tasks: Mapping[str, str], *, power: float = 1.0
 ) -> list[float] | None:
-    """The chance of each data set to be drawn, given its rows and its task; None if all are equal.
+    """Return the probability of each data set, given its rows and task; None if uniform.
 
     Source: ROaD part 1 (``uniform_dataset``); MT-DNN, algorithm 1 (``proportional``); BAM, section
     3.3 (``size_power`` with 0.75).
@@ -83,7 +79,7 @@ def probabilities(
 
 
 def with_example_counts(steps: Iterable[list[Batch]]) -> Iterator[list[Batch]]:
-    """The same steps; each batch tells the journal how many examples of its data set it brings."""
+    """Yield the steps with the number of examples of each batch in its ``stats``."""
     for passes in steps:
         for batch in passes:
             mine = {f"mix/{batch['dataset']}": float(len(batch["input_ids"]))}
@@ -100,11 +96,9 @@ def mixed(
     probabilities: Sequence[float] | None = None,
     replacement: bool = True,
 ) -> Iterator[list[Batch]]:
-    """Steps of ``passes`` batches, each the next batch of a data set drawn for that pass, from step
-    ``start`` on; a stream is read in its order from the first batch that is wanted.
+    """Yield steps of ``passes`` batches from ``start`` on, a data set drawn for each pass.
 
-    How far each data set has come is recounted from the draws, so nothing has to be stored to
-    resume.
+    The position in each stream is recounted from the draws, so no state is stored to resume.
     """
     draw = partial(
         draw_datasets,

@@ -1,4 +1,4 @@
-"""Model directories: where they lie, and what their JSON files may say.
+"""Model directories: locate them, and check what their JSON files name.
 
 ``transformers`` can import, download or open what these files name (``auto_map``, an attention
 kernel of the hub, another weights file, an adapter's base model). Its loaders therefore never read
@@ -7,8 +7,8 @@ kernel of the hub, another weights file, an adapter's base model). Its loaders t
 - ``model_type`` is a text architecture of ``transformers`` without configurations inside its own.
 - Fields of its configuration class are passed on. Of all other fields only numbers, booleans and
   lists of numbers are, under names that mean nothing to the class: they name nothing that could be
-  loaded. Other plain values are left out, so that they cannot act. Objects are refused, apart
-  from empty and idle ones.
+  loaded. Other plain values are left out, so they have no effect. Objects are refused, except
+  empty and unused ones.
 - An attention implementation is one that PyTorch or ``transformers`` brings; it is not passed on.
 - ``tokenizer_config.json`` and ``special_tokens_map.json`` are read by ``transformers``: fields are
   of the list below, or a number, a boolean or null; ``tokenizer_class`` is one of its own.
@@ -33,7 +33,7 @@ _EDITABLE = {MODEL_RECORD, "config.json", "generation_config.json"}  # by hand: 
 _TEXTS = ("*.json", "*.txt", "*.model")
 _ATTENTION = {None, "eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"}
 _DTYPES = {None, "float32", "float16", "bfloat16", "float64"}
-# How a model presents its output is ours to say.
+# Set by road_ray itself.
 _PRESENTATION = {"return_dict", "use_return_dict", "output_hidden_states", "output_attentions"}
 _IDLE_OBJECTS = {"task_specific_params", "label2id", "prefix"}
 _LEGACY_OBJECTS = {"rope_scaling", "rope_parameters"}
@@ -51,8 +51,9 @@ _TOKENIZER_FIELDS = {
 
 
 def locate_model(name: str | Path, *, weights: bool = True) -> Path:
-    """The local directory of a model: a model directory, a run directory (its ``hf/``), or a hub
-    name, of which only files that hold no code are fetched.
+    """Return the local directory of a model directory, a run directory (its ``hf/``) or a hub name.
+
+    From the hub only files without code are downloaded.
     """
     directory = Path(name)
     if directory.is_dir():
@@ -62,9 +63,7 @@ def locate_model(name: str | Path, *, weights: bool = True) -> Path:
     patterns = [*_TEXTS, *(["*.safetensors"] if weights else [])]
     try:
         return Path(snapshot_download(str(name), allow_patterns=patterns))
-    except (
-        Exception
-    ) as error:  # the hub's client raises dozens of types; all mean that it is not to be had
+    except Exception as error:  # the hub's client raises dozens of types
         raise CheckpointError(
             f"{name}: neither a directory nor a model of the hub that can be reached ({error})\n"
             "  fix: name a directory with config.json and model.safetensors"
@@ -119,7 +118,7 @@ def _sha256(path: Path) -> str:
 
 
 def read_config(directory: str | Path) -> PreTrainedConfig:
-    """The configuration in a model directory, made of those fields that cannot load anything.
+    """Return the configuration in a model directory, from fields that cannot load anything.
 
     Raises ``CheckpointError`` naming the file and the field.
     """
@@ -197,9 +196,7 @@ def _passed_on(
 
 
 def _check_values(path: Path, given: Mapping[str, Any]) -> None:
-    """Raises ``CheckpointError`` for a value that would hang or fill the memory before the weights
-    can be compared.
-    """
+    """Raise ``CheckpointError`` for a value that would exhaust time or memory."""
     for name, value in given.items():
         least, most = _limits(name)
         if isinstance(value, int | float) and not least <= value <= most:
@@ -230,7 +227,7 @@ def _check_values(path: Path, given: Mapping[str, Any]) -> None:
 
 
 def _limits(name: str) -> tuple[int, int]:
-    """Between which numbers a field must lie, whatever the architecture."""
+    """Return the least and the greatest value of a field, for any architecture."""
     if "dropout" in name or name.endswith("_prob"):
         return 0, 1
     if name == "num_labels":
@@ -249,9 +246,7 @@ def _listed(value: Any) -> bool:
 
 
 def check_tokenizer_files(directory: str | Path) -> None:
-    """Raises ``CheckpointError`` when a file that ``transformers`` reads a tokenizer from is
-    damaged, or names what could be loaded from elsewhere.
-    """
+    """Raise ``CheckpointError`` if a tokenizer file is damaged or names something to load."""
     from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING_NAMES
 
     place = Path(directory)
@@ -294,7 +289,7 @@ def _foreign(path: Path, name: str) -> CheckpointError:
 
 
 def _nested(value: Any) -> bool:
-    """Whether an object stands in ``value``."""
+    """Return True if ``value`` contains a non-empty object."""
     if isinstance(value, list):
         return any(map(_nested, value))
     return isinstance(value, dict) and bool(value)

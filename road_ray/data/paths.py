@@ -1,4 +1,4 @@
-"""Directories that a user or the environment names, and where things are kept unless one is."""
+"""Paths from configuration and environment, and the cache directory."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ CACHE = "ROAD_CACHE"
 
 
 def named(text: str, key: str) -> Path:
-    """The path that ``key`` names, ``~`` replaced by the home directory. Raises ``ConfigError`` for
-    one that cannot be looked at: too long, without a home, behind a closed directory.
+    """Return the path in ``text``, the value of ``key``, with ``~`` expanded.
+
+    Raises ``ConfigError`` if it is inaccessible: too long, no home directory, no permission.
     """
     try:
         place = Path(text).expanduser()
@@ -27,7 +28,9 @@ def named(text: str, key: str) -> Path:
 
 
 def cache_home() -> Path:
-    """``ROAD_CACHE``, or ``~/.cache/road_ray``. Raises ``ConfigError`` without a home directory."""
+    """Return ``ROAD_CACHE`` or ``~/.cache/road_ray``. Raises ``ConfigError`` without a home
+    directory.
+    """
     if given := os.environ.get(CACHE):
         return named(given, CACHE)
     try:

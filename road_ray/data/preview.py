@@ -1,4 +1,4 @@
-"""Rows as the model sees them: tokens, segments, and the gold in words."""
+"""Text preview of encoded rows: tokens, segments and the label."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from road_ray.data.tokenizer import load_tokenizer
 
 
 def format_rows(dataset: str, split: str, root: str, tokenizer: str, rows: int) -> str:
-    """The first rows of a split as text; the gold answer or label of each below it."""
+    """Return the first rows of a split as text, each followed by its answer or label."""
     loaded = load_tokenizer(tokenizer)
-    found = load_split(dataset, split, SourceConfig(root=root), loaded)
-    lengths = found.features.lengths
+    encoded = load_split(dataset, split, SourceConfig(root=root), loaded)
+    lengths = encoded.features.lengths
     head = (
-        f"{dataset} {split}: {len(found.examples)} examples, {len(found.features)} rows, "
+        f"{dataset} {split}: {len(encoded.examples)} examples, {len(encoded.features)} rows, "
         f"tokens a row: mean {lengths.mean():.0f}, longest {lengths.max()}"
     )
     lines = [head]
-    choices = found.features.choices
-    for index in range(min(rows, len(found.features))):
+    choices = encoded.features.choices
+    for index in range(min(rows, len(encoded.features))):
         for row in range(index * choices, (index + 1) * choices):
-            tokens = loaded.convert_ids_to_tokens(found.features.row(row).tolist())
+            tokens = loaded.convert_ids_to_tokens(encoded.features.row(row).tolist())
             lines += [*([""] if row == index * choices else []), " ".join(tokens)]
-        lines.append(f"  gold: {_gold(found, index, tokens)}")
+        lines.append(f"  gold: {_gold(encoded, index, tokens)}")
     return "\n".join(lines)
 
 

@@ -1,8 +1,6 @@
-"""Frozen declarations of what is learnt: a data set points to a task, a task owns a head of some
-kind.
+"""Declarations of tasks and data sets: a data set belongs to a task, a task has one kind of head.
 
-Whatever can be derived (number of classes, head shape, problem type) is derived here and stored
-nowhere.
+Number of classes, head shape and problem type are derived from them.
 """
 
 from __future__ import annotations
@@ -12,7 +10,9 @@ from dataclasses import dataclass, field
 
 
 def plain_label(label: str) -> str:
-    """A label without what tells no two labels apart: case, and which of ``_ -`` and space."""
+    """Return the label in lower case, with spaces and hyphens as ``_``; equal results mean one
+    label.
+    """
     return re.sub(r"[\s\-]+", "_", label.strip().lower())
 
 
@@ -80,7 +80,7 @@ class FeatureTag(Tag):
 
 @dataclass(frozen=True)
 class Choose:
-    """The best of ``choices`` answers to one question; every answer gets one logit."""
+    """Choice among ``choices`` answers to a question; each answer gets one logit."""
 
     choices: int
 
@@ -104,7 +104,7 @@ class Task:
 class Splits:
     """File names (without compression suffix) of each split, below the data set's folder.
 
-    Several files follow each other; ``a|b`` stands for the first of the two that is there.
+    Several files are concatenated; ``a|b`` is the first of the two that exists.
     """
 
     train: str | tuple[str, ...] | None = "train.tsv"
@@ -114,9 +114,9 @@ class Splits:
 
 @dataclass(frozen=True)
 class Columns:
-    """Where text and gold stand in a row; a name, or a number for files without a header.
+    """Columns of text, label and id: names, or numbers for files without a header.
 
-    ``a|b`` stands for the first of two names that the row has.
+    ``a|b`` is the first of the two names that the row has.
     """
 
     text: tuple[str | int, ...]
@@ -126,7 +126,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Hub:
-    """Where a data set is on the Hugging Face hub: path, configuration, and what differs there.
+    """Location of a data set on the Hugging Face hub: path, configuration, and differences there.
 
     ``only`` is a column and the value that it has in the rows of this set; ``splits`` names the
     hub's split where it is not ``train``, ``validation`` or ``test``.
@@ -161,5 +161,5 @@ class Dataset:
     also: tuple[str, ...] = ()
 
     def columns_of(self, split: str) -> Columns:
-        """Where text and gold stand in the files of a split."""
+        """Return the columns of the files of a split."""
         return self.test_columns or self.columns if split == "test" else self.columns

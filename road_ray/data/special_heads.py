@@ -1,7 +1,7 @@
-"""Heads that plain transformers has no class for: the key that asks for each, and what it replaces.
+"""Heads that transformers has no class for: the key that selects each, and the head it replaces.
 
-Another one is a kind in `specs.py`, an entry here, its value in `SourceConfig` and a file in
-`models/`.
+To add one, add a kind in `schema.py`, an entry here, its value in `SourceConfig` and a module in
+`models/heads/`.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from road_ray.data.schema import (
 
 @dataclass(frozen=True)
 class SpecialHead:
-    """A head of our own, asked for by ``data.<key>=<value>``."""
+    """A head of road_ray, selected by ``data.<key>=<value>``."""
 
-    name: str  # for people; its file is called so too
+    name: str  # in messages
     key: str
     value: str
-    kind: type[Kind]  # it says the same as the one that it replaces, and no more
+    kind: type[Kind]  # has the fields of the one that it replaces
     replaces: type[Kind]
-    num_texts: int | None = None  # that a row must have; None: any number
+    num_texts: int | None = None  # of a row; None: any number
 
     @property
     def asked_by(self) -> str:
-        """The override that asks for it."""
+        """Override that selects the head."""
         return f"data.{self.key}={self.value}"
 
     def fits(self, dataset: Dataset, task: Task) -> bool:
-        """Whether a data set of that task can have it."""
+        """Return True if a data set of that task can have this head."""
         texts = len(dataset.columns.text)
         return type(task.kind) is self.replaces and self.num_texts in (None, texts)
 
     def put_on(self, dataset: Dataset, task: Task) -> tuple[Dataset, Task]:
-        """The data set with this head: another head is another task."""
+        """Return data set and task with this head; another head is another task."""
         other = Task(f"{task.name}_{self.value}", self.kind(**vars(task.kind)))
         return replace(dataset, task=other.name), other
 
@@ -58,5 +58,5 @@ SPECIAL_HEADS = (
 
 
 def special_head(kind: Kind) -> SpecialHead | None:
-    """The entry of a kind; None for kinds whose heads are Hugging Face's own."""
+    """Return the entry of a kind; None for kinds with a head of Hugging Face."""
     return next((head for head in SPECIAL_HEADS if head.kind is type(kind)), None)

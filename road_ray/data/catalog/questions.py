@@ -1,4 +1,4 @@
-"""Data sets of questions about a text, and of questions with choices. Add one here."""
+"""Entries of question answering and multiple-choice data sets. Add one here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _squad(name: str, folder: str, train: str | None, dev: str, hub: str | None 
 
 
 def _mrqa(name: str, file: str, subset: str, *, trained: bool = True) -> Dataset:
-    """A set of the MRQA 2019 shared task; those that were kept for testing have no train split."""
+    """Return a data set of the MRQA 2019 shared task; its test-only sets have no train split."""
     only = ("subset", subset)
     return Dataset(
         name,
@@ -57,7 +57,7 @@ QUESTIONS = (
     _mrqa("race", "RACE", "RACE", trained=False),
     _mrqa("relation_extraction", "RelationExtraction", "RelationExtraction", trained=False),
     _mrqa("textbookqa", "TextbookQA", "TextbookQA", trained=False),
-    Dataset(  # the hub's copy is a program, which `datasets` no longer runs
+    Dataset(  # no hub: its copy there is a script, which `datasets` no longer runs
         "quac",
         task="mrc",
         layout="quac",

@@ -1,4 +1,4 @@
-"""The catalogue: every task, and by name every data set of the two files of entries."""
+"""Registry of all tasks and data sets, with look-up by name."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in (*SENTENCES
 
 
 def dataset(name: str) -> Dataset:
-    """The catalogue entry ``name``. Raises ``ConfigError`` naming the nearest entry."""
+    """Return the data set ``name``. Raises ``ConfigError`` with the nearest name."""
     if name not in DATASETS:
         raise ConfigError(_unknown("data set", name, DATASETS))
     return DATASETS[name]
 
 
 def task(name: str) -> Task:
-    """The task of that name, or the task of the data set of that name."""
+    """Return the task of that name, or of the data set of that name."""
     if name in TASKS:
         return TASKS[name]
     if name in DATASETS:

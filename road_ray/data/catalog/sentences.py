@@ -1,4 +1,4 @@
-"""Data sets of sentences, pairs and tagged words. Add one here."""
+"""Entries of data sets of sentences, pairs and tagged words. Add one here."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _mnli(name: str, kind: str, train: str | None) -> Dataset:
 def _adv_glue(
     name: str, task: str, key: str, text: tuple[str, ...], labels: tuple[str, ...]
 ) -> Dataset:
-    """Sentences that were changed to mislead; evaluate only, with the head of the plain set."""
+    """Return an adversarial set, for evaluation only, with the task of the original set."""
     return Dataset(
         f"advglue_{name}",
         task=task,
@@ -113,7 +113,7 @@ SENTENCES = (
         splits=Splits(test="test.tsv"),
         hub=_glue("qnli"),
     ),
-    # The same as MT-DNN has it: which of two sentences answers the question.
+    # As in MT-DNN: which of two sentences answers the question.
     Dataset(
         "qnli_ranking",
         task="ranking",

@@ -1,6 +1,6 @@
-"""Raw text to shards of a corpus, on all cores, resumable.
+"""Build the shards of a corpus from raw text, on all cores and resumable.
 
-Shards lie in a hidden directory beside the corpus until the last is written; then it is renamed.
+Shards are written to a hidden directory beside the corpus, which is renamed when complete.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _log = logging.getLogger(__name__)
 _ROWS_PER_SHARD = 50_000
 _PROGRESS = "PROGRESS.json"
 _LOCK = "lock"
-_TOLD_EVERY_SECONDS = 30.0
+_LOG_EVERY_SECONDS = 30.0
 _SCHEMA = pa.schema([("tokens", pa.large_list(pa.int32())), ("first_segment", pa.int32())])
 
 
 @dataclass
 class _Progress:
-    """What stands on the disk: shards, and where in the text the next one begins."""
+    """Shards on disk, and the position in the text where the next one begins."""
 
     shards: int = 0
     rows: int = 0
@@ -64,7 +64,7 @@ class _Progress:
 
 @dataclass
 class _Pending:
-    """Rows that wait for their shard."""
+    """Rows not yet written to a shard."""
 
     blocks: list[tuple[int, Encoded]] = field(default_factory=list)
     skipped: int = 0  # rows at the beginning of the first block, written before
@@ -84,12 +84,12 @@ def build_corpus(
     processes: int | None = None,
     encoding: Encoding = encoded_blocks,
 ) -> Corpus:
-    """The corpus below ``directory``, opened; tokenised, cut into rows and written when needed.
+    """Return the opened corpus in ``directory``; tokenise and write it if needed.
 
-    An existing complete directory of the same recipe is reused, a damaged one is built again, one
-    that was broken off is gone on with, by whole shards. A document never shares a row with
-    another. ``encoding`` cuts the text up, on so many ``processes``; its rows do not depend on
-    them. Raises ``DataError`` when there is none.
+    A complete directory of the same recipe is reused, a damaged one is rebuilt, an interrupted one
+    continues after its last whole shard. Documents never share a row. ``encoding`` makes the rows
+    with that many ``processes``; the rows do not depend on them. Raises ``DataError`` for a text
+    without rows.
     """
     recipe = {
         "format": FORMAT,
@@ -100,7 +100,7 @@ def build_corpus(
     }
     if (built := _built(directory, recipe)) is not None:
         return built
-    special_ids(tokenizer)  # names what is missing before hours of tokenising
+    special_ids(tokenizer)  # raises before hours of tokenising
     encoder = Encoder.of(tokenizer, max_length_tokens=max_length_tokens, seed=seed)
     try:
         with _staging(directory, recipe) as (staging, progress):
@@ -137,15 +137,13 @@ def build_corpus(
 def _manifest(recipe: dict[str, Any], progress: _Progress) -> dict[str, Any]:
     counts = {name: getattr(progress, name) for name in ("rows", "tokens", "documents", "shards")}
     mean = round(progress.tokens / progress.rows, 2)
-    told = recipe | counts | {"mean_length": mean, "longest": progress.longest}
-    told |= {"largest_id": progress.largest_id, "sha256": progress.sha256}
-    return told | {"digest": manifest_digest(told)}
+    content = recipe | counts | {"mean_length": mean, "longest": progress.longest}
+    content |= {"largest_id": progress.largest_id, "sha256": progress.sha256}
+    return content | {"digest": manifest_digest(content)}
 
 
 def _built(directory: Path, recipe: dict[str, Any]) -> Corpus | None:
-    """The corpus that is there, if it is of that recipe; None where there is nothing yet, or
-    nothing but a damaged one.
-    """
+    """Return the existing corpus of that recipe, None if there is none or it is damaged."""
     if directory.exists() and not (directory.is_dir() and _is_ours(directory)):
         raise DataError(
             f"{directory} is in the way: no built corpus, and not an empty directory\n"
@@ -171,13 +169,13 @@ def _built(directory: Path, recipe: dict[str, Any]) -> Corpus | None:
 
 
 def _is_ours(directory: Path) -> bool:
-    """Whether nothing else is in there than what a corpus consists of."""
+    """Return True if the directory contains only files of a corpus."""
     names = {path.name for path in directory.iterdir()} - {MANIFEST, _PROGRESS, _LOCK}
     return all(name.startswith("shard-") and name.endswith(".arrow") for name in names)
 
 
 def _put_in_place(staging: Path, directory: Path, recipe: dict[str, Any]) -> None:
-    """Rename the whole corpus to its name, and remove a damaged one that has it."""
+    """Rename the complete corpus to its final name, replacing a damaged one."""
     damaged = directory.is_dir() and any(directory.iterdir()) and _built(directory, recipe) is None
     aside = staging.with_name(f".{directory.name}.damaged-{os.getpid()}")
     if damaged:
@@ -189,8 +187,10 @@ def _put_in_place(staging: Path, directory: Path, recipe: dict[str, Any]) -> Non
 
 @contextmanager
 def _staging(directory: Path, recipe: dict[str, Any]) -> Iterator[tuple[Path, _Progress]]:
-    """Where shards are written, and how far an earlier attempt came; kept when it has a shard and
-    no other process was faster. While another builds the same corpus, a directory of one's own.
+    """Yield the directory to write shards to and the progress of an earlier attempt.
+
+    It remains if it has a shard and no other process was faster. While another process builds the
+    same corpus, it is a private directory.
     """
     place, before = directory.with_name(f".{directory.name}.partial"), _stamp(directory)
     place.mkdir(parents=True, exist_ok=True)
@@ -207,7 +207,7 @@ def _staging(directory: Path, recipe: dict[str, Any]) -> Iterator[tuple[Path, _P
 
 
 def _stamp(directory: Path) -> int | None:
-    """Another number when another corpus has come to stand there."""
+    """Return a number that changes when another corpus takes this place."""
     manifest = directory / MANIFEST
     return manifest.stat().st_ino if manifest.is_file() else None
 
@@ -223,7 +223,7 @@ def _earlier(place: Path, recipe: dict[str, Any]) -> _Progress:
             _log.info("going on after %d rows in %s", progress.rows, place)
             return progress
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        pass  # nothing yet, or nothing that could be gone on with
+        pass  # nothing yet, or nothing to resume
     for file in place.glob("shard-*"):
         file.unlink()
     (place / _PROGRESS).unlink(missing_ok=True)
@@ -233,17 +233,17 @@ def _earlier(place: Path, recipe: dict[str, Any]) -> _Progress:
 def _write_shards(
     encode: Encoding, directory: Path, progress: _Progress, recipe: dict[str, Any]
 ) -> None:
-    pending, told_at = _Pending(skipped=progress.rows_of_block), time.monotonic()
+    pending, logged_at = _Pending(skipped=progress.rows_of_block), time.monotonic()
     for numbered in encode(start=progress.block):
         pending.blocks.append(numbered)
-        if time.monotonic() - told_at > _TOLD_EVERY_SECONDS:
+        if time.monotonic() - logged_at > _LOG_EVERY_SECONDS:
             _log.info("  %s rows so far", f"{progress.rows + len(pending):,}")
-            told_at = time.monotonic()
+            logged_at = time.monotonic()
         while len(pending) >= _ROWS_PER_SHARD:
             _write_shard(directory, pending, _ROWS_PER_SHARD, progress)
-            told = vars(progress) | {"recipe": recipe}
-            told |= {"digest": manifest_digest(told)}
-            (directory / f"{_PROGRESS}.new").write_text(json.dumps(told))
+            content = vars(progress) | {"recipe": recipe}
+            content |= {"digest": manifest_digest(content)}
+            (directory / f"{_PROGRESS}.new").write_text(json.dumps(content))
             os.replace(directory / f"{_PROGRESS}.new", directory / _PROGRESS)
     if len(pending):
         _write_shard(directory, pending, len(pending), progress)
@@ -251,7 +251,7 @@ def _write_shards(
 
 
 def _write_shard(directory: Path, pending: _Pending, rows: int, progress: _Progress) -> None:
-    """Write the first ``rows`` pending rows and take them out."""
+    """Write the first ``rows`` pending rows and remove them."""
     lengths = np.concatenate([block.lengths for _, block in pending.blocks])
     tokens = np.concatenate([block.tokens for _, block in pending.blocks])
     firsts = np.concatenate([block.first_segments for _, block in pending.blocks])

@@ -1,7 +1,6 @@
-"""A built corpus: rows of token ids in memory-mapped Arrow shards.
+"""Reader of a built corpus: rows of token ids in memory-mapped Arrow shards.
 
-A directory of shards is committed whole: the manifest is written last, and what has none is not a
-corpus. ``corpus_build.py`` makes one.
+The manifest is written last; a directory without one is not a corpus. ``build.py`` makes one.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ FORMAT = 3  # rows depend on their block's number alone; the manifest has the sh
 
 
 class DamagedCorpus(DataError):
-    """A corpus that cannot be used as it is, and could be built again."""
+    """Error for a corpus that is unusable and can be built again."""
 
 
 def _damaged(path: Path, why: str) -> DamagedCorpus:
@@ -64,7 +63,7 @@ class Corpus:
         return np.concatenate(self.first_segments)
 
     def row(self, index: int) -> Ints:
-        """Token ids of one row, a view into the shard."""
+        """Return the token ids of one row, a view into the shard."""
         shard = int(np.searchsorted(self.starts, index, side="right")) - 1
         bounds = self.bounds[shard]
         local = index - int(self.starts[shard])
@@ -72,10 +71,10 @@ class Corpus:
 
 
 def open_corpus(directory: Path) -> Corpus:
-    """The shards of a built corpus, memory-mapped.
+    """Open a built corpus and memory-map its shards.
 
     Every process reads them once to compare their sha256 with the manifest's. Raises
-    ``DamagedCorpus`` when there is none, or a shard is damaged or missing.
+    ``DamagedCorpus`` if there is no corpus, or a shard is damaged or missing.
     """
     manifest = _manifest(directory)
     tokens, bounds, firsts = [], [], []
@@ -112,9 +111,9 @@ def _manifest(directory: Path) -> dict[str, Any]:
 
 
 def manifest_digest(manifest: dict[str, Any]) -> str:
-    """sha256 of all else that a manifest says."""
-    told = {key: value for key, value in manifest.items() if key != "digest"}
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    """Return the sha256 of a manifest without its digest."""
+    content = {key: value for key, value in manifest.items() if key != "digest"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 @lru_cache(maxsize=4096)
@@ -123,15 +122,13 @@ def _read_once(path: Path, inode: int, size: int, changed_ns: int) -> str:
 
 
 def file_sha256(path: Path) -> str:
-    """sha256 of the bytes of a file."""
+    """Return the sha256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def tokenizer_digest(tokenizer: PreTrainedTokenizerFast) -> str:
-    """sha256 of the vocabulary in order of its ids; equal digests read text alike (with equal
-    normalisation).
-    """
+    """Return the sha256 of the vocabulary in order of its ids, and of the lower-casing."""
     vocabulary = sorted(tokenizer.get_vocab().items(), key=lambda entry: entry[1])
     lowercase = str(getattr(tokenizer, "do_lower_case", None))
     return hashlib.sha256(json.dumps([vocabulary, lowercase]).encode()).hexdigest()

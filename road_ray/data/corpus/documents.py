@@ -1,5 +1,7 @@
-"""Documents of a raw text corpus, one string each, streamed from parquet, Arrow (a saved Hugging
-Face data set), JSONL or plain text; the last two may be compressed.
+"""Reader of a raw text corpus, one string a document.
+
+Layout: parquet, Arrow (``Dataset.save_to_disk``), JSONL or plain text; the last two may be
+compressed. Column: ``text``.
 """
 
 from __future__ import annotations
@@ -24,15 +26,15 @@ _SUFFIXES = (
     *(".parquet", ".arrow", ".jsonl", ".txt"),
     *(kind + packed for kind in (".jsonl", ".txt") for packed in SUFFIXES),
 )
-_LONGEST_DOCUMENT = 4 << 20  # characters of plain text; what is longer goes on as another document
+_LONGEST_DOCUMENT = 4 << 20  # characters of plain text; a longer document is split
 
 
 def read_corpus(path: Path) -> Iterator[str]:
-    """Documents of a file, or of all files below a directory in the order of their names.
+    """Yield the documents of a file, or of all files below a directory in order of their names.
 
     Parquet and JSONL hold a document in the column ``text``; in plain text a blank line separates
-    documents. Empty documents are skipped. Raises ``DataError`` where a file cannot be read, and
-    when nothing was found.
+    documents. Empty documents are skipped. Raises ``DataError`` if a file cannot be read or there
+    are no documents.
     """
     count = 0
     for file in _files(path):
@@ -77,7 +79,7 @@ def _documents(path: Path) -> Iterator[str]:
 
 
 def _arrow_texts(path: Path) -> Iterator[object]:
-    """The column ``text`` of a file of ``Dataset.save_to_disk``, a batch in memory at a time."""
+    """Yield the column ``text`` of an Arrow file, a batch in memory at a time."""
     import pyarrow as pa
 
     try:

@@ -1,6 +1,6 @@
-"""Phases of one pre-training: short rows for most of its steps, long ones at its end, as BERT's.
+"""Schedule of row lengths in a pre-training: short rows first, long ones at its end, as in BERT.
 
-Which phase a step falls in is arithmetic, so steps stay a pure function of the seed.
+The phase of a step follows from its number, so steps are a pure function of the seed.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ class Phase:
 
     @property
     def steps(self) -> int:
-        """Updates in it."""
+        """Number of updates."""
         return self.end - self.start
 
     def batching(self) -> Batching:
-        """How its rows make batches."""
+        """Return the batching of its rows."""
         return Batching(self.batch_size, self.seed)
 
     def corpus(self, data: CorpusConfig) -> CorpusConfig:
-        """The same text, cut into rows of its length."""
+        """Return the configuration of the same text in rows of this length."""
         return data.model_copy(update={"max_length_tokens": self.max_length_tokens})
 
 
 def phases_of(data: CorpusConfig, total_steps: int, *, seed: int) -> tuple[Phase, ...]:
-    """Those of ``data.shorter_first`` in rising length, then one of ``data.max_length_tokens``.
+    """Return the phases of ``data.shorter_first`` by length, then that of ``max_length_tokens``.
 
-    The first has ``seed`` itself, so that it is the beginning of a training with its length alone.
-    Raises ``ConfigError`` when one is left without a step.
+    The first has ``seed`` itself, so it equals the beginning of a training with its length alone.
+    Raises ``ConfigError`` for a phase without a step.
     """
     shorter = sorted(data.shorter_first.items())
     shares = accumulate((phase.fraction for _, phase in shorter), initial=0.0)
@@ -59,9 +59,9 @@ def phases_of(data: CorpusConfig, total_steps: int, *, seed: int) -> tuple[Phase
     )
     for phase in phases:
         if phase.steps < 1:
-            told = ", ".join(f"{length}: {given.fraction:g}" for length, given in shorter)
+            given_text = ", ".join(f"{length}: {given.fraction:g}" for length, given in shorter)
             raise ConfigError(
-                f"data.shorter_first = {{{told}}} of training.steps = {total_steps}: rows of "
+                f"data.shorter_first = {{{given_text}}} of training.steps = {total_steps}: rows of "
                 f"{phase.max_length_tokens} tokens get no step\n"
                 "  allowed: at least one step for each length\n"
                 "  fix: more training.steps, or other fractions"
@@ -70,12 +70,12 @@ def phases_of(data: CorpusConfig, total_steps: int, *, seed: int) -> tuple[Phase
 
 
 def _seed_of(number: int, seed: int) -> int:
-    """Phases count their batches from 0: with one seed they would draw the same noise."""
+    """Return a seed of its own for each phase, as equal seeds would draw equal noise."""
     return int(np.random.SeedSequence((seed, 5, number)).generate_state(1)[0]) if number else seed
 
 
 def tokens_before(phases: Sequence[Phase], step: int) -> float:
-    """Tokens of full rows up to ``step``: how much of the work is done by then, roughly."""
+    """Return the tokens of full rows before ``step``, an estimate of the work done."""
     return sum(
         float(phase.batch_size * phase.max_length_tokens * min(step - phase.start, phase.steps))
         for phase in phases
@@ -85,14 +85,14 @@ def tokens_before(phases: Sequence[Phase], step: int) -> float:
 
 @dataclass(frozen=True)
 class ScheduledSteps:
-    """The steps of a training, each as many batches of its phase as there are ``passes``."""
+    """Steps of a training, each of ``passes`` batches of its phase."""
 
     phases: tuple[Phase, ...]
     streams: tuple[BatchStream, ...]  # one a phase, each counting its batches from 0
     passes: int
 
     def since(self, step: int) -> Iterator[list[Batch]]:
-        """The batches of ``step``, ``step + 1``, ...; the last phase goes on without end."""
+        """Yield the batches of ``step``, ``step + 1``, ...; the last phase has no end."""
         *earlier, last = zip(self.phases, self.streams, strict=True)
         for phase, stream in earlier:
             if step < phase.end:

@@ -1,4 +1,4 @@
-"""Sentences to rows of one or two segments, as ELECTRA is pre-trained on."""
+"""Join sentences as rows of one or two segments, as in ELECTRA's pre-training."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ def two_segments(
     sep_id: int,
     rng: np.random.Generator,
 ) -> Iterator[tuple[TokenIds, int]]:
-    """Rows ``([CLS] s1 [SEP] (s2 [SEP]), length of segment 0)`` from the sentences of one document.
+    """Yield rows ``([CLS] s1 [SEP] (s2 [SEP]), length of segment 0)`` from the sentences of one
+    document.
 
-    Segments are contiguous text; the tail of the document makes a last, shorter row.
-    Source: google electra, build_pretraining_dataset.py (science: section 2.4).
+    Segments are contiguous text; the tail of the document makes a last, shorter row. Source: google
+    electra, build_pretraining_dataset.py (science: section 2.4).
     """
     waiting: list[Sequence[int]] = []
     length = 0

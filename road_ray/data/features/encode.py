@@ -1,4 +1,4 @@
-"""Examples to features: sentences, pairs and choices here, spans and tags in files of their own."""
+"""Encode examples as features; ``spans.py`` and ``tags.py`` encode spans and tags."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def encode(
     further: Sequence[Task] = (),
     **span_limits: int,
 ) -> Features:
-    """Features of a split, by the kind of its task; with gold for the ``further`` tasks of spans.
+    """Return the features of a split, with labels of the ``further`` tasks of spans.
 
-    ``max_length_tokens`` is 384 for spans and 128 for all else unless given; ``stride_tokens`` and
-    ``max_question_tokens`` apply to spans. ``train`` leaves out what only predictions need.
+    ``max_length_tokens`` defaults to 384 for spans and 128 otherwise; ``stride_tokens`` and
+    ``max_question_tokens`` apply to spans. ``train`` omits arrays that only predictions need.
     """
     limit = max_length_tokens or (384 if isinstance(task.kind, Span) else 128)
     if isinstance(task.kind, Span):
@@ -75,10 +75,10 @@ def encode_texts(
     *,
     max_length_tokens: int,
 ) -> Features:
-    """Rows ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]``, one an example, cut longest first.
+    """Return rows ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]``, truncated longest first.
 
-    ``labels`` are class numbers (int64), or numbers (float32) for a regression; -100 where there is
-    none. Raises ``DataError`` for a label outside the task's set or range.
+    ``labels`` are class numbers (int64), or numbers (float32) of a regression; -100 if unknown.
+    Raises ``DataError`` for a label outside the task's set or range.
     """
     width = len(dataset.columns.text)
     if width not in (1, 2):
@@ -97,16 +97,16 @@ def encode_texts(
 def _with_further(
     rows: Features, examples: Sequence[SpanExample], tasks: Sequence[Task]
 ) -> Features:
-    """``labels/<task>`` besides: in windows that hold the answer, and where there is none."""
+    """Add ``labels/<task>`` to windows with the answer, and to questions without answer."""
     starts = rows.gold["start_positions"]
     bare = np.array([not example.answers for example in examples])
-    told = (starts > 0) | bare[rows.example]
+    labelled = (starts > 0) | bare[rows.example]
     gold = dict(rows.gold)
     for task in tasks:
         assert isinstance(task.kind, Classify)
         known = {label: number for number, label in enumerate(task.kind.labels)}
         numbers = [known[dict(e.labels)[task.name]] if e.labels else UNKNOWN for e in examples]
-        gold[f"{FURTHER}{task.name}"] = np.where(told, np.array(numbers)[rows.example], UNKNOWN)
+        gold[f"{FURTHER}{task.name}"] = np.where(labelled, np.array(numbers)[rows.example], UNKNOWN)
     return replace(rows, gold=gold)
 
 
@@ -118,9 +118,9 @@ def encode_choices(
     *,
     max_length_tokens: int,
 ) -> Features:
-    """Rows ``[CLS] question [SEP] choice [SEP]``, as many a question as the task has choices.
+    """Return rows ``[CLS] question [SEP] choice [SEP]``, one for each choice.
 
-    Raises ``DataError`` for a question with another number of them.
+    Raises ``DataError`` for a question with another number of choices.
     """
     assert isinstance(task.kind, Choose)
     number = task.kind.choices
@@ -148,13 +148,13 @@ def encode_choices(
 def shared_examples(
     train: Sequence[Example], dev: Sequence[Example]
 ) -> list[tuple[Example, Example]]:
-    """Dev examples that have exactly the texts of a training example, each with that one."""
+    """Return pairs of dev and training examples that have the same texts."""
     seen = {_texts(example): example for example in train}
     return [(example, seen[_texts(example)]) for example in dev if _texts(example) in seen]
 
 
 def count_shared(train: Sequence[Example], dev: Sequence[Example]) -> int:
-    """How many of those there are."""
+    """Return the number of dev examples that have the texts of a training example."""
     return len(shared_examples(train, dev))
 
 
@@ -193,7 +193,7 @@ def _labels(examples: Sequence[TextExample], dataset: Dataset, task: Task) -> ND
         return np.array(values, np.float32)
     assert isinstance(task.kind, Classify)
     names = task.kind.labels
-    # A label map says all that may stand in the file, besides the names themselves.
+    # Labels in the file: the names of the task, and the keys of the label map.
     known = {name: index for index, name in enumerate(names)}
     known |= {said: known[name] for said, name in dataset.label_map.items()}
     classes = {e.label: known.get(e.label) for e in examples if e.label is not None}

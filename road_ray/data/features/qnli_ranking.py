@@ -1,4 +1,4 @@
-"""Labelled pairs as questions with two candidates, of which one answers: QNLI to be ranked."""
+"""QNLI as pairwise ranking: questions with two candidates, one of which answers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from road_ray.errors import DataError
 def to_ranking(
     examples: Sequence[TextExample], right: str, where: str, *, labelled: bool
 ) -> list[ChoiceExample]:
-    """Every pair with the label ``right`` beside one of the same question with another label.
+    """Return questions with one sentence labelled ``right`` and one with another label.
 
-    Questions that have but one of the two are left out. The right one stands first and second in
-    turn. Source: Liu et al. 2019 (MT-DNN), section 3, pairwise ranking.
+    Questions without both are dropped. The right sentence is first and second in turn. Source: Liu
+    et al. 2019 (MT-DNN), section 3, pairwise ranking.
     """
     if not labelled:
         raise DataError(
@@ -27,20 +27,20 @@ def to_ranking(
     )
     for example in examples:
         by_question[example.texts[0]][example.label != right].append(example)
-    found: list[ChoiceExample] = []
+    questions: list[ChoiceExample] = []
     for question, (answering, others) in by_question.items():
         for good, bad in zip(answering, others, strict=False):
-            gold = len(found) % 2
+            label = len(questions) % 2
             choices = (good.texts[1], bad.texts[1])
-            found.append(
+            questions.append(
                 ChoiceExample(
                     id=good.id,
                     question=question,
-                    choices=choices[::-1] if gold else choices,
-                    answer=gold,
+                    choices=choices[::-1] if label else choices,
+                    answer=label,
                     where=good.where,
                 )
             )
-    if not found:
+    if not questions:
         raise DataError(f"{where}: no question has both a pair labelled {right!r} and another")
-    return found
+    return questions

@@ -1,4 +1,4 @@
-"""Rows of unequal length laid end to end, and the tokenizer calls that fill them."""
+"""Arrays of rows of unequal length, and the tokenizer calls that fill them."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ class Ragged:
     offsets: Ints | None = None
 
     def rows(self, index: Longs | slice) -> Ragged:
-        """Some of the rows, over the same tokens."""
+        """Return some of the rows, over the same tokens."""
         return replace(self, starts=self.starts[index], lengths=self.lengths[index])
 
     def kept(self, lengths: Longs) -> Ragged:
-        """All rows, each cut to its first tokens."""
+        """Return all rows, truncated to these lengths."""
         return replace(self, lengths=lengths)
 
 
 def starts_of(lengths: Longs) -> Longs:
-    """Where each row starts when rows of these lengths lie end to end."""
+    """Return where each row starts if rows of these lengths are concatenated."""
     return np.cumsum(lengths) - lengths
 
 
 def ranges(starts: Longs, lengths: Longs) -> Longs:
-    """``start, start + 1, ...`` for ``lengths[r]`` numbers, row after row, in one array."""
+    """Return ``start, start + 1, ...``, ``lengths[r]`` numbers for row ``r``, in one array."""
     shift = np.repeat(starts - starts_of(lengths), lengths)
     return shift + np.arange(len(shift))
 
@@ -54,7 +54,7 @@ def ranges(starts: Longs, lengths: Longs) -> Longs:
 def tokenized(
     texts: Sequence[str], tokenizer: PreTrainedTokenizerFast, *, offsets: bool = False
 ) -> Ragged:
-    """Token ids of each text without special tokens, uncut; each distinct text is read once."""
+    """Return the token ids of each text without special tokens or truncation."""
     numbers: dict[str, int] = {}
     found = (numbers.setdefault(text, len(numbers)) for text in texts)
     index = np.fromiter(found, np.int64, len(texts))
@@ -90,7 +90,7 @@ def _backend(tokenizer: PreTrainedTokenizerFast) -> Any:
             f"{type(tokenizer).__name__} has no Rust tokenizer behind it\n"
             "  fix: use a fast tokenizer (tokenizer.json), which also gives character offsets"
         )
-    # An earlier call of the tokenizer may have left its limits behind; later calls set their own.
+    # An earlier call may have set truncation; later calls set their own.
     backend.no_truncation()
     backend.no_padding()
     return backend

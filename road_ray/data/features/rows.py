@@ -1,4 +1,4 @@
-"""Texts beside each other to rows of token ids with their special tokens."""
+"""Join one or two texts as rows of token ids with special tokens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class TokenRows(TypedDict):
-    """The fields of ``Features`` that say what the tokens are."""
+    """Fields of ``Features`` that hold the tokens."""
 
     tokens: Ints
     bounds: Longs
@@ -34,9 +34,7 @@ def text_rows(
     max_length_tokens: int,
     name: str,
 ) -> TokenRows:
-    """Rows ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]`` of one or two columns of texts, cut
-    longest first.
-    """
+    """Return rows ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]``, truncated longest first."""
     room = max_length_tokens - len(columns) - 1
     if room < len(columns):
         raise ConfigError(
@@ -59,12 +57,12 @@ def text_rows(
 
 
 def bounds_of(lengths: Longs) -> Longs:
-    """Where rows of these lengths begin, and where the last one ends."""
+    """Return where rows of these lengths begin, and where the last one ends."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
 def _longest_first(lengths: Longs, room: int) -> Longs:
-    """Tokens kept of each text, ``[texts, rows] -> [texts, rows]``: ``longest_first``.
+    """Return the truncated length of each text, ``[texts, rows] -> [texts, rows]``.
 
     The longer text is cut down to the shorter, then both to half; an odd token goes to the longer,
     or to the second.
@@ -83,7 +81,7 @@ def _longest_first(lengths: Longs, room: int) -> Longs:
 
 
 def _assembled(parts: Sequence[Ragged], tokenizer: Any) -> tuple[NDArray[np.int32], Longs]:
-    """Token ids with specials, and the row lengths, of texts that stand beside each other."""
+    """Return token ids of the joined texts with special tokens, and row lengths."""
     lengths: Longs = np.sum([part.lengths + 1 for part in parts], axis=0) + 1
     place = starts_of(lengths)
     tokens = np.empty(int(lengths.sum()), np.int32)

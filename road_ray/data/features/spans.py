@@ -1,7 +1,7 @@
-"""Questions about a context to windows of token ids, with character offsets and gold positions.
+"""Encode questions about a context as windows of token ids, with offsets and answer positions.
 
-Every distinct context and question is tokenised once, in batches; windows are then cut with array
-arithmetic for thousands of questions at a time.
+Every distinct context and question is tokenised once, in batches; array operations then make the
+windows of thousands of questions at a time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Windows:
-    """Windows over contexts, in the order of the questions; ``[R]`` each."""
+    """Windows over contexts in the order of the questions, ``[R]`` each."""
 
     question: Longs  # which question of this part
     start: Longs  # first token, counted within the context
@@ -47,13 +47,12 @@ def encode_spans(
     max_question_tokens: int = 64,
     train: bool,
 ) -> Features:
-    """Rows ``[CLS] question [SEP] window [SEP]``, at least one a question, in order.
+    """Return rows ``[CLS] question [SEP] window [SEP]``, at least one a question, in order.
 
     Windows start every ``stride_tokens`` tokens (BERT's ``doc_stride``; Hugging Face's ``stride``
-    is the overlap instead) until one reaches the end of the context. Gold positions are those of
-    the tokens that cover the first gold answer; 0, 0 in a window that does not hold all of it, and
-    without an answer. Training rows carry no ``offsets`` and ``max_context``, which take two thirds
-    of the memory.
+    is the overlap instead) until one reaches the end of the context. Answer positions are
+    those of the tokens that cover the first answer; 0, 0 in a window without all of it. Training
+    rows have no ``offsets`` and ``max_context``, which take two thirds of the memory.
 
     Source: google bert, run_squad.py, convert_examples_to_features and _check_is_max_context.
     """
@@ -85,7 +84,7 @@ def encode_spans(
 def _warn_of_answers_without_window(
     features: Features, examples: Sequence[SpanExample], gold: Longs
 ) -> None:
-    """Tells of questions that no window answers, for they are learnt as if nothing did."""
+    """Warn of questions whose answer no window contains: they are trained as unanswerable."""
     held = np.zeros(len(examples), np.bool_)
     held[features.example[features.gold["start_positions"] > 0]] = True
     lost = np.flatnonzero((gold[:, 0] >= 0) & ~held)
@@ -111,7 +110,7 @@ def _check_limits(max_length: int, stride: int, max_question: int) -> None:
 
 
 def _windows(context_lengths: Longs, room: Longs, stride: int) -> _Windows:
-    """All windows of ``[Q]`` questions, each with so many tokens of context and room for them."""
+    """Return the windows of ``[Q]`` questions, given context lengths and room in a row."""
     step = np.minimum(stride, room)
     count = 1 + np.maximum(0, -(-(context_lengths - room) // step))
     question = np.repeat(np.arange(len(count)), count)
@@ -124,7 +123,7 @@ def _windows(context_lengths: Longs, room: Longs, stride: int) -> _Windows:
 def _rows(
     windows: _Windows, questions: Ragged, contexts: Ragged, tokenizer: Any
 ) -> dict[str, NDArray[Any]]:
-    """Token ids with their specials, and row lengths."""
+    """Return token ids with special tokens, and row lengths."""
     asked = questions.rows(windows.question)
     lengths = asked.lengths + windows.length + 3
     begin = starts_of(lengths)
@@ -141,7 +140,7 @@ def _rows(
 
 
 def _gold_tokens(examples: Sequence[SpanExample], contexts: Ragged, dataset: Dataset) -> Longs:
-    """First and last context token that touch the first gold answer, ``[Q, 2]``; -1 without one."""
+    """Return first and last context token of the first answer, ``[Q, 2]``; -1 without one."""
     assert contexts.offsets is not None
     gold = np.full((len(examples), 2), -1, np.int64)
     answered = np.array(
@@ -170,7 +169,7 @@ def _gold_tokens(examples: Sequence[SpanExample], contexts: Ragged, dataset: Dat
 
 
 def _gold_positions(windows: _Windows, questions: Ragged, gold: Longs) -> dict[str, NDArray[Any]]:
-    """``start_positions``, ``end_positions`` in the row, ``[R]``; 0 unless all of it is there."""
+    """Return ``start_positions``, ``end_positions``, ``[R]``; 0 unless the row has all of it."""
     start, end = gold[windows.question].T
     held = (start >= windows.start) & (end < windows.start + windows.length) & (start >= 0)
     shift = questions.lengths[windows.question] + 2 - windows.start
@@ -181,7 +180,7 @@ def _gold_positions(windows: _Windows, questions: Ragged, gold: Longs) -> dict[s
 
 
 def _marks(windows: _Windows, questions: Ragged, contexts: Ragged) -> dict[str, NDArray[Any]]:
-    """``offsets`` and ``max_context`` of every token, -1 and False outside the context."""
+    """Return ``offsets`` and ``max_context`` of every token, -1 and False outside the context."""
     assert contexts.offsets is not None
     asked = questions.lengths[windows.question]
     lengths = asked + windows.length + 3
@@ -195,7 +194,7 @@ def _marks(windows: _Windows, questions: Ragged, contexts: Ragged) -> dict[str, 
 
 
 def _max_context(windows: _Windows, context_lengths: Longs) -> NDArray[np.bool_]:
-    """For every context token of every window, whether no other window sees it with more context.
+    """Return, for every context token of every window, True if no window sees more around it.
 
     The context of a token is the smaller of what stands left and right of it, plus 0.01 for each
     token of the window (kept whole by counting in hundredths); the first of equal windows wins.

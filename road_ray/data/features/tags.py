@@ -1,4 +1,4 @@
-"""Tagged sentences to rows of token ids; a word is tagged at its first sub-token."""
+"""Encode tagged sentences as rows of token ids; a word's label is at its first sub-token."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def encode_tags(
     *,
     max_length_tokens: int,
 ) -> Features:
-    """Rows ``[CLS] words [SEP]``; ``labels`` has one entry a token, -100 but where a word begins.
+    """Return rows ``[CLS] words [SEP]``; ``labels`` has -100 but at the first token of a word.
 
-    A sentence that is too long goes on in a further row, so that every word is in exactly one. A
-    word without any sub-token (a control character, say) stands as ``[UNK]``. Source: Devlin et
+    A sentence that is too long continues in a further row, so every word is in exactly one. A word
+    without sub-tokens, such as a control character, becomes ``[UNK]``. Source: Devlin et
     al. 2019, section 5.3 (the first sub-token stands for the word).
     """
     room = max_length_tokens - 2
@@ -69,7 +69,7 @@ def encode_tags(
 def _rows(
     examples: Sequence[TagExample], parts: Longs, room: int, name: str
 ) -> tuple[Longs, np.ndarray[tuple[int], np.dtype[np.int32]]]:
-    """The row of every word, and the example of every row."""
+    """Return the row of every word, and the example of every row."""
     row_of_word = np.empty(len(parts), np.int64)
     rows: list[int] = []
     word = 0
@@ -88,7 +88,7 @@ def _rows(
 
 
 def _labels(examples: Sequence[TagExample], task: Task) -> list[int]:
-    """The class of every word. Raises ``DataError`` for a tag that the task does not have."""
+    """Return the class of every word. Raises ``DataError`` for an unknown tag."""
     assert isinstance(task.kind, Tag)
     known = {label: index for index, label in enumerate(task.kind.labels)}
     labels: list[int] = []

@@ -1,8 +1,6 @@
-"""What stands between files and tensors: examples as read, and rows of token ids as the model sees
-them.
+"""Types of examples as read from files, and of features, their rows of token ids.
 
-Rows are ragged and unpadded; padding is the business of a batch. Nothing here knows a model or a
-device.
+Rows are ragged and unpadded; batches pad them.
 """
 
 from __future__ import annotations
@@ -15,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Gold that nobody knows, in the float labels of a regression as well; PyTorch's ignore_index.
+# An unknown label, also in the float labels of a regression; PyTorch's ignore_index.
 UNKNOWN = -100
-IMPOSSIBLE = "impossible"  # gold of joint spans: 1 where the question has no answer anywhere
-FURTHER = "labels/"  # begins the names of gold for further heads, a task's name follows
+IMPOSSIBLE = "impossible"  # label of joint spans: 1 if the question has no answer
+FURTHER = "labels/"  # prefix of labels for further heads, followed by a task's name
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -36,7 +34,7 @@ class TextExample:
 
 @dataclass(frozen=True)
 class Answer:
-    """A gold answer: ``context[start:start + len(text)] == text``."""
+    """A reference answer: ``context[start:start + len(text)] == text``."""
 
     text: str
     start: int
@@ -46,8 +44,8 @@ class Answer:
 class SpanExample:
     """A question about a context; no answers means that the context does not answer it.
 
-    ``labels`` are ``(task, label)`` of further heads; ``history`` is what was asked and answered
-    before in the same dialog, the oldest first.
+    ``labels`` are ``(task, label)`` of further heads; ``history`` has the earlier questions and
+    answers of the same dialog, the oldest first.
     """
 
     id: str
@@ -71,7 +69,7 @@ class TagExample:
 
 @dataclass(frozen=True)
 class ChoiceExample:
-    """A question with its answers, and the number of the right one (from 0) if it is known."""
+    """A question with its choices, and the index of the right one if it is known."""
 
     id: str
     question: str
@@ -118,16 +116,16 @@ class Features:
 
     @property
     def lengths(self) -> Longs:
-        """Tokens in each row; of the longest choice where there are several."""
+        """Tokens in each row; of the longest choice if there are several."""
         longest: Longs = np.diff(self.bounds).reshape(-1, self.choices).max(1)
         return longest
 
     def row(self, index: int) -> Ints:
-        """Token ids of one row; choice ``c`` of row ``r`` is number ``r * choices + c``."""
+        """Return the ids of one row; choice ``c`` of row ``r`` is number ``r * choices + c``."""
         return self.tokens[self.bounds[index] : self.bounds[index + 1]]
 
     def fingerprint(self) -> str:
-        """sha256 over rows and gold: what a resumed run must share."""
+        """Return the sha256 of rows and labels, which a resumed run must share."""
         digest = hashlib.sha256()
         parts: dict[str, NDArray[Any]] = dict(self.gold)
         parts |= {"tokens": self.tokens, "bounds": self.bounds, "first": self.first_segment}

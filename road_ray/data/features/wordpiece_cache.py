@@ -1,7 +1,7 @@
-"""Text to token ids word by word, each different word only once.
+"""Cache of the token ids of words, for WordPiece tokenizers.
 
-Text repeats its words, and what WordPiece makes of one does not depend on its neighbours: looking
-them up takes a tenth of the time of cutting them up again, and gives the very same ids.
+WordPiece splits a word without regard to its neighbours, so looking a word up gives the same ids as
+the tokenizer, in a tenth of the time.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from road_ray.data.corpus.segments import TokenIds
 
 _MOST_WORDS = 1 << 18  # kept, about 60 MB; the frequent ones come first
 _AT_ONCE = 1024
-_BY_WORD = {  # parts of a tokenizer that look at nothing beyond the next space
+_BY_WORD = {  # parts of a tokenizer that do not look beyond the next space
     "normalizer": {"BertNormalizer", "Lowercase", "NFD", "NFC", "NFKD", "NFKC", "StripAccents"},
     "pre_tokenizer": {"BertPreTokenizer", "Whitespace", "WhitespaceSplit", "Punctuation", "Digits"},
 }
 
 
 class WordPieceCache:
-    """The ids of words that were seen, for a tokenizer of the library ``tokenizers``."""
+    """Cache of the ids of words, for a tokenizer of the library ``tokenizers``."""
 
     def __init__(self, tokenizer: Any, most: int = _MOST_WORDS) -> None:
         self._tokenizer, self._most = tokenizer, most
         self._known: dict[str, bytes] = {}  # joined several times faster than lists
-        told = json.loads(tokenizer.to_str())
-        self._by_word, self._mark = tokenizes_by_word(told), _mark(told)
+        settings = json.loads(tokenizer.to_str())
+        self._by_word, self._mark = tokenizes_by_word(settings), _mark(settings)
 
     def encode(self, texts: Sequence[str]) -> list[TokenIds]:
-        """The ids of each text, without special tokens; those of the tokenizer itself."""
+        """Return the ids of each text without special tokens, equal to the tokenizer's."""
         if not self._by_word:
             return [array("i", ids) for ids in self._one_by_one(texts)]
         # At spaces only: what lies between others is one word here, and the tokenizer cuts it.
@@ -47,8 +47,9 @@ class WordPieceCache:
         return found
 
     def _learn(self, words: Sequence[str]) -> None:
-        """A text of many words with a special token between them takes half the time of each word
-        as a text.
+        """Add words to the cache, many in one text with a special token between them.
+
+        That takes half the time of one text a word.
         """
         text, number = self._mark
         marked = [word for word in words if text in word]
@@ -72,23 +73,23 @@ class WordPieceCache:
         return [array("i", one.ids).tobytes() for one in encoded]
 
 
-def tokenizes_by_word(told: Mapping[str, Any]) -> bool:
-    """Whether a tokenizer, as it is written down, gives words the same ids in any text."""
-    spaced = any(" " in token["content"] for token in told.get("added_tokens") or ())
-    parts = all(_parts(told.get(part)) <= allowed for part, allowed in _BY_WORD.items())
+def tokenizes_by_word(settings: Mapping[str, Any]) -> bool:
+    """Return True if a tokenizer, given as its JSON, gives words the same ids in any text."""
+    spaced = any(" " in token["content"] for token in settings.get("added_tokens") or ())
+    parts = all(_parts(settings.get(part)) <= allowed for part, allowed in _BY_WORD.items())
     return (
-        told["model"].get("type") == "WordPiece"
+        settings["model"].get("type") == "WordPiece"
         and parts
         and not spaced
-        and _cuts(told)
-        and bool(_mark(told)[0])
+        and _cuts(settings)
+        and bool(_mark(settings)[0])
     )
 
 
-def _mark(told: Mapping[str, Any]) -> tuple[str, int]:
-    """Text and id of a special token that words do not become; no text where there is none."""
-    unknown = told["model"].get("unk_token")
-    for token in told.get("added_tokens") or ():
+def _mark(settings: Mapping[str, Any]) -> tuple[str, int]:
+    """Return text and id of a special token that no word becomes; an empty text if none."""
+    unknown = settings["model"].get("unk_token")
+    for token in settings.get("added_tokens") or ():
         if token["content"] == unknown:
             continue
         if token["special"] and not token["normalized"] and not token["single_word"]:
@@ -96,9 +97,9 @@ def _mark(told: Mapping[str, Any]) -> tuple[str, int]:
     return "", -1
 
 
-def _cuts(told: Mapping[str, Any]) -> bool:
-    """Whether its words end at spaces at all."""
-    return bool(_parts(told.get("pre_tokenizer")) - {"Punctuation", "Digits"})
+def _cuts(settings: Mapping[str, Any]) -> bool:
+    """Return True if its words end at spaces."""
+    return bool(_parts(settings.get("pre_tokenizer")) - {"Punctuation", "Digits"})
 
 
 def _parts(part: Mapping[str, Any] | None) -> set[str]:
