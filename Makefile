@@ -7,7 +7,7 @@ export HF_HUB_OFFLINE ?= 1
 export RAY_USAGE_STATS_ENABLED ?= 0
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
-.PHONY: demo test fast chaos lint bench reference install clean
+.PHONY: demo test fast coverage chaos lint bench reference install clean
 
 demo: .venv/.installed
 	$(BIN)/road demo
@@ -16,10 +16,14 @@ demo: .venv/.installed
 TWO_PROCESSES := -n 2 --dist loadgroup --no-loadscope-reorder
 
 test: .venv/.installed-dev
-	$(BIN)/python -m pytest $(TWO_PROCESSES) --cov=road_ray --cov-report=term:skip-covered
+	$(BIN)/python -m pytest $(TWO_PROCESSES)
 
 fast: .venv/.installed-dev
 	$(BIN)/python -m pytest $(TWO_PROCESSES) -m "not ray and not slow and not chaos"
+
+# The same tests with the lines that they reach; counting them costs time.
+coverage: .venv/.installed-dev
+	$(BIN)/python -m pytest $(TWO_PROCESSES) --cov=road_ray --cov-report=term:skip-covered
 
 # Every fault of docs/reliability.md, which is written from what became of them.
 chaos: .venv/.installed-dev

@@ -107,6 +107,7 @@ def _is_shared(item: pytest.Item | None) -> bool:
     return "shared_cluster" in getattr(item, "fixturenames", ())
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put tests on the shared cluster first and into one process, then files of slow ones."""
     slow = {
