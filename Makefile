@@ -13,7 +13,7 @@ demo: .venv/.installed
 	$(BIN)/road demo
 
 # Two processes: one for the tests on the shared Ray cluster, then both for the other files.
-TWO_PROCESSES := -n 2 --dist loadgroup --no-loadscope-reorder
+TWO_PROCESSES := -n 2 --dist loadfile --no-loadscope-reorder
 
 test: .venv/.installed-dev
 	$(BIN)/python -m pytest $(TWO_PROCESSES)

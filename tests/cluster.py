@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from typing import Any
+
+from xdist.scheduler import LoadFileScheduling
 
 
 @contextmanager
@@ -71,3 +76,19 @@ def new_occupants(before: Counter[str], seconds: float) -> Counter[str]:
     while (left := occupants() - before) and time.monotonic() < deadline:
         time.sleep(0.2)
     return left
+
+
+class OneClusterScheduling(LoadFileScheduling):
+    """Scheduler of pytest-xdist that gives a file's tests to one process, and all files whose tests
+    take the fixture ``cluster`` or ``shared_cluster`` to the same one.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = Path(nodeid.split("::", 1)[0])
+        return "cluster" if _takes_cluster(path) else str(path)
+
+
+@cache
+def _takes_cluster(path: Path) -> bool:
+    words = re.compile(r"def \w+\([^)]*\b(shared_)?cluster\b|usefixtures\([^)]*cluster")
+    return words.search(path.read_text(encoding="utf-8")) is not None

@@ -107,17 +107,21 @@ def _is_shared(item: pytest.Item | None) -> bool:
     return "shared_cluster" in getattr(item, "fixturenames", ())
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put tests on the shared cluster first and into one process, then files of slow ones."""
+    """Put tests on the shared cluster first, then files of slow ones."""
     slow = {
         item.path
         for item in items
         if not _is_shared(item) and any(map(item.get_closest_marker, ("ray", "slow")))
     }
     items.sort(key=lambda item: 0 if _is_shared(item) else 1 if item.path in slow else 2)
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group("ray" if _is_shared(item) else str(item.path)))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Send a file's tests to one process, and all files on the shared cluster to the same one."""
+    from tests.cluster import OneClusterScheduling
+
+    return OneClusterScheduling(config, log)
 
 
 @pytest.hookimpl(wrapper=True)
