@@ -67,5 +67,5 @@ def test_a_run_on_a_jumping_clock_stops_goes_on_and_ends_in_the_same_figures(
 def test_leases_do_not_lapse_when_the_clock_jumps(jumping):
     leases = Leases(60.0)
     leases.renew("a", 60.0)
-    assert not leases.over()
-    assert not leases.over()
+    assert not leases.expired()
+    assert not leases.expired()

@@ -132,7 +132,7 @@ def test_a_changed_identity_is_refused_and_nothing_is_lost(tiny, tmp_path):
 
 def test_another_model_is_refused_with_its_first_odd_weight(tiny, tmp_path):
     run(tiny, "electra", tmp_path)
-    with pytest.raises(CheckpointError, match="of another model"):
+    with pytest.raises(CheckpointError, match="does not match the model"):
         run(tiny, "supervised", tmp_path)
 
 

@@ -10,11 +10,13 @@ import json
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from road_ray.data.features.types import Example
 from road_ray.data.readers.compression import DAMAGED, open_bytes
 from road_ray.errors import DataError, ResourceError, nearest
+
+if TYPE_CHECKING:  # configuration imports this module, and loads without numpy
+    from road_ray.data.features.types import Example
 
 _Name = TypeVar("_Name", bound=Hashable)
 _LONGEST_LINE = 64 << 20  # bytes; a book has about 1 MiB

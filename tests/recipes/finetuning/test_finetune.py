@@ -127,10 +127,10 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_names_what_is_kept(
     forward, calls = Supervised.forward, iter(range(100))
 
     def poisoned(self, batch):
-        terms = forward(self, batch)
+        losses = forward(self, batch)
         if torch.is_grad_enabled() and next(calls) >= 3:
-            terms["sst2"].total.data.fill_(torch.nan)
-        return terms
+            losses.terms["sst2"].total.data.fill_(torch.nan)
+        return losses
 
     monkeypatch.setattr(Supervised, "forward", poisoned)
     saving = sentiment | {"training.save_every_steps": 2}
@@ -332,6 +332,7 @@ class TestMistakes:
         model = shutil.copytree(pretrained.hf_dir, tmp_path / "model")
         words = " ".join(f"{a}{b}{c}" for a in "abcdefgh" for b in "abcdefgh" for c in "abcdefghi")
         train_wordpiece([words] * 3, vocab_size=900).save_pretrained(model)
+        (model / "road_ray.json").unlink()  # it knows the tokenizer that was there
         said = attempt(init=model)
         assert said.code in (2, 4)
         assert "400" in said.err
