@@ -255,8 +255,10 @@ def _odds(predictions: Sequence[SpanPrediction]) -> dict[str, float]:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write whole or not at all: a reader never sees half a file."""
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    """Write whole or not at all: a reader never sees half a file, and what a kill leaves is
+    replaced by the next write.
+    """
+    partial = path.with_name(f".{path.name}.partial")
     try:
         with partial.open("w", encoding="utf-8") as file:
             json.dump(content, file, ensure_ascii=False, allow_nan=False, indent=2)
