@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import sys
 import tomllib
+from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -34,11 +36,16 @@ def packages(tree: ast.Module) -> set[str]:
     return found - set(sys.stdlib_module_names) - {"road_ray"}
 
 
+@cache
+def _providers() -> Mapping[str, list[str]]:
+    return packages_distributions()  # reads the records of every installed package
+
+
 def undeclared(tree: ast.Module, extras: tuple[str, ...] = ()) -> set[str]:
     declared = names(PROJECT["dependencies"])
     for extra in extras:
         declared |= names(PROJECT["optional-dependencies"][extra])
-    providers = packages_distributions()
+    providers = _providers()
     return {
         package
         for package in packages(tree)

@@ -257,8 +257,8 @@ def _odds(predictions: Sequence[SpanPrediction]) -> dict[str, float]:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file atomically."""
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    """Write a JSON file atomically; the next write replaces what a killed one leaves."""
+    partial = path.with_name(f".{path.name}.partial")
     try:
         with partial.open("w", encoding="utf-8") as file:
             json.dump(content, file, ensure_ascii=False, allow_nan=False, indent=2)

@@ -207,6 +207,7 @@ def _record(config: RunConfig, lock: TextIO) -> Mapping[str, Any]:
         staged = record.with_suffix(".partial")
         staged.write_text(header + to_yaml(config), encoding="utf-8")
         staged.replace(record)
+        (config.run_dir / INPUTS).unlink(missing_ok=True)
     inputs = found_inputs(config.run_dir, config.inputs(), allow=allowed_inputs(config))
     if not (config.run_dir / "metrics.json").is_file():  # else it describes the metrics there
         write_json_atomic(config.run_dir / INPUTS, inputs)

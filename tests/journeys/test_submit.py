@@ -48,7 +48,7 @@ _given: set[int] = set()
 
 # The demo at its smallest: what is tested is that the guide starts from what it leaves behind.
 DEMO = [f"{name}_steps=2" for name in ("pretraining", "multitask", "finetuning")]
-DEMO += ["num_seeds=1", "num_teachers=2"]
+DEMO += ["num_seeds=1"]
 
 
 @pytest.fixture(scope="module")

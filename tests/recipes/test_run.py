@@ -36,6 +36,12 @@ def test_what_runs_is_recorded_before_it_runs(tmp_path):
         assert isinstance(recorded["devices"], list)
 
 
+def test_damaged_inputs_of_a_run_without_a_checkpoint_are_recorded_anew(tmp_path):
+    (tmp_path / "inputs.json").write_text('{"data": ')
+    with open_run_directory(config(tmp_path)):
+        assert json.loads((tmp_path / "inputs.json").read_text()) is not None
+
+
 def test_a_second_process_is_refused(tmp_path):
     again = open_run_directory(config(tmp_path))
     with open_run_directory(config(tmp_path)), pytest.raises(ResourceError) as refused:

@@ -157,7 +157,7 @@ def test_a_replica_answers_for_one_that_is_lost(started, directories, fault):
     pids = ensemble.health()
     assert len(set(pids)) == 2
     requests = [client.submit(one) for one in stream]
-    assert {request.asks[0].replica for request in requests} == {0, 1}
+    assert {request.attempts[0].replica for request in requests} == {0, 1}
     os.kill(pids[0], fault)
     assert same([client.gather(request) for request in requests], expected)
     assert same(all_answers(client, stream), expected)
@@ -262,6 +262,6 @@ def test_teachers_of_other_shapes_are_never_broadcast(cluster, three):
     """Should one slip through: [4, 1] beside [4, 3]."""
     request = three.submit(batches(1)[0])
     narrow = three.gather(request)[0].numpy()[:, :1]
-    request.asks[0].ref = cluster.put(([narrow], 0.0))
+    request.attempts[0].ref = cluster.put(([narrow], 0.0))
     with pytest.raises(DataError, match=r"teacher 1 answers in shape \[4, 3\].*\[4, 1\]"):
         three.gather(request)

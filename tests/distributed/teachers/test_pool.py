@@ -101,7 +101,7 @@ def test_teachers_that_would_wait_for_others_give_up_in_time(cluster, directorie
     from road_ray.distributed.teachers import pool
 
     with pool.start_teachers(directories[:1], NLI, num_cpus=3):
-        said = r"not there after 3 s; free in the cluster: CPU \d"
+        said = r"has not started after 3 s; free in the cluster: CPU \d"
         with pytest.raises(ClusterError, match=said):
             pool.start_teachers(directories[1:2], NLI, num_cpus=2, start_timeout_seconds=3)
 
