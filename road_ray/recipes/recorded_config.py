@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import TypeVar
 
-from road_ray.config import Config, flatten, load, to_dict
+from road_ray.config import Config, InvalidConfig, flatten, load, to_dict
 from road_ray.errors import ConfigError
 from road_ray.recipes.inputs import TEACHERS
 
+C = TypeVar("C", bound=Config)
 RECORD = "config.resolved.yaml"  # of every run directory
-# Keys that may differ when a run goes on: they change where and how it runs, not what comes out;
+# Keys that may differ when a run is resumed: they change where and how it runs, not what comes out;
 # or they are the way out of an error (on_spike).
 FREE_ON_RESUME = {
     *(
@@ -30,17 +32,32 @@ FREE_ON_RESUME = {
     *("training.keep_checkpoints", "training.mirror", "training.on_spike", "data.cache"),
     *("training.activation_checkpointing", "training.fsdp"),
     *(f"distillation.{what}" for what in ("host", "lookahead", "timeout_seconds")),
-    *(f"distillation.{what}" for what in ("store", "probe", "allow_other_teachers")),
+    *(f"distillation.{what}" for what in ("store", "check_parity", "allow_other_teachers")),
     *(f"distillation.{what}_per_teacher" for what in ("cpus", "gpus")),
 }
 
 
-def require_same(config: Config, run_dir: Path) -> None:
-    """Raises ``ConfigError`` when ``run_dir`` holds a run of another configuration, with every key
-    that differs.
+def load_recorded(kind: type[C], path: Path) -> C:
+    """Return the configuration in ``path``, which an earlier command wrote.
+
+    Raises ``ConfigError`` with every key that this version of road_ray does not read.
     """
-    path = run_dir / RECORD
-    recorded = flatten(to_dict(load(type(config), path=path)))
+    try:
+        return load(kind, path=path)
+    except InvalidConfig as error:
+        keys = "".join(f"\n    {problem.where}  {problem.what}" for problem in error.problems)
+        raise ConfigError(
+            f"{path} was not written by this version of road_ray, or was changed since:{keys}\n"
+            "  fix: name another run_dir, or resume with the version that began this one\n"
+            f"  kept: everything in {path.parent}, as it is"
+        ) from None
+
+
+def require_same(config: Config, run_dir: Path) -> None:
+    """Raise ``ConfigError`` with every key that differs if ``run_dir`` holds a run of another
+    configuration.
+    """
+    recorded = flatten(to_dict(load_recorded(type(config), run_dir / RECORD)))
     now = flatten(to_dict(config))
     free = set(FREE_ON_RESUME)
     named = {key for key in {*recorded, *now} if key.startswith("distillation.teachers.")}

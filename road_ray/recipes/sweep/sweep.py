@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from road_ray.config import load, to_dict, to_yaml
+from road_ray.config import to_dict, to_yaml
 from road_ray.distributed.connection import connected, prepare_address
 from road_ray.distributed.tune.driver import SweepObserver, search
 from road_ray.distributed.tune.lock import sweep_lock
@@ -18,6 +18,7 @@ from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.distillation.teacher_pool import teacher_directories
 from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.multitask.teachers import teachers_by_dataset
+from road_ray.recipes.recorded_config import load_recorded
 from road_ray.recipes.sweep.check import load_sweep
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.progress import show_progress
@@ -125,7 +126,7 @@ def _record(config: SweepConfig, directory: Path) -> None:
     """
     path = directory / _RECORD
     if path.is_file() and (directory / "trials").is_dir():
-        before, now = to_dict(load(SweepConfig, path=path)), to_dict(config)
+        before, now = to_dict(load_recorded(SweepConfig, path)), to_dict(config)
         changed = [key for key in _DECIDING if before[key] != now[key]]
         if changed:
             lines = "".join(
