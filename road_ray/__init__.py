@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from road_ray.distillation.custom_loop import student_loss as student_loss
     from road_ray.distillation.hf_trainer import DistillationTrainer as DistillationTrainer
     from road_ray.distributed.teachers.ensemble import Ensemble as Ensemble
+    from road_ray.inference.predictor import load as load
     from road_ray.recipes.run import Run as Run
     from road_ray.recipes.sweep.sweep import sweep as sweep
 
@@ -27,13 +28,14 @@ _ELSEWHERE = {
     "DistillationTrainer": "road_ray.distillation.hf_trainer",
     "Ensemble": "road_ray.distributed.teachers.ensemble",
     "Run": "road_ray.recipes.run",
+    "load": "road_ray.inference.predictor",
     "model_inputs": "road_ray.distillation.custom_loop",
     "student_loss": "road_ray.distillation.custom_loop",
     "sweep": "road_ray.recipes.sweep.sweep",
 }
 
 __all__ = [
-    *("DistillationTrainer", "Ensemble", "Run", "model_inputs", "student_loss", "sweep"),
+    *("DistillationTrainer", "Ensemble", "Run", "load", "model_inputs", "student_loss", "sweep"),
     *_VERBS,
 ]
 

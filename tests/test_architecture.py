@@ -20,6 +20,7 @@ ROWS = [
     {"distillation"},
     {"objectives"},
     {"training", "evaluation"},
+    {"inference"},
     {"distributed", "reporting"},
     {"recipes"},
     {"presets"},

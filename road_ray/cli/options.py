@@ -1,9 +1,12 @@
-"""What the commands share: options with one meaning everywhere, and lists as a table or as JSON."""
+"""Options and arguments that several commands share, and output as a table or as JSON."""
 
 from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -44,3 +47,27 @@ def show_list(rows: list[dict[str, Any]], as_json: bool) -> None:
     from road_ray.reporting.tables import aligned
 
     typer.echo(aligned(rows))
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """Sources of a verb's configuration: a preset, over it a YAML file, over that overrides."""
+
+    preset: str | None
+    path: Path | None
+    overrides: tuple[str, ...]
+
+    @classmethod
+    def read(cls, words: Sequence[str], *, preset: str | None = None, **flags: Any) -> CommandLine:
+        """Return the parts of the words after a verb. The first word is the YAML file unless it is
+        an override. Flags are overrides that count last; those that are None are left out.
+        """
+        path = Path(words[0]) if words and "=" not in words[0] else None
+        own = [f"{key}={value}" for key, value in flags.items() if value is not None]
+        return cls(preset, path, (*(words if path is None else words[1:]), *own))
+
+    def config(self, verb: str) -> Any:
+        """Return the configuration of ``verb``."""
+        from road_ray.verbs import configure
+
+        return configure(verb, preset=self.preset, path=self.path, overrides=self.overrides)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from road_ray.cli.command_line import CommandLine
 from road_ray.cli.options import (
     AddressOption,
+    CommandLine,
     GpusOption,
     JsonOption,
     PresetOption,

@@ -33,6 +33,11 @@ class SpecialHead:
     num_texts: int | None = None  # of a row; None: any number
 
     @property
+    def file_name(self) -> str:
+        """Name of the weights file beside the encoder's."""
+        return f"{self.name.replace(' ', '_')}.safetensors"
+
+    @property
     def asked_by(self) -> str:
         """Override that selects the head."""
         return f"data.{self.key}={self.value}"

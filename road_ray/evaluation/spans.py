@@ -35,12 +35,15 @@ UNTUNED_THRESHOLD = 0.0
 
 
 class Candidate(NamedTuple):
-    """A candidate answer; ``probability`` is its share among the candidates of the question."""
+    """A candidate answer; ``probability`` is its share among the candidates of the question, and
+    ``start`` its first character in the context.
+    """
 
     text: str
     probability: float
     start_logit: float
     end_logit: float
+    start: int = 0
 
 
 @dataclass(frozen=True)
@@ -154,8 +157,9 @@ def nbest_candidates(
     shares = np.exp(scores - scores[0])
     shares /= shares.sum()
     return tuple(
-        Candidate(text, float(share), *parts[span])
+        Candidate(text, float(share), *parts[span], start=int(offsets[place, 0]))
         for (text, span), share in zip(distinct.items(), shares, strict=True)
+        for place in [features.bounds[span.row] + span.start]
     )
 
 
@@ -243,7 +247,11 @@ def write_predictions(
     """
     directory.mkdir(parents=True, exist_ok=True)
     write_json(directory / "predictions.json", apply_threshold(predictions, threshold))
-    listed = {p.id: [candidate._asdict() for candidate in p.n_best] for p in predictions}
+    columns = ("text", "probability", "start_logit", "end_logit")  # of BERT's file
+    listed = {
+        p.id: [{name: getattr(candidate, name) for name in columns} for candidate in p.n_best]
+        for p in predictions
+    }
     write_json(directory / "nbest_predictions.json", listed)
     write_json(directory / "null_odds.json", _odds(predictions))
 

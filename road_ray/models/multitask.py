@@ -105,10 +105,6 @@ class MultitaskModel(nn.Module):
             exported.save_pretrained(directory)
 
 
-def _special_file(special: SpecialHead) -> str:
-    return f"{special.name.replace(' ', '_')}.safetensors"
-
-
 def _export_special(
     model: MultitaskModel, directory: Path, task: str, special: SpecialHead
 ) -> None:
@@ -120,7 +116,7 @@ def _export_special(
     with suppress_logging():
         model.encoder.save_pretrained(directory)
     state = {part: x.detach().cpu() for part, x in model.heads[task].state_dict().items()}
-    file = directory / _special_file(special)
+    file = directory / special.file_name
     save_file(state, file)
     text = "%s: transformers has no class for the %s: it loads the encoder; only road_ray reads %s"
     _log.warning(f"{text} (%s)", directory, special.name, file.name, special.asked_by)
@@ -129,7 +125,7 @@ def _export_special(
 def _load_special(
     directory: str, task: Task, special: SpecialHead, label_map: Mapping[str, str] | None
 ) -> MultitaskModel:
-    model, path = load_multitask(directory, [task]), Path(directory) / _special_file(special)
+    model, path = load_multitask(directory, [task]), Path(directory) / special.file_name
     names = model.encoder.config.id2label
     try:
         state = read_tensors(headers_of(path))

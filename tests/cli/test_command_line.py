@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from road_ray.cli.command_line import CommandLine
+from road_ray.cli.options import CommandLine
 
 
 def test_what_is_no_file_is_an_override():

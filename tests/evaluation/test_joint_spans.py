@@ -58,7 +58,7 @@ def test_best_joint_spans_by_hand() -> None:
     assert found.text == "b c"
     assert found.score == pytest.approx(-1.1)
     assert found.null_odds == -1.5, "the classifier's smallest logit, whatever the best span"
-    assert found.n_best[1][2:] == pytest.approx((-1.0, -0.5))
+    assert found.n_best[1][2:4] == pytest.approx((-1.0, -0.5))
     assert sum(c.probability for c in found.n_best) == pytest.approx(1.0)
 
 

@@ -71,7 +71,7 @@ def test_best_spans_by_hand() -> None:
     assert [c.text for c in first.n_best[:4]] == ["bb cc dd", "dd ee", "bb cc", "cc dd"]
     assert first.null_odds == (2 - 2) - 6.0  # the lower of 1 + 1 and 2 - 2
     assert (second.text, second.score, second.null_odds) == ("xx yy", 3.0, 6.0)
-    assert second.n_best[0][2:] == (1.0, 2.0)
+    assert second.n_best[0][2:4] == (1.0, 2.0)
     odds = np.exp([3.0, 2.0, 0.0])  # xx yy; yy; xx
     assert [c.text for c in second.n_best] == ["xx yy", "yy", "xx"]
     assert [c.probability for c in second.n_best] == pytest.approx(list(odds / odds.sum()))
@@ -97,7 +97,7 @@ def test_equal_texts_are_listed_once() -> None:
     examples = [example("a", CONTEXTS[0]), example("b", twice)]
     _, second = best_spans(features, examples, START, END)
     assert [c.text for c in second.n_best] == ["xx xx", "xx"]
-    assert second.n_best[1][2:] == (0.0, 2.0)
+    assert second.n_best[1][2:4] == (0.0, 2.0)
     assert sum(c.probability for c in second.n_best) == pytest.approx(1.0)
 
 

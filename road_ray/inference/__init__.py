@@ -1,0 +1,6 @@
+"""Predictions of a finished model for new rows: ``road predict`` and ``road_ray.load``.
+
+``predictor.py`` loads a model directory and predicts rows; start reading there. ``input_rows.py``
+reads files of rows as a stream. ``prediction_file.py`` writes predictions so that a killed run can
+be resumed. ``predict.py`` joins them. Scores against labels live in ``evaluation/``.
+"""

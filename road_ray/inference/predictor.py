@@ -1,0 +1,441 @@
+"""Predict rows with a finished model: ``load(MODEL)`` returns a ``Predictor``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from road_ray.config.json_file import read_json
+from road_ray.data.features.encode import encode
+from road_ray.data.features.types import (
+    ChoiceExample,
+    Example,
+    Features,
+    SpanExample,
+    TagExample,
+    TextExample,
+)
+from road_ray.data.model_files import MODEL_RECORD, locate_model, read_config
+from road_ray.data.schema import (
+    Choose,
+    Classify,
+    Columns,
+    Dataset,
+    FeatureTag,
+    JointSpan,
+    Kind,
+    Reason,
+    Regress,
+    Span,
+    Tag,
+    Task,
+)
+from road_ray.data.special_heads import special_head
+from road_ray.data.tokenizer import load_tokenizer
+from road_ray.errors import CheckpointError, ConfigError, DataError
+from road_ray.evaluation.joint_spans import best_joint_spans
+from road_ray.evaluation.predict import logits_of
+from road_ray.evaluation.spans import SpanPrediction, best_spans
+from road_ray.evaluation.tags import OUTSIDE, predicted_tags
+from road_ray.models.encoder import check_vocabulary, model_directory
+from road_ray.models.multitask import MultitaskModel, load_trained
+from road_ray.models.precision import autocast_dtype
+
+if TYPE_CHECKING:
+    from road_ray.models.config import Precision
+
+Row: TypeAlias = Mapping[str, object]
+Prediction: TypeAlias = dict[str, Any]
+Floats: TypeAlias = NDArray[np.float32]
+
+CHUNK_ROWS = 4096  # rows that are sorted by length and predicted together; bounds the memory
+# Words and single punctuation marks, as in the CoNLL files that taggers are trained on.
+_WORD = re.compile(r"\w+|[^\w\s]")
+_HEADS: dict[str, Callable[[tuple[str, ...]], Kind]] = {
+    "ForQuestionAnswering": lambda labels: Span(),
+    "ForTokenClassification": Tag,
+    "ForMultipleChoice": lambda labels: Choose(len(labels)),
+    "ForSequenceClassification": Classify,
+}
+_FIELDS: dict[type[Kind], tuple[str, ...]] = {
+    Classify: ("text", "text_pair"),
+    Regress: ("text", "text_pair"),
+    Span: ("question", "context"),
+    Tag: ("text", "words"),
+    Choose: ("question", "choices"),
+}
+
+
+def load(
+    model: str | Path,
+    *,
+    head: str | None = None,
+    device: str | None = None,
+    precision: Precision = "fp32",
+    max_length_tokens: int | None = None,
+    threshold: float | None = None,
+    n_best: int = 1,
+) -> Predictor:
+    """Load a model with its head for predictions.
+
+    ``model`` is a run directory, a model directory in the format of Hugging Face or a name of the
+    hub. ``head`` selects one of several heads. ``precision`` is ``fp32``, ``bf16`` or ``auto``
+    (bf16 where the device gains by it). ``max_length_tokens`` defaults to that of the training.
+    ``threshold`` is the no-answer threshold of a span model, by default the stored one; a model
+    without one always answers. ``n_best`` is the number of answers listed.
+
+    Raises ``CheckpointError`` for a directory without a head that predicts.
+    """
+    place = _head_directory(locate_model(model_directory(str(model), "model")), head)
+    task = Task(place.name, _kind_of(place))
+    tokenizer = load_tokenizer(place if _has_tokenizer(place) else place.parents[1])
+    trained = load_trained(str(place), task)
+    check_vocabulary(trained.encoder.config.vocab_size, len(tokenizer), str(place))
+    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    record = _record(place)
+    limit = max_length_tokens or record.get("max_length_tokens")
+    longest = _longest(tokenizer, trained)
+    default = 384 if isinstance(task.kind, Span) else 128
+    if limit is not None and limit > longest:
+        raise ConfigError(
+            f"max_length_tokens = {limit}: the model has {longest} positions\n"
+            f"  allowed: at most {longest}"
+        )
+    if threshold is None:
+        threshold = record.get("no_answer_threshold")
+    return Predictor(
+        model=trained.to(where).eval(),
+        tokenizer=tokenizer,
+        task=task,
+        device=where,
+        dtype=autocast_dtype(precision, where, trained.encoder.config.hidden_size),
+        max_length_tokens=limit or min(default, longest),
+        threshold=threshold,
+        n_best=n_best,
+    )
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A model that predicts rows; made by ``load``.
+
+    Call it with one row by field names, or with a list of rows::
+
+        model(question="Who wrote it?", context="Ada wrote it.")
+        model(["a fine film", {"text": "a dull film", "id": "7"}])
+
+    Fields: ``text`` and perhaps ``text_pair`` of classes and numbers; ``question`` and ``context``
+    of answers; ``text`` or ``words`` of tags; ``question`` and ``choices`` of choices.
+    """
+
+    model: MultitaskModel
+    tokenizer: Any
+    task: Task
+    device: torch.device
+    dtype: torch.dtype | None
+    max_length_tokens: int
+    threshold: float | None
+    n_best: int
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the input fields."""
+        return next(names for kind, names in _FIELDS.items() if isinstance(self.task.kind, kind))
+
+    def __call__(
+        self, rows: str | Row | Sequence[str | Row] | None = None, **fields: object
+    ) -> Prediction | list[Prediction]:
+        """Return the prediction of one row, or a list of predictions of a list of rows."""
+        if rows is None or isinstance(rows, str | Mapping):
+            row = {"text": rows} if isinstance(rows, str) else dict(rows or {})
+            return self.predict_rows([("the row", row | fields)])[0]
+        each = [{"text": row} if isinstance(row, str) else row for row in rows]
+        return list(self.predict((f"row {number}", row) for number, row in enumerate(each)))
+
+    def predict(
+        self, rows: Iterable[tuple[str, Row]], chunk_rows: int = CHUNK_ROWS
+    ) -> Iterator[Prediction]:
+        """Yield one prediction a row, in order, with bounded memory.
+
+        Each row comes with its place (``file:line``) for messages. Raises ``DataError`` for a row
+        without the fields of the model.
+        """
+        waiting = iter(rows)
+        while chunk := list(islice(waiting, chunk_rows)):
+            yield from self.predict_rows(chunk)
+
+    def predict_rows(self, rows: Sequence[tuple[str, Row]]) -> list[Prediction]:
+        """Return the predictions of a chunk of rows; rows of like length are batched."""
+        examples = [self._example(row, where) for where, row in rows]
+        predictions: list[Prediction] = [{}] * len(rows)
+        groups: dict[int, list[int]] = {}
+        for number, example in enumerate(examples):
+            groups.setdefault(_width(example), []).append(number)
+        for width, numbers in groups.items():
+            answers = self._predict_group([examples[number] for number in numbers], width)
+            for number, answer in zip(numbers, answers, strict=True):
+                predictions[number] = {"id": examples[number].id} | answer
+        return predictions
+
+    def _predict_group(self, examples: Sequence[Example], width: int) -> list[Prediction]:
+        """Return predictions of rows with the same number of texts."""
+        kind = self.task.kind
+        columns = Columns(tuple(range(width)))
+        dataset = Dataset("input", task=self.task.name, layout="", folder="", columns=columns)
+        limit = self.max_length_tokens
+        features = encode(examples, dataset, self.task, self.tokenizer, max_length_tokens=limit)
+        pad_id = int(self.tokenizer.pad_token_id)
+        reduced = torch.autocast(self.device.type, self.dtype) if self.dtype else nullcontext()
+        with reduced:
+            logits = logits_of(self.model, features, pad_id=pad_id, device=self.device)
+        match kind:
+            case Span():
+                return self._answers(examples, features, logits)
+            case Tag():
+                return _entities(kind, examples, features, logits)
+            case Regress():
+                return [{"value": float(row[0])} for row in logits]
+            case Choose():
+                return [_choice(row) for row in logits]
+            case Classify():
+                return [_class(kind.labels, row) for row in logits]
+
+    def _answers(
+        self, examples: Sequence[Any], features: Features, logits: Sequence[Floats]
+    ) -> list[Prediction]:
+        if isinstance(self.task.kind, JointSpan):
+            spans = best_joint_spans(features, examples, logits)
+            absent = [_sigmoid(span.null_odds) for span in spans]
+        else:
+            starts, ends = [row[0] for row in logits], [row[1] for row in logits]
+            spans = best_spans(features, examples, starts, ends)
+            absent = [_null_share(span) for span in spans]
+        return [
+            _answer(span, null, self.threshold, self.n_best)
+            for span, null in zip(spans, absent, strict=True)
+        ]
+
+    def _example(self, row: Row, where: str) -> Example:
+        name = str(row.get("id", ""))
+        match self.task.kind:
+            case Span():
+                question, context = self._text(row, "question", where), row.get("context")
+                return SpanExample(name, question, _string(context, "context", where), (), where)
+            case Tag():
+                return _sentence(name, row, where)
+            case Choose():
+                choices = row.get("choices")
+                if not isinstance(choices, list | tuple) or len(choices) < 2:
+                    raise DataError(f"{where}: choices = {choices!r}; allowed: a list of texts")
+                texts = tuple(_string(choice, "choices", where) for choice in choices)
+                return ChoiceExample(name, self._text(row, "question", where), texts, None, where)
+            case _:
+                texts = (self._text(row, "text", where),)
+                if row.get("text_pair") is not None:
+                    texts = (*texts, _string(row["text_pair"], "text_pair", where))
+                return TextExample(name, texts, None, where)
+
+    def _text(self, row: Row, field: str, where: str) -> str:
+        if field not in row:
+            raise DataError(
+                f"{where}: no field {field!r}; found: {', '.join(map(str, row)) or 'none'}\n"
+                f"  allowed: {', '.join(self.fields)}"
+            )
+        return _string(row[field], field, where)
+
+
+def _string(value: object, field: str, where: str) -> str:
+    if not isinstance(value, str):
+        raise DataError(f"{where}: {field} = {str(value)[:80]!r} is no text")
+    return value
+
+
+@dataclass(frozen=True)
+class _Sentence(TagExample):
+    """Words to tag, and the text that character offsets count in."""
+
+    text: str
+
+
+def _sentence(name: str, row: Row, where: str) -> _Sentence:
+    """Return the words of a row; a text is split into words and punctuation marks."""
+    given = row.get("words")
+    if isinstance(given, list | tuple):
+        words = tuple(_string(word, "words", where) for word in given)
+        text = " ".join(words)
+    else:
+        text = _string(row.get("text", given), "text", where)
+        words = tuple(_WORD.findall(text))
+    if not words:
+        raise DataError(f"{where}: text = {text[:80]!r} has no word")
+    return _Sentence(name, words, None, where, text)
+
+
+def _width(example: Example) -> int:
+    """Return the number of texts; rows of one width are encoded together."""
+    return len(example.texts) if isinstance(example, TextExample) else 1
+
+
+def _class(labels: Sequence[str], logits: Floats) -> Prediction:
+    shares = _softmax(logits)
+    best = int(logits.argmax())
+    scores = dict(zip(labels, shares.tolist(), strict=True))
+    return {"label": labels[best], "score": float(shares[best]), "scores": scores}
+
+
+def _choice(logits: Floats) -> Prediction:
+    shares = _softmax(logits)
+    best = int(logits.argmax())
+    return {"choice": best, "score": float(shares[best]), "scores": shares.tolist()}
+
+
+def _answer(
+    span: SpanPrediction, no_answer: float, threshold: float | None, n_best: int
+) -> Prediction:
+    """Return the answer, or an empty one if the odds of no answer are above the threshold."""
+    listed = [
+        {
+            "answer": candidate.text,
+            "score": candidate.probability * (1 - no_answer),
+            "start": candidate.start,
+            "end": candidate.start + len(candidate.text),
+        }
+        for candidate in span.n_best
+    ]
+    absent = {"answer": "", "score": no_answer, "start": None, "end": None}
+    silent = not listed or (threshold is not None and span.null_odds > threshold)
+    answer = absent if silent else listed[0]
+    more = {"n_best": listed[:n_best]} if n_best > 1 else {}
+    return answer | {"no_answer_score": no_answer, "null_odds": span.null_odds} | more
+
+
+def _null_share(span: SpanPrediction) -> float:
+    """Return the probability of no answer among it and the listed answers."""
+    if not span.n_best:
+        return 1.0
+    # The best answer's share of the answers and its odds against no answer are known.
+    return _sigmoid(span.null_odds + float(np.log(span.n_best[0].probability)))
+
+
+def _sigmoid(odds: float) -> float:
+    return float(1 / (1 + np.exp(-np.clip(odds, -700, 700))))
+
+
+def _softmax(logits: Floats) -> NDArray[np.float64]:
+    shares = np.exp(logits.astype(np.float64) - float(logits.max()))
+    return np.asarray(shares / shares.sum())
+
+
+def _entities(
+    kind: Tag, examples: Sequence[Any], features: Features, logits: Sequence[Floats]
+) -> list[Prediction]:
+    """Return the tags of each sentence's words, and its entities with character offsets."""
+    tags = predicted_tags(features, examples, kind.labels, logits)
+    scores = _tag_scores(features, examples, logits)
+    return [
+        {
+            "tags": sentence_tags,
+            "words": list(example.words),
+            "entities": _grouped(example, sentence_tags, sentence_scores),
+        }
+        for example, sentence_tags, sentence_scores in zip(examples, tags, scores, strict=True)
+    ]
+
+
+def _tag_scores(
+    features: Features, examples: Sequence[Any], logits: Sequence[Floats]
+) -> list[list[float]]:
+    """Return the probability of the likeliest tag of every word."""
+    assert features.words is not None
+    scores = [[0.0] * len(example.words) for example in examples]
+    for row, values in enumerate(logits):
+        words = features.words[features.bounds[row] : features.bounds[row + 1]]
+        for place in np.flatnonzero(words >= 0):
+            scores[features.example[row]][words[place]] = float(_softmax(values[place]).max())
+    return scores
+
+
+def _grouped(example: _Sentence, tags: Sequence[str], scores: Sequence[float]) -> list[Prediction]:
+    """Return the entities of IOB2 tags; an ``I-`` after another type begins an entity. Tags
+    without a prefix are entities of one word each.
+    """
+    entities: list[Prediction] = []
+    open_type: str | None = None
+    end = 0
+    for word, tag, score in zip(example.words, tags, scores, strict=True):
+        start = example.text.index(word, end)
+        end = start + len(word)
+        if tag == OUTSIDE:
+            open_type = None
+            continue
+        prefix, _, name = tag.partition("-") if tag[:2] in ("B-", "I-") else ("B", "", tag)
+        if prefix == "I" and name == open_type:
+            entities[-1]["end"] = end
+            entities[-1]["scores"].append(score)
+        else:
+            entities.append({"type": name, "start": start, "end": end, "scores": [score]})
+        open_type = name
+    for entity in entities:
+        entity["score"] = float(np.mean(entity.pop("scores")))
+        entity["text"] = example.text[entity["start"] : entity["end"]]
+    return entities
+
+
+def _head_directory(place: Path, head: str | None) -> Path:
+    """Return the directory of the chosen head; a multi-task model has one for each task."""
+    heads = sorted(path.parent.name for path in place.glob("heads/*/config.json"))
+    if not heads:
+        if head is not None:
+            raise ConfigError(f"head = {head}: {place} has one head\n  fix: leave head out")
+        return place
+    if head in heads or (head is None and len(heads) == 1):
+        return place / "heads" / (head or heads[0])
+    raise ConfigError(
+        f"head = {head}: {place} has the heads of several tasks\n  allowed: {', '.join(heads)}\n"
+        f"  fix: name one, such as head={heads[0]}"
+    )
+
+
+def _kind_of(place: Path) -> Kind:
+    """Return the kind of head in a model directory, with its labels, by its configuration."""
+    config = read_config(place)
+    labels = tuple(str(config.id2label[number]) for number in sorted(config.id2label))
+    for special in (JointSpan(), Reason(labels), FeatureTag(labels)):
+        entry = special_head(special)
+        if entry is not None and (place / entry.file_name).is_file():
+            return special
+    names = config.architectures or [""]
+    for suffix, kind in _HEADS.items():
+        if names[0].endswith(suffix):
+            if suffix == "ForSequenceClassification" and len(labels) == 1:
+                return Regress(-np.inf, np.inf)
+            return kind(labels)
+    raise CheckpointError(
+        f"{place}: {names[0] or 'its config.json'} has no head that predicts\n"
+        f"  allowed: models {', '.join(_HEADS)}\n"
+        "  fix: fine-tune it with `road finetune`, or name the directory of a fine-tuned model"
+    )
+
+
+def _record(place: Path) -> dict[str, Any]:
+    path = place / MODEL_RECORD
+    return read_json(path) if path.is_file() else {}
+
+
+def _has_tokenizer(place: Path) -> bool:
+    return any((place / name).is_file() for name in ("tokenizer.json", "vocab.txt"))
+
+
+def _longest(tokenizer: Any, model: MultitaskModel) -> int:
+    """Return the largest number of tokens that model and tokenizer take."""
+    positions: int = model.encoder.config.max_position_embeddings
+    return min(positions, int(tokenizer.model_max_length))

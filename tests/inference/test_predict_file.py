@@ -1,0 +1,209 @@
+"""Files of rows in every format give the same predictions; a killed run resumes at its chunk."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from transformers import ElectraConfig, ElectraModel
+
+from road_ray.data.catalog import TASKS
+from road_ray.data.tokenizer import train_wordpiece
+from road_ray.errors import ConfigError, DataError
+from road_ray.inference import predict as predicting
+from road_ray.inference.input_rows import input_rows
+from road_ray.inference.predict import predict_file
+from road_ray.inference.prediction_file import PredictionFile
+from road_ray.inference.predictor import load
+from road_ray.models.multitask import MultitaskModel
+
+ROWS = [{"text": "a fine film", "id": "x1"}, {"text": 'dull, "very"', "id": "x2"}]
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    """A sentiment model with random weights."""
+    torch.manual_seed(0)
+    tokenizer = train_wordpiece(["a fine film or a dull , very bad one"] * 3, vocab_size=60)
+    size = dict(embedding_size=16, hidden_size=32, num_hidden_layers=1, num_attention_heads=2)
+    config = ElectraConfig(vocab_size=len(tokenizer), intermediate_size=32, **size)
+    place = tmp_path_factory.mktemp("sentiment")
+    MultitaskModel(ElectraModel(config), [TASKS["sentiment"]]).export(place, "sentiment")
+    tokenizer.save_pretrained(place)
+    return place
+
+
+@pytest.fixture
+def rows_file(tmp_path):
+    """Write ``rows`` with the suffix's format and return the path."""
+
+    def write(suffix, rows=ROWS):
+        path = tmp_path / f"rows{suffix}"
+        if suffix in (".csv", ".tsv"):
+            with path.open("w", newline="") as file:
+                delimiter = "," if suffix == ".csv" else "\t"
+                writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter)
+                writer.writeheader()
+                writer.writerows(rows)
+        elif suffix == ".parquet":
+            pq.write_table(pa.Table.from_pylist(rows), path)
+        elif suffix == ".json":
+            path.write_text(json.dumps(rows))
+        elif suffix == ".jsonl.gz":
+            lines = "".join(json.dumps(row) + "\n" for row in rows)
+            path.write_bytes(gzip.compress(lines.encode()))
+        elif suffix == ".txt":
+            path.write_text("\n".join(row["text"] for row in rows) + "\n")
+        else:
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return str(path)
+
+    return write
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".jsonl.gz", ".json", ".parquet"])
+def test_every_format_gives_the_same_rows(rows_file, suffix):
+    read = list(input_rows(rows_file(suffix), {}, ("text", "text_pair")))
+    assert [row for _, row in read] == ROWS
+
+
+def test_lines_of_text_are_numbered(rows_file):
+    read = list(input_rows(rows_file(".txt"), {}, ("text",)))
+    assert [row for _, row in read] == [
+        {"text": row["text"], "id": str(number)} for number, row in enumerate(ROWS)
+    ]
+
+
+def test_standard_input_takes_texts_and_json_objects(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO('plain text\n\n{"text": "b", "id": 7}\n'))
+    read = [row for _, row in input_rows("-", {}, ("text",))]
+    assert read == [{"text": "plain text", "id": "0"}, {"text": "b", "id": "7"}]
+
+
+def test_squad_layout_gives_questions(world):
+    path = world / "squad" / "dev-v2.0.json"
+    read = [row for _, row in input_rows(str(path), {}, ("question", "context"))]
+    document = json.loads(path.read_text())
+    paragraphs = [p for article in document["data"] for p in article["paragraphs"]]
+    assert [row["id"] for row in read] == [q["id"] for p in paragraphs for q in p["qas"]]
+    assert read[0]["context"] == paragraphs[0]["context"]
+
+
+def test_columns_are_renamed_and_unknown_ones_refused(rows_file):
+    path = rows_file(".csv", [{"body": "a fine film", "number": "3"}])
+    [(_, row)] = input_rows(path, {"text": "body", "id": "number"}, ("text",))
+    assert row == {"text": "a fine film", "id": "3"}
+    with pytest.raises(DataError, match=r"rows.csv:2: no column 'bodi'.*nearest: 'bodi' -> 'body'"):
+        list(input_rows(path, {"text": "bodi"}, ("text",)))
+    with pytest.raises(ConfigError, match="the model has no field 'texts'"):
+        list(input_rows(path, {"texts": "body"}, ("text",)))
+    with pytest.raises(DataError, match=r"none of the fields text; found: body, number"):
+        list(input_rows(path, {}, ("text",)))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.xlsx", "", r"\.xlsx is not read"),
+        ("a.json", '{"rows": 3,\n"x": 1}', "neither an array of rows nor in SQuAD's layout"),
+        ("a.json", "[1]", r"\[0\] is no JSON object"),
+        ("a.csv", "text\n\xff", "not UTF-8"),
+    ],
+)
+def test_a_file_that_is_not_read_is_refused(tmp_path, name, content, message):
+    path = tmp_path / name
+    path.write_bytes(content.encode("latin1"))
+    with pytest.raises((ConfigError, DataError), match=message):
+        list(input_rows(str(path), {}, ("text",)))
+
+
+def test_jsonl_and_csv_hold_the_same_predictions(directory, rows_file, tmp_path):
+    model = load(directory)
+    for name in ("out.jsonl", "out.csv", "out.tsv"):
+        written = predict_file(
+            model, rows_file(".csv"), tmp_path / name, model=str(directory), columns={}
+        )
+        assert written == 2
+    expected = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert expected == model(ROWS)
+    with (tmp_path / "out.csv").open(newline="") as file:
+        read = list(csv.DictReader(file))
+    assert [row["label"] for row in read] == [one["label"] for one in expected]
+    assert [float(row["score_positive"]) for row in read] == [
+        one["scores"]["positive"] for one in expected
+    ]
+    assert (tmp_path / "out.tsv").read_text().count("\t") == 3 * (len(list(read[0])) - 1)
+    assert not list(tmp_path.glob(".*partial*"))
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
+def test_a_killed_run_resumes_behind_its_last_chunk(
+    directory, rows_file, tmp_path, monkeypatch, suffix
+):
+    monkeypatch.setattr(predicting, "CHUNK_ROWS", 4)
+    rows = [{"text": f"film {number}", "id": str(number)} for number in range(18)]
+    source, model = rows_file(".jsonl", rows), load(directory)
+    whole, cut = tmp_path / f"whole{suffix}", tmp_path / f"cut{suffix}"
+    call = {"model": str(directory), "columns": {}}
+    predict_file(model, source, whole, **call)
+    chunks = []
+
+    def killed(waiting):
+        for chunk in waiting:
+            if len(chunks) == 2:
+                raise KeyboardInterrupt
+            chunks.append(chunk)
+            yield model.predict_rows(chunk)
+
+    with pytest.raises(KeyboardInterrupt):
+        predict_file(model, source, cut, chunks=killed, **call)
+    partial = tmp_path / f".cut{suffix}.partial"
+    with partial.open("ab") as file:
+        file.write(b'{"id": "torn')  # what a kill within a chunk leaves
+    assert not cut.exists()
+    counted = []
+
+    def counting(waiting):
+        for chunk in waiting:
+            counted.extend(row["id"] for _, row in chunk)
+            yield model.predict_rows(chunk)
+
+    assert predict_file(model, source, cut, chunks=counting, **call) == 18
+    assert counted == [str(number) for number in range(8, 18)]
+    assert cut.read_bytes() == whole.read_bytes()
+
+
+def test_another_input_is_predicted_from_the_start(tmp_path):
+    first = PredictionFile(tmp_path / "a.jsonl", {"source": 1})
+    first.append([{"id": "0"}])
+    first.close()
+    assert PredictionFile(tmp_path / "a.jsonl", {"source": 1}).rows == 1
+    assert PredictionFile(tmp_path / "a.jsonl", {"source": 2}).rows == 0
+
+
+def test_an_output_that_exists_is_never_overwritten(tmp_path):
+    (tmp_path / "a.csv").write_text("mine")
+    with pytest.raises(ConfigError, match="is there already"):
+        PredictionFile(tmp_path / "a.csv", {})
+    assert (tmp_path / "a.csv").read_text() == "mine"
+    with pytest.raises(ConfigError, match=r"allowed: \.jsonl, \.csv, \.tsv"):
+        PredictionFile(tmp_path / "a.xlsx", {})
+
+
+def test_road_predict_prints_or_writes_and_names_mistakes(road, directory, rows_file, tmp_path):
+    said = road("predict", directory, rows_file(".csv"))
+    assert said.code == 0
+    assert [json.loads(line)["id"] for line in said.out.splitlines()] == ["x1", "x2"]
+    said = road("predict", directory, rows_file(".csv"), "--output", tmp_path / "o.csv", "--json")
+    assert json.loads(said.out) == {"output": str(tmp_path / "o.csv"), "rows": 2}
+    said = road("predict", directory, rows_file(".csv"), "--output", tmp_path / "o.csv")
+    assert (said.code, "is there already" in said.err) == (2, True)
+    assert road("predict", directory, tmp_path / "no.csv").code == 2
+    assert road("predict", directory, "-", "--column", "text").code == 2
+    assert road("predict", directory, "-", "--precision", "fp8").code == 2

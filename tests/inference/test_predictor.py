@@ -1,0 +1,211 @@
+"""Predictions of an exported model equal those of its evaluation, row by row."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import ElectraConfig, ElectraModel
+
+import road_ray
+from road_ray.data.catalog import TASKS
+from road_ray.data.config import SourceConfig
+from road_ray.data.loading import load_split
+from road_ray.data.readers.custom import CustomDataset
+from road_ray.data.schema import Choose
+from road_ray.data.tokenizer import train_wordpiece
+from road_ray.errors import CheckpointError, ConfigError, DataError
+from road_ray.evaluation.predict import evaluate_split
+from road_ray.inference.predictor import Predictor, _grouped, _Sentence, load
+from road_ray.models.multitask import MultitaskModel
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(world):
+    words = (world / "squad" / "train-v2.0.json").read_text()
+    return train_wordpiece([words], vocab_size=600)
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer):
+    torch.manual_seed(0)
+    size = dict(embedding_size=16, hidden_size=32, num_hidden_layers=1, num_attention_heads=2)
+    config = ElectraConfig(
+        vocab_size=len(tokenizer), intermediate_size=32, max_position_embeddings=512, **size
+    )
+    return MultitaskModel(ElectraModel(config), list(TASKS.values()))
+
+
+@pytest.fixture(scope="module")
+def exported(model, tokenizer, tmp_path_factory):
+    """Return the directory of the model with the head of a task."""
+
+    def export(task: str) -> Path:
+        directory = tmp_path_factory.mktemp(task.replace("/", "_"))
+        model.export(directory, task)
+        tokenizer.save_pretrained(directory)
+        return directory
+
+    return export
+
+
+@pytest.fixture(scope="module")
+def judged(world, model, tokenizer):
+    """Return examples of a data set's dev split and the predictions of its evaluation."""
+
+    def evaluate(name: str, **own: CustomDataset):
+        split = load_split(name, "dev", SourceConfig(root=str(world), sets=own), tokenizer)
+        result = evaluate_split(model, split, pad_id=0, device=CPU, threshold=0.0)
+        return split, result
+
+    return evaluate
+
+
+def test_classes_equal_those_of_the_evaluation(exported, judged):
+    split, result = judged("rte")
+    rows = [dict(zip(("text", "text_pair"), e.texts, strict=True)) for e in split.examples]
+    predictions = load(exported(split.task.name))(rows)
+    assert [one["label"] for one in predictions] == list(result.labels)
+    for one in predictions:
+        assert sum(one["scores"].values()) == pytest.approx(1.0)
+        assert one["score"] == max(one["scores"].values()) == one["scores"][one["label"]]
+
+
+def test_numbers_equal_those_of_the_evaluation(exported, judged, tmp_path):
+    (tmp_path / "dev.csv").write_text("a,b,label\none film,a film,1.0\nbad,good and fine,0.5\n")
+    pairs = CustomDataset(
+        task="similarity", kind="regress", dev=str(tmp_path / "dev.csv"), text=("a", "b")
+    )
+    split, result = judged("pairs", pairs=pairs)
+    rows = [dict(zip(("text", "text_pair"), e.texts, strict=True)) for e in split.examples]
+    predictions = load(exported(split.task.name))(rows)
+    expected = [float(label) for label in result.labels]
+    assert [one["value"] for one in predictions] == pytest.approx(expected, rel=1e-5)
+
+
+def test_answers_equal_those_of_the_evaluation_with_offsets_and_the_threshold(exported, judged):
+    split, result = judged("squad_v2")
+    threshold = float(np.median([span.null_odds for span in result.spans]))
+    model = load(exported(split.task.name), threshold=threshold, n_best=3)
+    rows = [{"question": e.question, "context": e.context, "id": e.id} for e in split.examples]
+    silent = 0
+    for one, row, span in zip(model(rows), rows, result.spans, strict=True):
+        assert one["null_odds"] == pytest.approx(span.null_odds, abs=1e-5)
+        assert 0 <= one["no_answer_score"] <= 1
+        if span.null_odds > threshold:
+            silent += 1
+            assert (one["answer"], one["start"]) == ("", None)
+        else:
+            assert one["answer"] == span.text
+            assert row["context"][one["start"] : one["end"]] == span.text
+        listed = [best["answer"] for best in one["n_best"]]
+        assert listed == [candidate.text for candidate in span.n_best[:3]]
+    assert 0 < silent < len(rows)
+
+
+def test_a_model_without_a_stored_threshold_always_answers(exported, judged):
+    split, result = judged("squad_v2")
+    model = load(exported(split.task.name))
+    rows = [{"question": e.question, "context": e.context} for e in split.examples]
+    assert [one["answer"] for one in model(rows)] == [span.text for span in result.spans]
+
+
+def test_tags_equal_those_of_the_evaluation(exported, judged, tmp_path):
+    long = "".join(f"word{number} O\n" for number in range(200))  # continues in further rows
+    (tmp_path / "dev.txt").write_text(f"Ada B-PER\nmet O\n\n{long}\nLondon B-LOC\n")
+    sentences = CustomDataset(task="ner", kind="tag", dev=str(tmp_path / "dev.txt"))
+    split, result = judged("sentences", sentences=sentences)
+    predictions = load(exported(split.task.name))([{"words": e.words} for e in split.examples])
+    assert [" ".join(one["tags"]) for one in predictions] == list(result.labels)
+
+
+def test_grouped_entities_have_offsets_in_the_text():
+    text = "Ada Lovelace met Babbage in London ."
+    sentence = _Sentence("", tuple(text.split()), None, "", text)
+    tags = ["B-PER", "I-PER", "O", "I-PER", "O", "B-LOC", "I-PER"]
+    entities = _grouped(sentence, tags, [0.5, 1.0, 0.9, 0.8, 0.9, 0.7, 0.6])
+    assert [(e["type"], e["text"], e["start"], e["end"]) for e in entities] == [
+        ("PER", "Ada Lovelace", 0, 12),
+        ("PER", "Babbage", 17, 24),
+        ("LOC", "London", 28, 34),
+        ("PER", ".", 35, 36),
+    ]
+    assert [e["score"] for e in entities] == pytest.approx([0.75, 0.8, 0.7, 0.6])
+
+
+def test_a_text_is_split_into_words_and_punctuation(exported):
+    one = load(exported("ner"))("Ada lives in London.")
+    assert one["words"] == ["Ada", "lives", "in", "London", "."]
+
+
+def test_choices_have_the_number_that_the_model_was_trained_with(exported):
+    task, number = next(
+        (name, task.kind.choices) for name, task in TASKS.items() if isinstance(task.kind, Choose)
+    )
+    model = load(exported(task))
+    row = {"question": "who ?", "choices": list("abcdefgh"[:number])}
+    one = model(**row)
+    assert one["score"] == max(one["scores"]) == one["scores"][one["choice"]]
+    assert sum(one["scores"]) == pytest.approx(1.0)
+    with pytest.raises(DataError, match=f"the row has 2 choices, task .* {number}"):
+        model(question="who ?", choices=["a", "b"])
+
+
+def test_one_row_and_a_list_and_chunks_agree(exported):
+    model = road_ray.load(exported("sentiment"))
+    texts = ["a fine film", "dull", "a long and very tedious film about nothing at all"]
+    alone = [model(text)["score"] for text in texts]
+    together = [one["score"] for one in model(texts)]
+    chunked = [one["score"] for one in model.predict((("", {"text": text}) for text in texts), 2)]
+    assert together == pytest.approx(alone, abs=1e-5)
+    assert chunked == pytest.approx(alone, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"body": "x"}, "no field 'text'; found: body"),
+        ({"text": 3}, "text = '3' is no text"),
+        ({}, "no field 'text'; found: none"),
+    ],
+)
+def test_a_row_without_the_fields_of_the_model_is_refused(exported, row, message):
+    with pytest.raises(DataError, match=message):
+        load(exported("sentiment"))([row])
+
+
+def test_an_encoder_without_a_head_is_refused(model, tokenizer, tmp_path):
+    model.encoder.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match="has no head that predicts"):
+        load(tmp_path)
+
+
+def test_a_model_of_several_heads_wants_one_named(exported, tmp_path):
+    for task in ("sentiment", "ner"):
+        (tmp_path / "heads").mkdir(exist_ok=True)
+        exported(task).rename(tmp_path / "heads" / task)
+    (tmp_path / "config.json").write_text((tmp_path / "heads/ner/config.json").read_text())
+    with pytest.raises(ConfigError, match="allowed: ner, sentiment"):
+        load(tmp_path)
+    assert isinstance(load(tmp_path, head="ner"), Predictor)
+    with pytest.raises(ConfigError, match="allowed: ner, sentiment"):
+        load(tmp_path, head="qqp")
+
+
+def test_more_tokens_than_positions_are_refused(exported):
+    with pytest.raises(ConfigError, match="the model has 512 positions"):
+        load(exported("sentiment"), max_length_tokens=513)
+
+
+def test_the_stored_length_and_threshold_are_used(exported):
+    directory = exported("mrc")
+    record = {"max_length_tokens": 64, "no_answer_threshold": -1.5}
+    (directory / "road_ray.json").write_text(json.dumps(record))
+    model = load(directory)
+    assert (model.max_length_tokens, model.threshold) == (64, -1.5)
