@@ -9,7 +9,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
+from road_ray.models.layers import parameter_depths
 from road_ray.objectives.base import Objective
 from road_ray.training.config import OptimizerConfig
 from road_ray.training.fsdp import full_tensor
@@ -44,28 +46,19 @@ def layer_multiplier(depth: int, layers: int, decay: float, mode: str) -> float:
     return float(decay ** (layers + 1 - depth + extra))
 
 
-def _depth(name: str, layers: int) -> int:
-    if ".embeddings" in name:
-        return 0
-    parts = name.split(".")
-    if "layer" in parts:
-        return int(parts[parts.index("layer") + 1]) + 1
-    return layers + 1
-
-
 def parameter_groups(objective: Objective, config: OptimizerConfig) -> list[dict[str, Any]]:
     """Return parameter groups by depth, weight decay and, for heads, task: a head without a pass in
     a step is not updated.
     """
-    layers = int(objective.encoder.config.num_hidden_layers)
-    groups: dict[tuple[int, bool, str], dict[str, Any]] = {}
+    depths = _depths(objective)
+    groups: dict[tuple[tuple[int, int], bool, str], dict[str, Any]] = {}
     for name, parameter in objective.named_parameters():
         if not parameter.requires_grad:
             continue
-        depth = _depth(name, layers)
+        depth, layers = depths.get(id(parameter), (1, 0))  # of a head
         decays = parameter.ndim > 1
         head = name.split("heads.")[1].split(".")[0] if "heads." in name else ""
-        key = (depth, decays, head)
+        key = ((depth, layers), decays, head)
         if key not in groups:
             share = layer_multiplier(depth, layers, config.layer_decay, config.layer_decay_mode)
             groups[key] = {
@@ -77,6 +70,16 @@ def parameter_groups(objective: Objective, config: OptimizerConfig) -> list[dict
             }
         groups[key]["params"].append(parameter)
     return list(groups.values())
+
+
+def _depths(objective: Objective) -> dict[int, tuple[int, int]]:
+    """Return depth and number of layers for each parameter of the encoders of an objective."""
+    depths: dict[int, tuple[int, int]] = {}
+    for module in objective.modules():
+        if isinstance(module, PreTrainedModel) and module.base_model is module:
+            of_encoder, layers = parameter_depths(module)
+            depths |= {parameter: (depth, layers) for parameter, depth in of_encoder.items()}
+    return depths
 
 
 class ElectraAdamW(torch.optim.AdamW):
