@@ -47,7 +47,8 @@ def share(generator: PreTrainedModel, main: PreTrainedModel, tying: Tying) -> No
 
 
 def share_layers(generator: PreTrainedModel, main: PreTrainedModel, count: int) -> None:
-    """Share the lowest ``count`` layers of ``main`` with ``generator``. Source: TEAMS.
+    """Share the lowest ``count`` layers of ``main`` with ``generator``, and the projection of the
+    embeddings to the width of the layers (ELECTRA) below them. Source: TEAMS.
 
     Raises ``ConfigError`` if one has fewer, or the widths differ.
     """
@@ -62,6 +63,10 @@ def share_layers(generator: PreTrainedModel, main: PreTrainedModel, count: int) 
             "  allowed: at most the layers of the smaller, and one width\n"
             "  fix: generator.scale=1.0, with generator.depth for a smaller generator"
         )
+    projection = "embeddings_project"
+    ours, theirs = (getattr(part.base_model, projection, None) for part in (generator, main))
+    if ours is not None and theirs is not None and ours.weight.shape == theirs.weight.shape:
+        setattr(generator.base_model, projection, theirs)
     for index in range(count):
         generator.base_model.encoder.layer[index] = main.base_model.encoder.layer[index]
 

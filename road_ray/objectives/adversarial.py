@@ -56,13 +56,16 @@ class Adversarial(Electra):
         chosen, masked = self.hide(batch)
         hidden = states(self.generator.base_model, masked, batch)[chosen]
         logits = vocabulary_logits(self.generator, hidden).float()
-        sampled = sample(logits, batch["noise"][2][chosen], temperature=self.temperature)
+        allowed = logits / self.temperature
+        if self.disallow_correct:
+            allowed = allowed.scatter(1, tokens[chosen][:, None], float("-inf"))
+        sampled = sample(allowed, batch["noise"][2][chosen])
         corrupted, replaced = corrupt(tokens, chosen, tokens.masked_scatter(chosen, sampled))
         scores = detection_scores(self.discriminator, corrupted, batch)
         losses = detection_losses(scores, replaced)
         rewards = losses.detach()[chosen]
         baseline_logits = self.baseline(hidden.detach()).squeeze(-1).float()
-        log_probabilities = functional.log_softmax(logits / self.temperature, -1)
+        log_probabilities = functional.log_softmax(allowed, -1)
         log_sampled = log_probabilities.gather(1, sampled[:, None]).squeeze(1)
         policy = policy_loss(log_sampled, rewards, -functional.logsigmoid(baseline_logits))
         baseline = functional.binary_cross_entropy_with_logits(

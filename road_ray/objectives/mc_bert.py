@@ -17,8 +17,7 @@ from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.masking import corrupt
 from road_ray.objectives.parts.candidates import candidate_logits, with_replacement
 from road_ray.objectives.parts.corruption import CorruptingObjective, language_model
-from road_ray.objectives.parts.generator import Generator
-from road_ray.objectives.parts.sampling import predict
+from road_ray.objectives.parts.generator import Generator, draw_from_logits
 
 
 def choices(
@@ -78,7 +77,13 @@ class MCBert(CorruptingObjective):
         hidden = states(self.generator.base_model, masked, batch)[real]
         logits = vocabulary_logits(self.generator, hidden)
         at_chosen = chosen[real]
-        drawn = predict(logits[at_chosen], tokens[chosen], batch["noise"][2][chosen])
+        drawn = draw_from_logits(
+            logits[at_chosen],
+            tokens[chosen],
+            batch["noise"][2][chosen],
+            temperature=self.temperature,
+            disallow_correct=self.disallow_correct,
+        )
         corrupted, replaced = corrupt(tokens, chosen, tokens.masked_scatter(chosen, drawn.sampled))
         others = with_replacement(logits, batch["noise"][3:, real].T.contiguous())
         candidates, counts = choices(others, tokens[real], replaced[real], faithful=self.faithful)

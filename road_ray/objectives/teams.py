@@ -21,8 +21,7 @@ from road_ray.objectives.masking import corrupt
 from road_ray.objectives.parts.candidates import candidate_logits, without_replacement
 from road_ray.objectives.parts.corruption import CorruptingObjective, language_model
 from road_ray.objectives.parts.detection import detection_losses, detection_metrics
-from road_ray.objectives.parts.generator import Generator
-from road_ray.objectives.parts.sampling import predict
+from road_ray.objectives.parts.generator import Generator, draw_from_logits
 
 
 class Teams(CorruptingObjective):
@@ -76,7 +75,13 @@ class Teams(CorruptingObjective):
         logits = vocabulary_logits(
             self.generator, states(self.generator.base_model, masked, batch)[chosen]
         )
-        drawn = predict(logits, labels, batch["noise"][2][chosen])
+        drawn = draw_from_logits(
+            logits,
+            labels,
+            batch["noise"][2][chosen],
+            temperature=self.temperature,
+            disallow_correct=self.disallow_correct,
+        )
         corrupted, replaced = corrupt(tokens, chosen, tokens.masked_scatter(chosen, drawn.sampled))
         hidden, branched = self._both_last_layers(corrupted, batch)
         scores = self.detection_head(branched).squeeze(-1).float()

@@ -9,6 +9,7 @@ import torch
 from torch.testing import assert_close
 from transformers import AutoModel, ElectraForMaskedLM, ElectraForPreTraining
 
+from road_ray.models.language_model import decoder
 from road_ray.objectives.registry import OBJECTIVES, models_of, objective_class, options_of
 from road_ray.training.compile import recompute
 from tests.objectives.conftest import MASK, SPECIAL, config_of
@@ -134,3 +135,37 @@ def test_options_are_those_of_the_signatures():
     assert "temperature" not in options_of(objective_class("mlm"))
     assert models_of(objective_class("mlm")) == ("model",)
     assert models_of(objective_class("adversarial")) == ("generator", "discriminator")
+
+
+@pytest.mark.parametrize(("disallow", "replaces_all"), [(False, False), (True, True)])
+def test_disallow_correct_replaces_every_chosen_token_of_a_perfect_generator(
+    objective, wide_batch, disallow, replaces_all
+):
+    if not hasattr(objective, "disallow_correct"):
+        pytest.skip("no generator")
+    tokens = wide_batch["input_ids"].where(wide_batch["input_ids"] < 5, 7)
+    with torch.no_grad():
+        decoder(objective.generator).bias[7] = 50.0
+    objective.disallow_correct, objective.mask_fraction = disallow, 1.0
+    metrics = objective(wide_batch | {"input_ids": tokens}).metrics
+    replaced, chosen = metrics["replaced_fraction"][0], metrics["generator_accuracy"][1]
+    assert int(replaced) == (int(chosen) if replaces_all else 0)
+
+
+def test_a_low_temperature_makes_samples_independent_of_the_noise(objective, wide_batch):
+    if not hasattr(objective, "temperature") or not hasattr(objective, "disallow_correct"):
+        pytest.skip("no generator")
+    other = wide_batch["noise"].clone()
+    other[2:] = torch.rand(other[2:].shape, generator=torch.Generator().manual_seed(9))
+
+    def samples(noise):
+        seen = []
+        embed = objective.encoder.get_input_embeddings()
+        hook = embed.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].clone()))
+        objective(wide_batch | {"noise": noise})
+        hook.remove()
+        return seen[-1]
+
+    assert not torch.equal(samples(wide_batch["noise"]), samples(other))
+    objective.temperature = 1e-4
+    assert torch.equal(samples(wide_batch["noise"]), samples(other))

@@ -36,6 +36,12 @@ def test_the_lowest_layer_is_one_and_the_others_are_not(objective):
     assert ours[1] is not theirs[1]
 
 
+def test_the_projection_below_shared_layers_is_shared(objective):
+    assert objective.encoder.embeddings_project is objective.generator.electra.embeddings_project
+    apart = made(shared_layers=0)
+    assert apart.encoder.embeddings_project is not apart.generator.electra.embeddings_project
+
+
 def test_counts_and_weights(objective, wide):
     terms = objective(wide).terms
     found = {name: (int(term.count), term.weight) for name, term in terms.items()}

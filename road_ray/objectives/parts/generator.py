@@ -58,6 +58,20 @@ def draw(
         )
     assert hidden is not None
     logits = vocabulary_logits(generator, hidden)
+    return draw_from_logits(
+        logits, labels, noise, temperature=temperature, disallow_correct=disallow_correct
+    )
+
+
+def draw_from_logits(
+    logits: Tensor,
+    labels: Tensor,
+    noise: Tensor,
+    *,
+    temperature: float = 1.0,
+    disallow_correct: bool = False,
+) -> GeneratorOutput:
+    """Return one sample per row of a generator's logits: ``[N, V], [N], [N] -> [N]``."""
     predicted = predict(logits, labels, noise)
     sampled = predicted.sampled
     if temperature != 1.0 or disallow_correct:
