@@ -12,13 +12,14 @@ from transformers import Trainer
 
 from road_ray.distillation.custom_loop import model_inputs, student_loss
 from road_ray.distillation.ensemble.base import Ensemble, annotate
-from road_ray.distillation.weighting import Rule, resolve
+from road_ray.distillation.weighting import Rule, default_rule, resolve
 
 
 class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no types
     """``Trainer(..., ensemble=..., temperature=2, kd_weight=0.5)``; evaluation uses labels alone.
 
-    ``weighting`` names the weighting rule and ``rule`` its options, such as ``{"wrong": 0.75}``.
+    ``weighting`` names the weighting rule, by default ``correctness``, for one teacher ``mean``.
+    ``rule`` are its options, such as ``{"wrong": 0.75}``.
     Requests to the ensemble run ``lookahead`` batches ahead. The caller closes the ensemble.
     """
 
@@ -28,7 +29,7 @@ class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no
         self,
         *arguments: Any,
         ensemble: Ensemble,
-        weighting: str = "correctness",
+        weighting: str | None = None,
         rule: Mapping[str, Any] | None = None,
         temperature: float = 2.0,
         kd_weight: float = 0.5,
@@ -36,7 +37,7 @@ class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no
         **options: Any,
     ) -> None:
         self.ensemble = ensemble
-        self.weigh = resolve(weighting, **(rule or {}))
+        self.weigh = resolve(weighting or default_rule(ensemble.size), **(rule or {}))
         self.temperature, self.kd_weight, self.lookahead = temperature, kd_weight, lookahead
         super().__init__(*arguments, **options)
 

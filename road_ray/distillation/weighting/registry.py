@@ -58,6 +58,13 @@ def _register(rules: dict[str, Callable[..., Tensor]], name: str, rule: _Functio
     return rule
 
 
+def default_rule(num_teachers: int) -> str:
+    """Return the rule for that many teachers of a row where none is named: ROaD's for several; for
+    one the mean, which is plain knowledge distillation.
+    """
+    return "mean" if num_teachers == 1 else "correctness"
+
+
 def known_rules() -> tuple[str, ...]:
     """Return the names of all rules, those of weights first."""
     return (*WEIGHTINGS, *MERGES)

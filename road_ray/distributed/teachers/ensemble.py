@@ -94,12 +94,13 @@ class Ensemble(local.Ensemble):
         return self.gather(self.submit(batch))
 
     def soft_targets(
-        self, batch: Mapping[str, Any], weighting: str = "correctness", **rule: Any
+        self, batch: Mapping[str, Any], weighting: str | None = None, **rule: Any
     ) -> Tensor:
-        """Return the weighted teacher logits. ``-> [B, ..., C]``, fp32. ``rule`` are options of the
-        weighting, such as ``wrong``.
+        """Return the weighted teacher logits. ``-> [B, ..., C]``, fp32. ``weighting`` is
+        ``correctness`` by default, ``mean`` for one teacher; ``rule`` are its options, such as
+        ``wrong``.
         """
-        weigh = rules.resolve(weighting, **rule)
+        weigh = rules.resolve(weighting or rules.default_rule(self.size), **rule)
         targets, allowed = local.targets_of(batch), local.allowed_of(batch)
         return rules.soften(weigh, self.logits(batch), targets, allowed).logits
 
@@ -107,13 +108,14 @@ class Ensemble(local.Ensemble):
         self,
         batches: Iterable[Mapping[str, Any]],
         lookahead: int = 2,
-        weighting: str = "correctness",
+        weighting: str | None = None,
         **rule: Any,
     ) -> Iterator[Mapping[str, Any]]:
         """Yield each batch with ``soft_logits``, ``kd_keep`` and ``stats``; see
         ``distillation.ensemble.annotate``.
         """
-        return local.annotate(batches, self, rules.resolve(weighting, **rule), lookahead)
+        weigh = rules.resolve(weighting or rules.default_rule(self.size), **rule)
+        return local.annotate(batches, self, weigh, lookahead)
 
     def flush(self) -> None:
         self.members.flush()

@@ -166,8 +166,9 @@ class WeightingConfig(Config):
     concern it. Source: ROaD part 1, Algorithm 2.
     """
 
-    rule: str = Field("correctness", json_schema_extra={"enum": list(RULES)})
-    """Weighting rule. ``mean``: equal weights. ``correctness``: ROaD's Algorithm 2.
+    rule: str | None = Field(None, json_schema_extra={"enum": [None, *RULES]})
+    """Weighting rule. None: ``correctness`` for several teachers; ``mean`` for one, which is plain
+    knowledge distillation. ``mean``: equal weights. ``correctness``: ROaD's Algorithm 2.
     ``correct_only``: correct teachers only. ``confidence``: by the probability of the label
     (CA-MKD). ``entropy``: by certainty (EBKD). ``mean_probabilities``: mean of probabilities
     (MT-DNN-KD). ``probability_shift``: mean, whose top logit is swapped with the label's where it
@@ -186,7 +187,9 @@ class WeightingConfig(Config):
 
     @field_validator("rule")
     @classmethod
-    def _known(cls, rule: str) -> str:
+    def _known(cls, rule: str | None) -> str | None:
+        if rule is None:
+            return None
         # A rule of the user's own is entered by code that has imported the registry.
         registry = sys.modules.get("road_ray.distillation.weighting.registry")
         known = registry.known_rules() if registry else RULES

@@ -34,6 +34,7 @@ from road_ray.recipes.distillation.teacher_pool import (
     recorded_teachers,
     start_teacher_pool,
     teacher_directories,
+    used_weighting,
     weighting_rule,
 )
 from road_ray.recipes.distillation.teacher_source import (
@@ -147,7 +148,8 @@ def main(
     prepared = prepare(config, worker)
     settings = config.distillation
     objective = objective_of(settings, prepared.model, teacher_source.directories)
-    weigh = weighting_rule(config.weighting, settings.temperature)
+    num_teachers = settings.num_teachers
+    weigh = weighting_rule(config.weighting, settings.temperature, num_teachers=num_teachers)
     told = to_dict(settings)
     manifest, began_with = recorded_teachers(config.run_dir)
     prepared.identity.update(identity_of(teachers=began_with))
@@ -155,7 +157,7 @@ def main(
         prepared.identity.update(identity_of(folds=folds))
     prepared.lineage.update(
         distillation={name: told[name] for name in _TOLD},
-        weighting=to_dict(config.weighting),
+        weighting=to_dict(used_weighting(config.weighting, num_teachers)),
         teachers=manifest["teachers"],
     )
 

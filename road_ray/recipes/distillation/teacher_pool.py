@@ -11,7 +11,7 @@ from road_ray.config.json_file import read_json
 from road_ray.data.model_files import locate_model
 from road_ray.data.schema import Task
 from road_ray.distillation.teacher_manifest import identity_only
-from road_ray.distillation.weighting import Rule, options_of, resolve
+from road_ray.distillation.weighting import Rule, default_rule, options_of, resolve
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.encoder import model_directory
 from road_ray.recipes.distillation.config import DistillationConfig, TeachingConfig, WeightingConfig
@@ -52,9 +52,16 @@ def start_teacher_pool(
     return shared_ensemble(wanted) if settings.shared else start_pool(wanted)
 
 
-def weighting_rule(weighting: WeightingConfig, temperature: float = 1.0) -> Rule:
-    """The configured rule, with those of the configured options that it takes."""
-    settings = to_dict(weighting) | {"temperature": temperature}
+def used_weighting(weighting: WeightingConfig, num_teachers: int) -> WeightingConfig:
+    """Return the configuration with the rule that ``num_teachers`` teachers of a row get."""
+    return weighting.model_copy(update={"rule": weighting.rule or default_rule(num_teachers)})
+
+
+def weighting_rule(
+    weighting: WeightingConfig, temperature: float = 1.0, *, num_teachers: int
+) -> Rule:
+    """Return the rule for rows with ``num_teachers`` teachers, with the options that it takes."""
+    settings = to_dict(used_weighting(weighting, num_teachers)) | {"temperature": temperature}
     name = settings.pop("rule")
     return resolve(name, **{key: settings[key] for key in options_of(name) if key in settings})
 

@@ -198,7 +198,6 @@ def annotate_mixture(
 ) -> Iterator[AnnotatedMixture]:
     """What one worker learns from: every ensemble is ready, and proven, before the first step."""
     settings = config.distillation
-    weigh = weighting_rule(config.weighting, settings.temperature)
     with ExitStack() as stack:
         taught = {
             name: AnnotatedStream(
@@ -215,7 +214,11 @@ def annotate_mixture(
                         leads=worker.leads,
                     )
                 ),
-                weigh,
+                weighting_rule(
+                    config.weighting,
+                    settings.temperature,
+                    num_teachers=len(teacher_source.directories) // num_folds(settings.of(name)),
+                ),
                 settings,
             )
             for name, teacher_source in asked.items()

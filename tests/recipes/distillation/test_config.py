@@ -15,6 +15,7 @@ from road_ray.recipes.distillation.teacher_pool import (
     record_teachers,
     recorded_teachers,
     teacher_directories,
+    used_weighting,
     weighting_rule,
 )
 
@@ -36,18 +37,28 @@ def test_teachers_of_all_folds_are_asked(tmp_path):
 def test_options_of_spans_reach_the_rule_and_regressions_have_the_mean():
     logits = torch.tensor([[[[9.0, 0, 0], [9, 0, 0]]], [[[9.0, 0, 0], [0, 9, 0]]]])
     gold = torch.tensor([[0, 1]])
-    apart = weighting_rule(WeightingConfig(span_correctness="independent"))(logits, gold)
-    together = weighting_rule(WeightingConfig(span_correctness="joint"))(logits, gold)
+    apart = weighting_rule(WeightingConfig(span_correctness="independent"), num_teachers=3)(
+        logits, gold
+    )
+    together = weighting_rule(WeightingConfig(span_correctness="joint"), num_teachers=3)(
+        logits, gold
+    )
     assert apart[:, 0, 0].tolist() == [1, 1]
     assert together[:, 0, 0].tolist() == [0.75, 1.25]
-    mean = weighting_rule(WeightingConfig())
+    mean = weighting_rule(WeightingConfig(), num_teachers=3)
     assert mean(torch.zeros(3, 2, 1), torch.zeros(2)).eq(1).all()
 
 
 def test_a_rule_that_was_entered_can_be_configured(monkeypatch):
     monkeypatch.setitem(WEIGHTINGS, "loudest", lambda logits, targets: logits.amax(-1))
     config = load(WeightingConfig, overrides={"rule": "loudest"})
-    assert weighting_rule(config)(torch.ones(2, 1, 3), torch.zeros(1, dtype=torch.long)).eq(1).all()
+    assert (
+        weighting_rule(config, num_teachers=3)(
+            torch.ones(2, 1, 3), torch.zeros(1, dtype=torch.long)
+        )
+        .eq(1)
+        .all()
+    )
     with pytest.raises(ConfigError, match=r"(?s)rule.*did you mean 'correctness'"):
         load(WeightingConfig, overrides={"rule": "corectness"})
 
@@ -59,14 +70,16 @@ def test_the_configuration_names_every_rule_of_the_package():
 @pytest.mark.parametrize("name", sorted(WEIGHTINGS | MERGES))
 def test_every_rule_can_be_configured(name):
     soft = soften(
-        weighting_rule(WeightingConfig(rule=name)), torch.zeros(3, 2, 4), torch.tensor([0, 1])
+        weighting_rule(WeightingConfig(rule=name), num_teachers=3),
+        torch.zeros(3, 2, 4),
+        torch.tensor([0, 1]),
     )
     assert soft.logits.shape == (2, 4)
 
 
 def test_the_temperature_of_the_loss_is_that_of_the_mean_of_probabilities():
     logits = torch.tensor([[[4.0, 0.0]], [[0.0, 2.0]]])
-    soft = weighting_rule(WeightingConfig(rule="mean_probabilities"), 2.0)(
+    soft = weighting_rule(WeightingConfig(rule="mean_probabilities"), 2.0, num_teachers=3)(
         logits, torch.tensor([0])
     )
     expected = (logits / 2).softmax(-1).mean(0)
@@ -93,3 +106,17 @@ def test_a_damaged_record_of_who_teaches_is_named(content, tmp_path):
         record_teachers(tmp_path, now, DistillationConfig())
     with pytest.raises(CheckpointError, match=r"teachers\.json"):
         recorded_teachers(tmp_path)
+
+
+def test_one_teacher_has_the_mean_and_several_have_the_correctness_rule():
+    assert used_weighting(WeightingConfig(), 1).rule == "mean"
+    assert used_weighting(WeightingConfig(), 2).rule == "correctness"
+    assert used_weighting(WeightingConfig(rule="correctness"), 1).rule == "correctness"
+
+
+def test_an_example_that_the_only_teacher_gets_wrong_counts_in_full():
+    logits, label = torch.tensor([[[3.0, 0.0]]]), torch.tensor([1])
+    weights = weighting_rule(WeightingConfig(), num_teachers=1)(logits, label)
+    assert weights.tolist() == [[1.0]]
+    scaled = weighting_rule(WeightingConfig(rule="correctness"), num_teachers=1)(logits, label)
+    assert scaled.tolist() == [[0.75]]
