@@ -34,10 +34,20 @@ class Reason(Classify):
 
 @dataclass(frozen=True)
 class Regress:
-    """One number for a sentence or a pair, between ``low`` and ``high``."""
+    """One number for a sentence or a pair, between ``low`` and ``high``.
+
+    Heads compute it in units of the range, from 0 to 1, and losses are squared errors in these
+    units, so that a task with a wide range does not outweigh the others in an averaged gradient
+    (google-research/electra, finetune/classification). Logits, labels, predictions and exported
+    models have the task's own numbers.
+    """
 
     low: float
     high: float
+
+    @property
+    def range(self) -> float:
+        return self.high - self.low
 
     @property
     def width(self) -> int:

@@ -417,7 +417,7 @@ def _kind_of(place: Path) -> Kind:
     for suffix, kind in _HEADS.items():
         if names[0].endswith(suffix):
             if suffix == "ForSequenceClassification" and len(labels) == 1:
-                return Regress(-np.inf, np.inf)
+                return Regress(0.0, 1.0)  # unscaled: the model gives the task's numbers
             return kind(labels)
     raise CheckpointError(
         f"{place}: {names[0] or 'its config.json'} has no head that predicts\n"

@@ -22,7 +22,7 @@ from transformers import (
 
 from road_ray.data.batching import Batch, encoder_inputs
 from road_ray.data.model_files import locate_model
-from road_ray.data.schema import Choose, Classify, Regress, Span, Tag, Task
+from road_ray.data.schema import Choose, Classify, Kind, Regress, Span, Tag, Task
 from road_ray.data.special_heads import SpecialHead, special_head
 from road_ray.errors import CheckpointError
 from road_ray.models.architectures import FAMILIES
@@ -74,6 +74,9 @@ class MultitaskModel(nn.Module):
         """Return the same logits from the encoder's ``hidden`` states."""
         head = self._head(batch["task"])
         logits: Tensor = head(hidden, batch) if head.reads_batch else head(hidden)
+        kind = self.tasks[batch["task"]].kind
+        if isinstance(kind, Regress):
+            logits = kind.low + kind.range * logits
         return logits
 
     def hidden(self, batch: Batch) -> Tensor:
@@ -143,8 +146,31 @@ def _reordered(head: Mapping[str, Tensor], order: Sequence[int] | None) -> dict[
     """Return the weights of a head, its last layer in the order of the task's labels."""
     if order is None:
         return dict(head)
-    last = "classifier.out_proj." if "classifier.out_proj.weight" in head else "classifier."
+    last = _last_layer(head)
     return {name: x[list(order)] if name.startswith(last) else x for name, x in head.items()}
+
+
+def _last_layer(head: Mapping[str, Tensor]) -> str:
+    """Return the prefix of a sentence head's last layer."""
+    return "classifier.out_proj." if "classifier.out_proj.weight" in head else "classifier."
+
+
+def _in_own_numbers(head: Mapping[str, Tensor], kind: Kind) -> dict[str, Tensor]:
+    """Return the weights of a head with the range of a regression in its last layer."""
+    if not isinstance(kind, Regress):
+        return dict(head)
+    last = _last_layer(head)
+    weight, bias = head[f"{last}weight"] * kind.range, head[f"{last}bias"] * kind.range + kind.low
+    return dict(head) | {f"{last}weight": weight, f"{last}bias": bias}
+
+
+def _in_units_of_range(head: Mapping[str, Tensor], kind: Kind) -> dict[str, Tensor]:
+    """Return the inverse of `_in_own_numbers`."""
+    if not isinstance(kind, Regress):
+        return dict(head)
+    last = _last_layer(head)
+    weight, bias = head[f"{last}weight"] / kind.range, (head[f"{last}bias"] - kind.low) / kind.range
+    return dict(head) | {f"{last}weight": weight, f"{last}bias": bias}
 
 
 @dataclass(frozen=True)
@@ -169,7 +195,8 @@ class _Exporter:
             f"{exported.base_model_prefix}.{name}": tensor
             for name, tensor in model.encoder.state_dict().items()
         }
-        state |= {family.stored(name): x for name, x in model.heads[task].state_dict().items()}
+        head = _in_own_numbers(model.heads[task].state_dict(), model.tasks[task].kind)
+        state |= {family.stored(name): x for name, x in head.items()}
         exported.load_state_dict(state)
         return exported
 
@@ -229,5 +256,5 @@ def load_trained(
     head, state = model.heads[task.name], trained.state_dict()
     stored = FAMILIES[trained.config.model_type].stored
     weights = {name: state[stored(name)] for name in head.state_dict()}
-    head.load_state_dict(_reordered(weights, order))
+    head.load_state_dict(_in_units_of_range(_reordered(weights, order), task.kind))
     return model

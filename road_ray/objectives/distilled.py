@@ -106,8 +106,8 @@ def soft_label_loss(
             each, weights = each[:, known], weights[:, known]
     if each is not None and weights is not None:
         if isinstance(task.kind, Regress):
-            return average_regression_loss_sum(logits, each, weights), count
+            return average_regression_loss_sum(logits, each, weights) / task.kind.range**2, count
         return average_loss_sum(logits, each, weights, temperature=temperature, mask=mask), count
     if isinstance(task.kind, Regress):
-        return regression_loss_sum(logits, soft, keep=keep), count
+        return regression_loss_sum(logits, soft, keep=keep) / task.kind.range**2, count
     return kd_loss_sum(logits, soft, temperature=temperature, mask=mask, keep=keep), count

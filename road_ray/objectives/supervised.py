@@ -26,7 +26,8 @@ def label_loss(task: Task, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor
 
     For spans it is the mean of the start's and the end's cross-entropy over allowed positions
     (science: section 1.2); joint ones add half the cross-entropy of "no answer"
-    (google-research/electra, configure_finetuning.py).
+    (google-research/electra, configure_finetuning.py). Squared errors of numbers are in units of
+    the task's range.
     """
     logits = logits.float()
     if isinstance(task.kind, Span):
@@ -45,7 +46,7 @@ def label_loss(task: Task, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor
         return total / 2, known.sum()
     if isinstance(task.kind, Regress):
         known = batch["labels"] != UNKNOWN
-        error = (logits.squeeze(-1) - batch["labels"]) ** 2
+        error = ((logits.squeeze(-1) - batch["labels"]) / task.kind.range) ** 2
         return (error * known).sum(), known.sum()
     total = functional.cross_entropy(
         logits.flatten(0, -2), batch["labels"].flatten(), reduction="sum", ignore_index=UNKNOWN

@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from road_ray.data.batching import Batch
+from road_ray.data.schema import Regress, Task
 from road_ray.errors import CheckpointError, InterruptedRunError
 from road_ray.models.precision import autocast_dtype
 from road_ray.objectives.base import Objective
@@ -226,6 +227,15 @@ def load_weights(objective: Objective, path: Path) -> None:
         raise CheckpointError(
             f"{path}: {error}\n  fix: resume with the configuration of the run"
         ) from error
+
+
+def head_units(tasks: Iterable[Task]) -> dict[str, str]:
+    """Return the identity of regression heads: a checkpoint from before they computed in units of
+    the task's range is refused, not misread.
+    """
+    return (
+        identity_of(regression="range") if any(isinstance(t.kind, Regress) for t in tasks) else {}
+    )
 
 
 def identity_of(**named: Any) -> dict[str, str]:

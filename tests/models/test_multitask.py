@@ -272,3 +272,13 @@ def test_load_trained_refuses_labels_of_other_names_unless_a_map_tells(
         told = dict(zip(names, ("neutral", "contradiction", "entailment"), strict=True))
         ours = load_trained(place, NLI, told).eval()(batch | {"task": "nli"})
         assert_close(ours, model(batch | {"task": "nli"})[..., [1, 2, 0]])
+
+
+def test_a_regression_head_computes_in_units_of_the_range(model, batch):
+    """A head that gives 0.5 is in the middle of 0 to 5."""
+    head = model.heads["similarity"]
+    with torch.no_grad():
+        for parameter in head.parameters():
+            parameter.zero_()
+        head.classifier.out_proj.bias.fill_(0.5)
+    assert_close(model(batch | {"task": "similarity"}), torch.full((3, 1), 2.5))

@@ -136,7 +136,7 @@ def test_tokens_and_numbers_are_averaged_by_their_losses_too():
     torch.testing.assert_close(made["d_soft"].total, flat["d_soft"].total)
     more = {"teacher_logits": torch.tensor([[[1.0]], [[3.0]]]), "teacher_weights": torch.ones(2, 1)}
     made = terms(SCORE, torch.zeros(1, 1), torch.tensor([[2.0]]), labels=torch.ones(1), **more)
-    assert made["d_soft"].total.item() == pytest.approx(5.0)
+    assert made["d_soft"].total.item() == pytest.approx(5.0 / 5**2)
 
 
 class TestAnnealing:

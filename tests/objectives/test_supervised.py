@@ -30,10 +30,10 @@ def test_classes_are_judged_by_cross_entropy_and_unlabelled_rows_are_left_out():
 def test_numbers_are_judged_by_the_square_and_unlabelled_rows_are_left_out():
     logits = torch.tensor([[1.0], [4.5], [7.0]], requires_grad=True)
     total, count = label_loss(SIMILARITY, logits, {"labels": torch.tensor([3.0, 4.0, -100.0])})
-    assert_close(total, torch.tensor(4.25))
+    assert_close(total, torch.tensor((2**2 + 0.5**2) / 5**2))  # in units of the range 0 to 5
     assert count == 2
     total.backward()
-    assert_close(logits.grad, torch.tensor([[-4.0], [1.0], [0.0]]))
+    assert_close(logits.grad, torch.tensor([[-4.0], [1.0], [0.0]]) / 5**2)
 
 
 def test_tags_are_judged_by_the_word_and_choices_by_the_question():

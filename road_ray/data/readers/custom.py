@@ -90,11 +90,10 @@ class CustomDataset(Config):
     """Map from a value of the label column to one of ``labels``. Empty: the file holds the labels
     themselves."""
     low: float = 0.0
-    """Smallest number of ``regress``. It describes the task; numbers are neither scaled nor
-    clipped."""
+    """Smallest number of ``regress``; a label below it is an error. Training computes in units of
+    the range from ``low`` to ``high``; predictions are in the labels' own numbers, not clipped."""
     high: float = 1.0
-    """Largest number of ``regress``. It describes the task; numbers are neither scaled nor clipped.
-    """
+    """Largest number of ``regress``; a label above it is an error."""
     metrics: tuple[str, ...] | None = None
     """Metrics to compute, the principal one first: ``accuracy``, ``f1``, ``matthews``, ``pearson``
     or ``spearman`` of labels and numbers, ``exact`` and ``f1`` of spans, ``entity_f1`` of tags.

@@ -30,7 +30,7 @@ from road_ray.recipes.resume_identity import resume_identity
 from road_ray.recipes.run import Run, checkpoints, journal, load_finished_run, open_run_directory
 from road_ray.recipes.validation import check_length, require_init, warn_of_overlap
 from road_ray.training.context import RunContext, Training
-from road_ray.training.loop import Steps, identity_of, train
+from road_ray.training.loop import Steps, head_units, identity_of, train
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -114,6 +114,7 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
     updates = stream.batches_per_epoch * config.data.epochs / config.training.passes
     total = config.training.steps or max(1, math.ceil(updates))
     identity = identity_of(rows=split.features.fingerprint(), batch=config.data.batch_size)
+    identity |= head_units([task])
     return Prepared(task, tokenizer, model, split, judged, stream, total, identity)
 
 

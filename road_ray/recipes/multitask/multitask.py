@@ -36,7 +36,7 @@ from road_ray.recipes.resume_identity import resume_identity
 from road_ray.recipes.run import Run, checkpoints, journal, load_finished_run, open_run_directory
 from road_ray.recipes.validation import require_init
 from road_ray.training.context import RunContext, Training
-from road_ray.training.loop import identity_of, train
+from road_ray.training.loop import head_units, identity_of, train
 from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:
@@ -106,6 +106,7 @@ def main(
     total = config.training.steps or 1
     rows = {name: split.features.fingerprint() for name, split in splits.items()}
     identity = identity_of(batch=config.data.batch_size, **rows)
+    identity |= head_units([split.task for split in splits.values()])
     record, teachers = teacher_lineage(config) if asked else ({}, {})
     identity |= identity_of(teachers=teachers) if asked else {}
 
