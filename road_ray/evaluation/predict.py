@@ -18,7 +18,7 @@ from road_ray.data.schema import Classify, JointSpan, Kind, Regress, Span, Tag
 from road_ray.errors import DivergedError
 from road_ray.evaluation import metrics
 from road_ray.evaluation.joint_spans import best_joint_spans
-from road_ray.evaluation.spans import (
+from road_ray.evaluation.span_answers import (
     SpanPrediction,
     answerability,
     best_spans,

@@ -16,7 +16,7 @@ from typing import Any
 
 from road_ray.config.json_file import read_json
 from road_ray.errors import ConfigError, ResourceError
-from road_ray.evaluation.spans import write_json
+from road_ray.evaluation.span_answers import write_json
 from road_ray.inference.predictor import Prediction
 
 SUFFIXES = (".jsonl", ".csv", ".tsv")

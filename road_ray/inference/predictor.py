@@ -44,7 +44,7 @@ from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.evaluation.joint_spans import best_joint_spans
 from road_ray.evaluation.predict import logits_of
-from road_ray.evaluation.spans import SpanPrediction, best_spans
+from road_ray.evaluation.span_answers import SpanPrediction, best_spans
 from road_ray.evaluation.tags import OUTSIDE, predicted_tags
 from road_ray.models.encoder import check_vocabulary, model_directory
 from road_ray.models.multitask import MultitaskModel, load_trained

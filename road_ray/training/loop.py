@@ -27,13 +27,13 @@ from road_ray.training.checkpoint.serialization import (
 )
 from road_ray.training.compile import configure_networks
 from road_ray.training.context import Training
+from road_ray.training.early_stopping import PeriodicEvaluation
 from road_ray.training.fsdp import local_part, shard
 from road_ray.training.loss_guard import LossGuard
 from road_ray.training.mfu import ModelFlopsUtilization
 from road_ray.training.monitoring.collapse import CollapseMonitor, gradient_norms
 from road_ray.training.monitoring.oom import shapes
 from road_ray.training.optimizer import ElectraAdamW, build_optimizer, clip, rate
-from road_ray.training.periodic_eval import PeriodicEvaluation
 from road_ray.training.profile import measure
 from road_ray.training.signals import StopRequest
 from road_ray.training.step import StepResult, Tally, backward

@@ -1,4 +1,4 @@
-"""Encode examples as features; ``spans.py`` and ``tags.py`` encode spans and tags."""
+"""Encode examples as features; ``span_windows.py`` and ``tags.py`` encode spans and tags."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from road_ray.data.features.rows import text_rows
-from road_ray.data.features.spans import encode_spans
+from road_ray.data.features.span_windows import encode_spans
 from road_ray.data.features.tags import encode_tags
 from road_ray.data.features.types import (
     FURTHER,

@@ -21,7 +21,7 @@ import numpy as np
 from road_ray.data.features.types import Features, SpanExample
 from road_ray.errors import ResourceError
 from road_ray.evaluation import squad
-from road_ray.evaluation.windows import (
+from road_ray.evaluation.span_search import (
     Logits,
     Span,
     check_covered,

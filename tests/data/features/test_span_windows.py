@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from road_ray.data.catalog import dataset
-from road_ray.data.features import spans as encode_spans_module
-from road_ray.data.features.spans import encode_spans
+from road_ray.data.features import span_windows as encode_spans_module
+from road_ray.data.features.span_windows import encode_spans
 from road_ray.data.features.types import Answer, Features, SpanExample
 from road_ray.data.readers.registry import read_split
 from road_ray.errors import ConfigError
