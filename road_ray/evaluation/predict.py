@@ -19,6 +19,7 @@ from road_ray.errors import DivergedError
 from road_ray.evaluation import metrics
 from road_ray.evaluation.joint_spans import best_joint_spans
 from road_ray.evaluation.span_answers import (
+    UNTUNED_THRESHOLD,
     SpanPrediction,
     answerability,
     best_spans,
@@ -35,20 +36,25 @@ _ROWS_AT_ONCE = 64
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Figures of one split (percentages), the no-answer threshold that they use, and
-    predictions.
+    """Figures of one split (percentages) and predictions.
+
+    ``threshold`` is the no-answer threshold of span predictions. None: no ``at_threshold_*``
+    figures, and predictions follow the untuned rule of ``exact`` and ``f1``: abstain above odds of
+    0 if the split has questions without answer, else answer every question.
     """
 
     figures: dict[str, float]
     threshold: float | None = None
     spans: Sequence[SpanPrediction] = ()
+    untuned_threshold: float = UNTUNED_THRESHOLD
     labels: Sequence[str] = field(default=())
     ids: Sequence[str] = field(default=())
 
     def write(self, directory: Path) -> None:
         """Write predictions in the official JSON layout of SQuAD, or one label per example."""
         if self.spans:
-            write_predictions(directory, self.spans, self.threshold or 0.0)
+            limit = self.untuned_threshold if self.threshold is None else self.threshold
+            write_predictions(directory, self.spans, limit)
             return
         directory.mkdir(parents=True, exist_ok=True)
         answers = dict(zip(self.ids, self.labels, strict=True))
@@ -111,22 +117,27 @@ def evaluate_split(
     pad_id: int,
     device: torch.device,
     threshold: float | None = None,
+    tune: bool = False,
 ) -> Evaluation:
-    """Return the figures of a model on a split. ``threshold`` is the stored no-answer threshold;
-    None tunes it on this split.
+    """Return the figures of a model on a split. ``threshold`` is the no-answer threshold; ``tune``
+    chooses it on this split if there is none, unless all questions have answers.
     """
     logits = logits_of(model, split.features, pad_id=pad_id, device=device)
-    found = evaluate_logits(split, logits, threshold)
+    found = evaluate_logits(split, logits, threshold, tune=tune)
     return replace(found, figures=found.figures | _further(model, split, pad_id, device))
 
 
 def evaluate_logits(
-    split: Split, logits: Sequence[NDArray[np.float32]], threshold: float | None = None
+    split: Split,
+    logits: Sequence[NDArray[np.float32]],
+    threshold: float | None = None,
+    *,
+    tune: bool = False,
 ) -> Evaluation:
     """Return the figures of the logits of a split's rows."""
     kind = split.task.kind
     if isinstance(kind, Span):
-        return evaluate_spans(split, logits, threshold)
+        return evaluate_spans(split, logits, threshold, tune=tune)
     if isinstance(kind, Tag):
         return evaluate_tags(split, kind, logits)
     values = np.stack(logits)
@@ -181,10 +192,14 @@ def evaluate_tags(split: Split, kind: Tag, logits: Sequence[NDArray[np.float32]]
 
 
 def evaluate_spans(
-    split: Split, logits: Sequence[NDArray[np.float32]], threshold: float | None
+    split: Split,
+    logits: Sequence[NDArray[np.float32]],
+    threshold: float | None,
+    *,
+    tune: bool = False,
 ) -> Evaluation:
-    """Return figures of span logits ``[2, length]`` per window: untuned, at the stored threshold,
-    and at the best threshold.
+    """Return figures of span logits ``[2, length]`` per window: untuned, at the threshold if there
+    is one, and at the best threshold of the split.
     """
     examples = [example for example in split.examples if isinstance(example, SpanExample)]
     if isinstance(split.task.kind, JointSpan):
@@ -193,8 +208,11 @@ def evaluate_spans(
         predictions = best_spans(
             split.features, examples, [row[0] for row in logits], [row[1] for row in logits]
         )
-    if threshold is None:
+    abstains = any(not example.answers for example in examples)
+    untuned = UNTUNED_THRESHOLD if abstains else np.inf
+    if threshold is None and tune and abstains:
         threshold = choose_threshold(examples, predictions).best_f1_threshold
     figures = score(examples, predictions, threshold)
-    figures |= answerability(examples, predictions, threshold)
-    return Evaluation(figures, threshold=threshold, spans=predictions)
+    limit = untuned if threshold is None else threshold
+    figures |= answerability(examples, predictions, limit)
+    return Evaluation(figures, threshold=threshold, spans=predictions, untuned_threshold=untuned)

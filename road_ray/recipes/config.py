@@ -82,7 +82,7 @@ class EvaluateDataConfig(SourceConfig):
 
     datasets: tuple[str, ...] = Field(("sst2",), min_length=1)
     """Data sets to evaluate on, of the catalogue or of ``data.sets``; all of one task. The
-    no-answer threshold of the first one serves the others."""
+    no-answer threshold is the one that is stored with the model."""
     split: str = "dev"
     """Split to evaluate on: ``dev``, ``test`` or ``train``. Without labels, predictions are written
     and metrics are not."""
@@ -102,9 +102,10 @@ class EvaluateConfig(RunConfig):
     """Model to evaluate: a run directory, an ``hf/`` directory or a hub name, with a trained head.
     A ``teachers.json`` evaluates the mean of the teachers' logits, as ``eval/<data
     set>/ensemble_<metric>``. Required."""
-    tune_threshold: bool = False
-    """Tune the no-answer threshold on the first data set. False: take the one that is stored with
-    the model, which an honest figure on a test set requires."""
+    tune_threshold_on: str | None = None
+    """Data set of ``data.datasets`` on which the no-answer threshold is tuned, for all of them; its
+    own ``at_threshold_*`` figures are then optimistic. None: the threshold that is stored with the
+    model; a model without one gets no ``at_threshold_*`` figures."""
     label_map: dict[str, str] = Field({})
     """Label names of the model's head mapped to those of the task, such as ``{LABEL_0: negative}``.
     Empty: the names are equal but for case, spaces and hyphens."""

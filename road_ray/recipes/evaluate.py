@@ -35,6 +35,7 @@ def evaluate(config: EvaluateConfig, context: RunContext | None = None) -> Run:
     """Figures ``eval/<data set>/<metric>``; predictions in the official layouts below
     ``predictions/``. A model or a data set that has changed since is judged again.
     """
+    _check_tuned(config)
     config = _placed(config)
     if done := load_finished_run(config):
         return done
@@ -75,9 +76,7 @@ def _models(config: EvaluateConfig) -> list[Path]:
 
 
 def _together(config: EvaluateConfig, directories: Sequence[Path]) -> Run:
-    """Several models as one. The threshold of a mean is stored nowhere: it is tuned on the first
-    data set.
-    """
+    """Evaluate the mean of several models, whose threshold is stored nowhere."""
     _task_of(config.data)
     with open_run_directory(config) as run_dir, _predictions(run_dir) as staged:
         length = config.data.max_length_tokens or trained_length(directories[0])
@@ -88,6 +87,7 @@ def _together(config: EvaluateConfig, directories: Sequence[Path]) -> Run:
             split=config.data.split,
             predictions=staged / "predictions",
             label_map=config.label_map,
+            tune_on=config.tune_threshold_on,
         )
         write_json_atomic(run_dir / "metrics.json", figures)
     return Run(run_dir, figures)
@@ -107,13 +107,15 @@ def _run(config: EvaluateConfig) -> Run:
         first = places[config.data.datasets[0]]
         for model in models.values():
             check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), directory)
-        threshold = None if config.tune_threshold else stored_threshold(Path(first))
+        tune_on = config.tune_threshold_on
+        threshold = None if tune_on else stored_threshold(Path(first))
         length = config.data.max_length_tokens or trained_length(Path(directory))
         source = config.data.model_copy(update={"max_length_tokens": length})
         figures: dict[str, float] = {}
-        for name, place in places.items():
+        for name in sorted(places, key=lambda name: name != tune_on):
             split = load_split(name, source.split, source, tokenizer, judged=True)
-            scored, threshold = _judge(models[place], split, tokenizer, threshold, staged)
+            model, tune = models[places[name]], name == tune_on
+            scored, threshold = _judge(model, split, tokenizer, threshold, staged, tune=tune)
             figures |= scored
         figures |= _consistency(config, staged)
         write_json_atomic(run_dir / "metrics.json", figures)
@@ -126,6 +128,15 @@ def _heads(directory: str, task: Task, names: Sequence[str]) -> dict[str, str]:
     """
     first = head_for(Path(directory), task, names[0]) or directory
     return {name: str(head_for(Path(directory), task, name) or first) for name in names}
+
+
+def _check_tuned(config: EvaluateConfig) -> None:
+    if config.tune_threshold_on not in (None, *config.data.datasets):
+        raise ConfigError(
+            f"tune_threshold_on = {config.tune_threshold_on}: is not evaluated\n"
+            f"  allowed: {', '.join(config.data.datasets)}\n"
+            "  fix: name it in data.datasets too"
+        )
 
 
 def _check_pairs(data: EvaluateDataConfig) -> None:
@@ -148,13 +159,19 @@ def _consistency(config: EvaluateConfig, staged: Path) -> dict[str, float]:
 
 
 def _judge(
-    model: MultitaskModel, split: Split, tokenizer: Any, threshold: float | None, staged: Path
+    model: MultitaskModel,
+    split: Split,
+    tokenizer: Any,
+    threshold: float | None,
+    staged: Path,
+    *,
+    tune: bool,
 ) -> tuple[dict[str, float], float | None]:
     device, name = Worker.alone().device, split.dataset.name
     check_length(split, model.encoder.config.max_position_embeddings)
     pad_id = int(tokenizer.pad_token_id)
     result = evaluate_split(
-        model.to(device), split, pad_id=pad_id, device=device, threshold=threshold
+        model.to(device), split, pad_id=pad_id, device=device, threshold=threshold, tune=tune
     )
     result.write(staged / "predictions" / name)
     figures = {f"eval/{name}/{metric}": value for metric, value in result.figures.items()}

@@ -17,7 +17,7 @@ from road_ray.data.loading import Split, load_split
 from road_ray.data.schema import JointSpan
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import DivergedError, ResourceError
-from road_ray.evaluation import predict
+from road_ray.evaluation import predict, squad
 from road_ray.evaluation.predict import (
     Evaluation,
     answers,
@@ -108,7 +108,7 @@ def test_a_perfect_model_of_spans_has_full_marks_and_a_threshold(split, tmp_path
             places = (np.flatnonzero(starts == first.start)[0], np.flatnonzero(ends == end)[0])
         row[[0, 1], places] = 9
         perfect.append(row)
-    found = evaluate_spans(chosen, perfect, None)
+    found = evaluate_spans(chosen, perfect, None, tune=True)
     assert found.figures["f1"] == found.figures["best_f1"] == 100
     assert found.figures["at_threshold_exact"] == 100
     assert found.figures["no_answer_f1"] == 100
@@ -125,12 +125,56 @@ def test_a_perfect_model_of_spans_has_full_marks_and_a_threshold(split, tmp_path
 
 def test_a_stored_threshold_is_used_as_it_is(model, split):
     chosen = split("squad_v2")
-    tuned = evaluate_split(model, chosen, pad_id=0, device=CPU)
+    tuned = evaluate_split(model, chosen, pad_id=0, device=CPU, tune=True)
     again = evaluate_split(model, chosen, pad_id=0, device=CPU, threshold=tuned.threshold)
     assert again == replace(tuned, spans=again.spans)
     other = evaluate_split(model, chosen, pad_id=0, device=CPU, threshold=tuned.threshold + 1)
     assert other.figures["threshold"] == tuned.threshold + 1
     assert other.figures["f1"] == tuned.figures["f1"]
+
+
+def test_predictions_file_and_figures_agree_with_and_without_a_threshold(model, split, tmp_path):
+    chosen = split("squad_v2")
+    golds = {e.id: e for e in chosen.examples}
+    for name, prefix, options in (("plain", "", {}), ("tuned", "at_threshold_", {"tune": True})):
+        result = evaluate_split(model, chosen, pad_id=0, device=CPU, **options)
+        result.write(tmp_path / name)
+        texts = json.loads((tmp_path / name / "predictions.json").read_text())
+        certain = dict.fromkeys(texts, 0.0)
+        scores = squad.evaluate(list(golds.values()), texts, certain, np.inf)
+        assert scores["f1"] == pytest.approx(result.figures[f"{prefix}f1"])
+        assert scores["exact"] == pytest.approx(result.figures[f"{prefix}exact"])
+        assert ("threshold" in result.figures) == bool(options)
+
+
+def test_a_split_in_which_all_questions_have_answers_tunes_no_threshold(model, split, tmp_path):
+    whole = split("squad_v2")
+    answered = {number for number, e in enumerate(whole.examples) if e.answers}
+    features = whole.features
+    assert len(features) == len(whole.examples), "one window a question"
+    rows = sorted(answered)
+    parts = [features.row(row) for row in rows]
+    spans = [slice(features.bounds[row], features.bounds[row + 1]) for row in rows]
+    chosen = replace(
+        whole,
+        examples=[whole.examples[row] for row in rows],
+        features=replace(
+            features,
+            tokens=np.concatenate(parts),
+            bounds=np.cumsum([0, *map(len, parts)]),
+            first_segment=features.first_segment[rows],
+            gold={name: values[rows] for name, values in features.gold.items()},
+            example=np.arange(len(rows), dtype=np.int32),
+            offsets=np.concatenate([features.offsets[span] for span in spans]),
+            max_context=np.concatenate([features.max_context[span] for span in spans]),
+        ),
+    )
+    result = evaluate_split(model, chosen, pad_id=0, device=CPU, tune=True)
+    assert result.threshold is None
+    assert not [name for name in result.figures if "threshold" in name]
+    assert result.figures["no_answer_predicted"] == 0
+    result.write(tmp_path)
+    assert all(json.loads((tmp_path / "predictions.json").read_text()).values())
 
 
 def test_numbers_are_written_as_they_are(tmp_path):

@@ -37,12 +37,29 @@ def test_windows_are_as_long_as_in_training_unless_said_otherwise(attempt, asked
     assert figures == {k: v for k, v in asked.metrics.items() if k.startswith("eval/newsqa/")}
 
 
-def test_a_threshold_is_tuned_on_the_first_set_when_asked(attempt, asked):
-    more = (*SPANS, "tune_threshold=true")
+def test_a_threshold_is_tuned_on_the_named_set_and_used_on_all(attempt, asked):
+    more = (*SPANS, "tune_threshold_on=squad_v2")
     figures = json.loads(attempt(asked.hf_dir, "newsqa", "squad_v2", more=more).out)["metrics"]
     tuned = figures["eval/newsqa/threshold"]
     assert tuned == figures["eval/squad_v2/threshold"]
-    assert figures["eval/newsqa/at_threshold_f1"] == pytest.approx(figures["eval/newsqa/best_f1"])
+    at_threshold, best = (figures[f"eval/squad_v2/{name}_f1"] for name in ("at_threshold", "best"))
+    assert at_threshold == pytest.approx(best)
+
+
+def test_a_model_without_a_threshold_gets_no_figures_at_one(attempt, asked, tmp_path):
+    foreign = tmp_path / "foreign"
+    shutil.copytree(asked.hf_dir, foreign)
+    record = json.loads((foreign / "road_ray.json").read_text())
+    (foreign / "road_ray.json").write_text(json.dumps(record | {"no_answer_threshold": None}))
+    figures = json.loads(attempt(foreign, "newsqa", more=tuple(SPANS)).out)["metrics"]
+    assert not [name for name in figures if "threshold" in name]
+    assert {"eval/newsqa/f1", "eval/newsqa/best_f1"} <= figures.keys()
+
+
+def test_a_threshold_is_tuned_on_a_set_that_is_evaluated(attempt, asked):
+    said = attempt(asked.hf_dir, "newsqa", more=("tune_threshold_on=squad_v2",))
+    assert said.code == 2
+    assert "tune_threshold_on" in said.err
 
 
 def test_the_training_rows_can_be_judged_too(attempt, asked):

@@ -65,6 +65,7 @@ def born_again(
             config.data,
             config.data.evaluate_on or (config.data.dataset,),
             predictions=directory / "predictions" / "ensemble",
+            tune_on=config.data.dataset,
         )
         write_json_atomic(directory / "metrics.json", figures)
     return Run(directory, figures)

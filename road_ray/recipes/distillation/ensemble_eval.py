@@ -29,10 +29,12 @@ def evaluate_ensemble(
     split: str = "dev",
     predictions: Path | None = None,
     label_map: Mapping[str, str] | None = None,
+    tune_on: str | None = None,
 ) -> dict[str, float]:
-    """``eval/<data set>/ensemble_<metric>`` of the models on a split of the named data sets.
+    """Return ``eval/<data set>/ensemble_<metric>`` of the models on a split of the data sets.
 
-    The no-answer threshold of the mean is tuned on the first span set, and reused on the others.
+    The no-answer threshold of the mean is tuned on the data set ``tune_on`` and used on all; None:
+    there is no threshold, because none is stored for a mean.
     """
     named = [model_directory(str(directory)) for directory in directories]
     tokenizer = load_tokenizer(named[0])
@@ -41,9 +43,9 @@ def evaluate_ensemble(
     means = mean_logits(named, task, splits, int(tokenizer.pad_token_id), label_map)
     figures: dict[str, float] = {}
     threshold: float | None = None
-    for name, judged in splits.items():
-        result = evaluate_logits(judged, means[name], threshold)
-        threshold = result.threshold if threshold is None else threshold
+    for name in sorted(splits, key=lambda name: name != tune_on):
+        result = evaluate_logits(splits[name], means[name], threshold, tune=name == tune_on)
+        threshold = result.threshold
         if predictions is not None:
             result.write(predictions / name)
         figures |= {f"eval/{name}/ensemble_{key}": value for key, value in result.figures.items()}

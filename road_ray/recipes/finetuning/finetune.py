@@ -188,18 +188,20 @@ def fit(
 def _evaluate_dev(config: FinetuneConfig, worker: Worker, prepared: Prepared) -> dict[str, float]:
     """Return metrics on the dev split of the training data set, for use during training."""
     split, pad_id = prepared.judged[config.data.dataset], int(prepared.tokenizer.pad_token_id)
-    result = evaluate_split(prepared.model, split, pad_id=pad_id, device=worker.device)
+    result = evaluate_split(prepared.model, split, pad_id=pad_id, device=worker.device, tune=True)
     return {f"eval/{config.data.dataset}/{name}": value for name, value in result.figures.items()}
 
 
 def judge(config: FinetuneConfig, worker: Worker, prepared: Prepared) -> dict[str, float]:
     """Return metrics on every data set of ``evaluate_on``; write predictions and ``hf/``.
 
-    The no-answer threshold is tuned on the first span data set and reused on the others.
+    The no-answer threshold is tuned on the dev split of the training data set, if that is
+    evaluated and has questions without answer, and is used on all data sets.
     """
     figures: dict[str, float] = {}
     threshold: float | None = None
-    for name in config.data.evaluate_on or (config.data.dataset,):
+    own = config.data.dataset
+    for name in sorted(config.data.evaluate_on or (own,), key=lambda name: name != own):
         split = prepared.judged[name]
         # Also where it is 0, so that runs of one table have the same metrics.
         shared = count_shared(prepared.split.examples, split.examples)
@@ -210,8 +212,9 @@ def judge(config: FinetuneConfig, worker: Worker, prepared: Prepared) -> dict[st
             pad_id=int(prepared.tokenizer.pad_token_id),
             device=worker.device,
             threshold=threshold,
+            tune=name == own,
         )
-        threshold = result.threshold if threshold is None else threshold
+        threshold = result.threshold
         result.write(config.run_dir / "predictions" / name)
         figures |= {f"eval/{name}/{metric}": value for metric, value in result.figures.items()}
     export(config, prepared, figures, threshold)

@@ -61,6 +61,7 @@ def _run(config: TeachersConfig, context: RunContext | None) -> Run:
                 config.data,
                 config.data.evaluate_on or (config.data.dataset,),
                 predictions=directory / "predictions" / "ensemble",
+                tune_on=config.data.dataset,
             )
         write_json_atomic(directory / "metrics.json", figures)
     return Run(directory, figures)

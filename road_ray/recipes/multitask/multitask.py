@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -132,14 +132,14 @@ def main(
             checkpoints=checkpoints(config, log, keep=config.training.keep_checkpoints),
             journal=log,
             tokenizer=tokenizer,
-            evaluate=lambda: _judge(judged, model, tokenizer, worker)[0],
+            evaluate=lambda: _judge(judged, splits, model, tokenizer, worker)[0],
             identity=identity,
             record=record,
             context=context,
         )
         train(_objective(config, model, taught=bool(asked)), steps, training, worker)
         if worker.leads and not context.plan_only:
-            figures, thresholds = _judge(judged, model, tokenizer, worker)
+            figures, thresholds = _judge(judged, splits, model, tokenizer, worker)
             _export(config, model, tokenizer, figures, thresholds, record)
             log.write(total, figures)
             log.finish(figures)
@@ -167,18 +167,30 @@ def _objective(config: MultitaskConfig, model: MultitaskModel, *, taught: bool) 
 
 
 def _judge(
-    judged: Mapping[str, Split], model: MultitaskModel, tokenizer: Any, worker: Worker
+    judged: Mapping[str, Split],
+    trained: Collection[str],
+    model: MultitaskModel,
+    tokenizer: Any,
+    worker: Worker,
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Figures on every data set, and by task the no-answer threshold of its first span set."""
+    """Return figures on every data set, and the no-answer threshold of each span task: tuned on the
+    first of its ``trained`` data sets with questions without answer, and used on the others.
+    """
     figures: dict[str, float] = {}
     thresholds: dict[str, float] = {}
-    for name, split in judged.items():
+    for name in sorted(judged, key=lambda name: name not in trained):
+        task = judged[name].features.task
         result = evaluate_split(
-            model, split, pad_id=int(tokenizer.pad_token_id), device=worker.device
+            model,
+            judged[name],
+            pad_id=int(tokenizer.pad_token_id),
+            device=worker.device,
+            threshold=thresholds.get(task),
+            tune=name in trained,
         )
         figures |= {f"eval/{name}/{metric}": value for metric, value in result.figures.items()}
         if result.threshold is not None:
-            thresholds.setdefault(split.features.task, result.threshold)
+            thresholds[task] = result.threshold
     return figures, thresholds
 
 
