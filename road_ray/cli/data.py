@@ -60,13 +60,19 @@ def data_peek(
 def data_tokenizer(
     corpus: Annotated[Path, typer.Argument(help="file or directory of text")],
     out: Annotated[Path, typer.Argument(help="directory for the tokenizer")],
-    vocab_size: Annotated[int, typer.Option(min=8)] = 8192,
+    vocab_size: Annotated[int, typer.Option(min=8, help="number of entries")] = 8192,
+    kind: Annotated[
+        str, typer.Option(help="wordpiece (BERT), bpe (RoBERTa) or unigram (DeBERTa-v3)")
+    ] = "wordpiece",
+    cased: Annotated[bool, typer.Option("--cased", help="keep capital letters")] = False,
 ) -> None:
-    """Train a WordPiece tokenizer on a corpus."""
+    """Train a tokenizer on a corpus."""
     from road_ray.data.corpus.documents import read_corpus
-    from road_ray.data.tokenizer import train_wordpiece
+    from road_ray.data.tokenizer import KINDS, train_tokenizer
 
-    trained = train_wordpiece(read_corpus(corpus), vocab_size=vocab_size)
+    if kind not in KINDS:
+        raise ConfigError(f"--kind {kind}\n  allowed: {', '.join(KINDS)}")
+    trained = train_tokenizer(read_corpus(corpus), kind, vocab_size=vocab_size, lowercase=not cased)
     trained.save_pretrained(out)
     typer.echo(f"{len(trained)} entries: {out}")
 

@@ -1,4 +1,4 @@
-"""WordPiece tokenizers: read from a file or a model directory, or trained on a corpus."""
+"""Tokenizers: read from a file or a model directory, or trained on a corpus."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from road_ray.config.json_file import read_json
 from road_ray.data.model_files import check_hashes, check_tokenizer_files, locate_model, read_config
 from road_ray.errors import CheckpointError, DataError
 
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+KINDS = ("wordpiece", "bpe", "unigram")
+_NO_WORDS = (
+    "no vocabulary can be learnt: the corpus has no words\n"
+    "  fix: check data.corpus; nothing was written"
+)
 _ALPHABET_SIZE = 1000  # characters; rarer ones are read as [UNK]
 
 
@@ -33,12 +39,62 @@ def train_wordpiece(
         inner = sorted(set(_learnt(spool, alphabet, [], 0, lowercase)) - set(alphabet))
         vocabulary = _learnt(spool, alphabet, inner, vocab_size, lowercase)
     if not alphabet:
-        raise DataError(
-            "no WordPiece vocabulary can be learnt: the corpus has no words\n"
-            "  fix: check data.corpus; nothing was written"
-        )
+        raise DataError(_NO_WORDS)
     words = [*SPECIAL_TOKENS, *vocabulary]
     return _bert_tokenizer({word: index for index, word in enumerate(words)}, lowercase)
+
+
+def train_tokenizer(
+    documents: Iterable[str], kind: str, *, vocab_size: int, lowercase: bool = True
+) -> PreTrainedTokenizerFast:
+    """Train a tokenizer of at most ``vocab_size`` entries, special tokens first.
+
+    ``kind`` is ``wordpiece`` (BERT), ``bpe`` on bytes (GPT-2, RoBERTa) or ``unigram``
+    (SentencePiece, DeBERTa-v3). The same text gives the same vocabulary, but for ``unigram``, whose
+    trainer breaks ties at random: entries of equal score change places.
+    """
+    if kind == "wordpiece":
+        return train_wordpiece(documents, vocab_size=vocab_size, lowercase=lowercase)
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+    shared: dict[str, Any] = {
+        "vocab_size": vocab_size,
+        "special_tokens": list(SPECIAL_TOKENS),
+        "show_progress": False,
+    }
+    trainer: Any
+    if kind == "bpe":
+        tokenizer = Tokenizer(models.BPE())
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+        tokenizer.decoder = decoders.ByteLevel()
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        trainer = trainers.BpeTrainer(initial_alphabet=sorted(alphabet), **shared)
+    else:
+        tokenizer = Tokenizer(models.Unigram())
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+        tokenizer.decoder = decoders.Metaspace()
+        trainer = trainers.UnigramTrainer(unk_token="[UNK]", **shared)
+    parts: list[Any] = [normalizers.NFKC(), *([normalizers.Lowercase()] if lowercase else [])]
+    tokenizer.normalizer = normalizers.Sequence(parts)
+    tokenizer.train_from_iterator(documents, trainer)
+    if tokenizer.get_vocab_size() <= len(SPECIAL_TOKENS):
+        raise DataError(_NO_WORDS)
+    return _with_special_tokens(tokenizer)
+
+
+def _with_special_tokens(tokenizer: Any) -> PreTrainedTokenizerFast:
+    """Return the tokenizer for ``transformers``: [CLS] a [SEP], or [CLS] a [SEP] b [SEP]."""
+    from tokenizers.processors import TemplateProcessing
+    from transformers import PreTrainedTokenizerFast
+
+    ends = [(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
+    tokenizer.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=ends
+    )
+    names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+    special: dict[str, Any] = dict(zip(names, SPECIAL_TOKENS, strict=True))
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_input_names=inputs, **special)
 
 
 def _alphabet(documents: Iterable[str], spool: TextIO, lowercase: bool) -> list[str]:
@@ -81,13 +137,17 @@ def _learner(lowercase: bool) -> Any:
 
 
 def load_tokenizer(path: Path | str) -> PreTrainedTokenizerFast:
-    """The tokenizer of a model directory, a ``vocab.txt`` (one entry a line) or a hub name."""
+    """Return the tokenizer of a model directory, a ``vocab.txt`` (one entry a line) or a hub name.
+
+    A ``vocab.txt`` is cased if the ``tokenizer_config.json`` beside it says so, or, without one, if
+    an entry has a capital letter.
+    """
     place = Path(path)
     if place.is_file():
-        return _bert_tokenizer(_read_vocabulary(place), lowercase=True)
+        return _from_vocabulary(place)
     if place.is_dir() and not (place / "tokenizer.json").is_file():
         if (place / "vocab.txt").is_file():
-            return _bert_tokenizer(_read_vocabulary(place / "vocab.txt"), lowercase=True)
+            return _from_vocabulary(place / "vocab.txt")
         raise DataError(
             f"{place} holds no tokenizer (tokenizer.json or vocab.txt)\n"
             "  fix: name a vocabulary file, or train one with `road data tokenizer`"
@@ -160,6 +220,16 @@ def _read_vocabulary(path: Path) -> dict[str, int]:
             "  fix: name a vocab.txt with one entry a line, or a model directory"
         )
     return vocabulary
+
+
+def _from_vocabulary(path: Path) -> PreTrainedTokenizerFast:
+    vocabulary = _read_vocabulary(path)
+    config = path.parent / "tokenizer_config.json"
+    lowercase = read_json(config).get("do_lower_case") if config.is_file() else None
+    if not isinstance(lowercase, bool):
+        words = (entry for entry in vocabulary if not entry.startswith("["))
+        lowercase = not any(entry != entry.lower() for entry in words)
+    return _bert_tokenizer(vocabulary, lowercase)
 
 
 def _bert_tokenizer(vocabulary: dict[str, int], lowercase: bool) -> PreTrainedTokenizerFast:
