@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from road_ray.data.model_files import locate_model, read_config
@@ -166,6 +166,32 @@ def load_encoder(directory: str, family: str | None = None) -> PreTrainedModel:
         FAMILIES[stored].encoder, place, **FAMILIES[stored].encoder_options
     ).model
     return encoder
+
+
+def load_heads(model: PreTrainedModel, directory: str | Path) -> dict[str, list[str]]:
+    """Load the heads of ``model`` that a directory of the same architecture has, such as the
+    detector of ELECTRA or the head over the vocabulary; return the names of those that were
+    ``kept`` and those that stay ``new``.
+
+    A head counts as one: it is kept if all of its weights are stored in the right shapes.
+    """
+    stored, missing = load_stored(type(model), locate_model(str(directory)))
+    weights: dict[str, Tensor] = stored.state_dict()
+    own = model.state_dict()
+    heads: dict[str, list[str]] = {}
+    for name in own:
+        if not name.startswith(f"{model.base_model_prefix}."):
+            heads.setdefault(name.split(".")[0], []).append(name)
+    report: dict[str, list[str]] = {"kept": [], "new": []}
+    for head, names in heads.items():
+        fits = all(
+            name in weights and name not in missing and weights[name].shape == own[name].shape
+            for name in names
+        )
+        report["kept" if fits else "new"].append(head)
+        if fits:
+            model.load_state_dict({name: weights[name] for name in names}, strict=False)
+    return report
 
 
 def load_language_model(model: PreTrainedModel, init: str, tokenizer_size: int) -> None:

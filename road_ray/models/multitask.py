@@ -29,10 +29,10 @@ from road_ray.models.architectures import FAMILIES
 from road_ray.models.cpu_kernels import use_cpu_kernels
 from road_ray.models.encoder import load_encoder
 from road_ray.models.heads.base import Head
-from road_ray.models.heads.standard import Heads, build_head
+from road_ray.models.heads.standard import Heads, PooledHead, build_head
 from road_ray.models.hf_logging import suppress_logging
 from road_ray.models.labels import label_order
-from road_ray.models.weights import headers_of, load_stored, read_tensors
+from road_ray.models.weights import headers_of, load_stored, read_headers, read_tensors
 
 _log = logging.getLogger(__name__)
 
@@ -219,8 +219,34 @@ def _hugging_face_class(task: Task) -> _Exporter:
 
 
 def load_multitask(directory: str, tasks: Sequence[Task]) -> MultitaskModel:
-    """Load the encoder of a model directory and add a new head for every task."""
-    return MultitaskModel(load_encoder(directory), tasks)
+    """Load the encoder of a model directory and add a new head for every task.
+
+    A sentence head of BERT or ALBERT begins with the stored pooler, which was trained on pairs of
+    sentences, if there is one.
+    """
+    model = MultitaskModel(load_encoder(directory), tasks)
+    pooler = _stored_pooler(locate_model(directory), model.encoder)
+    heads = [head for head in model.heads.values() if isinstance(head, PooledHead)]
+    for head in heads if pooler else []:
+        head.pooler.load_state_dict(pooler)
+    if pooler and heads:
+        _log.info("%s: its pooler is kept in the sentence heads", directory)
+    return model
+
+
+def _stored_pooler(directory: Path, encoder: PreTrainedModel) -> dict[str, Tensor]:
+    """Return weight and bias of a stored pooler; nothing if there is none of that width."""
+    name = FAMILIES[encoder.config.model_type].pooler
+    if name is None:
+        return {}
+    headers = read_headers(directory)
+    prefix = name if f"{name}.weight" in headers else name.split(".", 1)[1]
+    names = {part: f"{prefix}.{part}" for part in ("weight", "bias")}
+    there = {name: headers[name] for name in names.values() if name in headers}
+    if len(there) < 2 or there[names["bias"]].shape != (encoder.config.hidden_size,):
+        return {}
+    tensors = read_tensors(there)
+    return {part: tensors[name] for part, name in names.items()}
 
 
 def load_trained(

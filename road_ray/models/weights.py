@@ -121,12 +121,16 @@ def read_headers(directory: Path) -> dict[str, Header]:
 
 
 def read_tensors(headers: Mapping[str, Header]) -> dict[str, Tensor]:
-    """Return the tensors of the headers. Raises ``CheckpointError`` if one is not finite."""
+    """Return the tensors that have a header in ``headers``, by name.
+
+    Raises ``CheckpointError`` if one is not finite.
+    """
     tensors: dict[str, Tensor] = {}
     for path in dict.fromkeys(header.file for header in headers.values()):
         try:
             with safe_open(path, framework="pt") as file:
-                tensors |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                named = [name for name, header in headers.items() if header.file == path]
+                tensors |= {name: file.get_tensor(name) for name in named}
         except (OSError, SafetensorError) as error:
             raise CheckpointError(f"{path}: cannot be read: {error}") from error
     for name, tensor in tensors.items():

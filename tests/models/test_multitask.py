@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 from transformers import (
+    AutoModel,
     AutoModelForMultipleChoice,
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
@@ -282,3 +283,22 @@ def test_a_regression_head_computes_in_units_of_the_range(model, batch):
             parameter.zero_()
         head.classifier.out_proj.bias.fill_(0.5)
     assert_close(model(batch | {"task": "similarity"}), torch.full((3, 1), 2.5))
+
+
+@pytest.mark.parametrize(
+    ("family", "prefix"), [("bert", "pooler.dense."), ("albert", "pooler."), ("bert", None)]
+)
+def test_a_sentence_head_begins_with_the_stored_pooler(tmp_path, family, prefix):
+    size = EncoderConfig(
+        family=family, layers=1, hidden_size=32, heads=2, embedding_size=32, max_length_tokens=16
+    )
+    published = AutoModel.from_config(hugging_face_config(size, 60))
+    if prefix is None:  # a model with a head on top, whose names have the encoder's prefix
+        published = AutoModelForSequenceClassification.from_config(hugging_face_config(size, 60))
+        prefix = "bert.pooler.dense."
+    published.save_pretrained(tmp_path)
+    expected = published.state_dict()
+    model = load_multitask(str(tmp_path), [NLI, SIMILARITY, MRC])
+    for task in ("nli", "similarity"):
+        for part in ("weight", "bias"):
+            assert_close(getattr(model.heads[task].pooler, part), expected[prefix + part])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from road_ray.models.corpus_init import (
 from road_ray.models.encoder import (
     check_vocabulary,
     load_encoder,
+    load_heads,
     load_language_model,
     model_directory,
     new_detector,
@@ -35,6 +37,8 @@ from road_ray.objectives.parts.generator import Frequencies, Generator
 from road_ray.objectives.registry import models_of, objective_class, options_of
 from road_ray.recipes.pretraining.config import GeneratorConfig, ObjectiveConfig
 
+_log = logging.getLogger(__name__)
+
 
 def build_objective(
     corpus: Corpus,
@@ -45,8 +49,9 @@ def build_objective(
     objective: ObjectiveConfig,
     init: str,
     start: str,
-) -> Objective:
-    """The objective with its models, new or from ``init``.
+) -> tuple[Objective, dict[str, list[str]]]:
+    """Return the objective with its models, new or from ``init``, and which heads of the main
+    encoder were ``kept`` and which are ``new``.
 
     Raises ``ConfigError`` for an option that it does not have.
     """
@@ -64,7 +69,7 @@ def build_objective(
         given["tying"] = "none" if generator.kind != "model" else generator.tying
     networks = _Networks(corpus, tokenizer, size, generator, objective, init, start)
     made: Objective = kind(*(networks.make(name) for name in models_of(kind)), **given)
-    return made
+    return made, networks.heads
 
 
 class _Networks:
@@ -89,6 +94,7 @@ class _Networks:
         self.size, self.settings, self.objective = size, generator, objective
         self.init, self.start = init, start
         self.generator: Generator | None = None
+        self.heads: dict[str, list[str]] = {}
         self.vocab_size = len(tokenizer)
         for name, place in (("init", init), ("generator.init", generator.init)):
             if place:
@@ -160,7 +166,7 @@ class _Networks:
             ours.load_state_dict(theirs.embeddings.state_dict())
 
     def _load_into(self, model: Any) -> None:
-        """Put the encoder of ``init`` into ``model``; its head for the vocabulary too, if any."""
+        """Load encoder and heads of ``init`` into ``model``; a head that is not stored is new."""
         if not self.init:
             return
         directory = model_directory(self.init)
@@ -174,6 +180,9 @@ class _Networks:
                 f"  {str(error).splitlines()[1].strip()}\n"
                 "  fix: give the encoder the size of that model"
             ) from error
+        self.heads = load_heads(model, directory)
+        listed = {what: ", ".join(names) or "none" for what, names in self.heads.items()}
+        _log.info("init = %s: heads kept: %s; new: %s", self.init, listed["kept"], listed["new"])
 
 
 def check_tokenizer(name: str, init: str, tokenizer: Any) -> None:

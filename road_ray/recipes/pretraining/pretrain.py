@@ -102,6 +102,7 @@ class Prepared:
     tokenizer: Any
     objective: Objective
     steps: ScheduledSteps
+    heads: dict[str, list[str]]  # of the main encoder: kept from `init`, and new
 
     def identity(self) -> dict[str, str]:
         """Return digests of what a resumed run must share."""
@@ -119,7 +120,7 @@ def prepare(config: PretrainConfig, worker: Worker) -> Prepared:
     cut = [prepare_corpus(phase.corpus(_data(config))) for phase in parts]
     corpora, tokenizer = tuple(corpus for corpus, _ in cut), cut[0][1]
     torch.manual_seed(config.seed)
-    objective = build_objective(
+    objective, heads = build_objective(
         corpora[0],
         tokenizer,
         size=config.encoder,
@@ -139,7 +140,7 @@ def prepare(config: PretrainConfig, worker: Worker) -> Prepared:
         for phase, corpus in zip(parts, corpora, strict=True)
     )
     steps = ScheduledSteps(parts, tuple(streams), config.training.passes)
-    return Prepared(corpora, tokenizer, objective, steps)
+    return Prepared(corpora, tokenizer, objective, steps, heads)
 
 
 def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[str, float]:
@@ -154,6 +155,9 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
 
     work = partial(tokens_before, made.steps.phases)
     with journal(config, context, leads=worker.leads, total_steps=total, work=work) as log:
+        begins = not any((config.run_dir / "checkpoints").glob("step-*"))
+        if made.heads and begins and not context.plan_only:
+            log.event("initialized", init=config.init, **made.heads)
         training = Training(
             config=config.training,
             optimizer=config.optimizer,

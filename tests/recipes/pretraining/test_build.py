@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModel, ElectraForMaskedLM
 
 import road_ray as rr
@@ -128,3 +131,52 @@ def test_every_option_of_the_configuration_belongs_to_an_objective():
 
     known = {name for kind in OBJECTIVES for name in options_of(objective_class(kind))}
     assert ObjectiveConfig.model_fields.keys() - {"name"} <= known
+
+
+def with_bias(directory, place, name, value):
+    """Return a copy of a model directory in which one bias has a value of its own."""
+    shutil.copytree(directory, place)
+    (place / "road_ray.json").unlink(missing_ok=True)
+    file = next(place.glob("model.safetensors"))
+    tensors = load_file(file)
+    tensors[name] = torch.full_like(tensors[name], value)
+    save_file(tensors, file, metadata={"format": "pt"})
+    return place
+
+
+def test_the_detector_of_init_is_kept(attempt, pretrained, tmp_path, caplog):
+    name = "discriminator_predictions.dense_prediction.bias"
+    place = with_bias(pretrained.hf_dir, tmp_path / "published", name, 7.0)
+    said = attempt(init=place, training__steps=1, optimizer__peak_lr=1e-9, console="plain")
+    assert said.code == 0, said.err
+    assert "heads kept: discriminator_predictions; new: none" in caplog.text
+    stored = load_file(tmp_path / "run" / "hf" / "model.safetensors")
+    assert stored[name].item() == pytest.approx(7.0, abs=1e-3)
+    rows = [json.loads(line) for line in (tmp_path / "run/events.jsonl").read_text().splitlines()]
+    [event] = [row for row in rows if row["kind"] == "initialized"]
+    assert (event["kept"], event["new"]) == (["discriminator_predictions"], [])
+
+
+def test_the_vocabulary_head_of_init_is_kept_and_a_missing_one_is_new(
+    attempt, pretrained, tmp_path, caplog
+):
+    name = "generator_lm_head.bias"
+    generator = pretrained.hf_dir / "generator"
+    whole = with_bias(generator, tmp_path / "published", name, 5.0)
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(pretrained.hf_dir / file, whole / file)
+    size = json.loads((whole / "config.json").read_text())
+    same = {
+        "encoder.layers": size["num_hidden_layers"],
+        "encoder.hidden_size": size["hidden_size"],
+        "encoder.heads": size["num_attention_heads"],
+        "encoder.intermediate_size": size["intermediate_size"],
+        "encoder.embedding_size": size["embedding_size"],
+    }
+    more = {"objective__name": "mlm", "training__steps": 1, "optimizer__peak_lr": 1e-9}
+    said = attempt(init=whole, **more, **{k.replace(".", "__"): v for k, v in same.items()})
+    assert said.code == 0, said.err
+    stored = load_file(tmp_path / "run" / "hf" / "model.safetensors")
+    assert stored[name].mean().item() == pytest.approx(5.0, abs=1e-3)
+    said = attempt("other", init=pretrained.hf_dir, console="plain", **more)
+    assert "heads kept: none; new: generator_predictions, generator_lm_head" in caplog.text
