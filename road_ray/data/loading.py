@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,8 +20,14 @@ from road_ray.data.features.types import Example, Features, SpanExample, TextExa
 from road_ray.data.readers.hub import read_hub
 from road_ray.data.readers.quac import with_history
 from road_ray.data.readers.registry import read_split
-from road_ray.data.schema import Dataset, Span, Task
+from road_ray.data.schema import Dataset, Span, Tag, Task
 from road_ray.data.special_heads import SPECIAL_HEADS
+from road_ray.data.unlabelled import (
+    read_unlabelled,
+    unlabelled_file,
+    with_own_ids,
+    without_labels,
+)
 from road_ray.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -104,12 +110,13 @@ def load_split(
     seed: int = 0,
     judged: bool = False,
     keep: Callable[[Example], bool] | None = None,
+    unlabelled: Sequence[str] = (),
 ) -> Split:
     """Return ``train``, ``dev`` or ``test`` of a data set, encoded for its task.
 
     ``source.max_rows`` limits training rows and ``max_judged_rows`` all others, after a shuffle by
     ``seed``. ``judged`` treats the split as rows to predict, also the train split. ``keep`` then
-    filters examples.
+    filters examples. The rows of the files and data sets ``unlabelled`` follow without labels.
     """
     entry, task = find_dataset(name, source)
     root = resolve_root(source.root)
@@ -126,13 +133,9 @@ def load_split(
         examples = [example for example in examples if keep(example)]
     if split == "train" and not judged and name in source.both_orders:
         examples = [*examples, *(_turned(example, name) for example in examples)]
+    examples = [*examples, *_unlabelled(unlabelled, entry, task, source, root)]
     if source.history_turns:
-        examples = [
-            with_history(example, source.history_turns)
-            if isinstance(example, SpanExample) and example.history
-            else example
-            for example in examples
-        ]
+        examples = [_with_history(example, source.history_turns) for example in examples]
     limits: dict[str, int] = {}
     if isinstance(task.kind, Span):
         limits = {
@@ -155,6 +158,45 @@ def load_split(
         return Split(entry, task, examples, make())
     key = feature_cache.cache_key(examples, tokenizer, entry=entry, task=task, **make.keywords)
     return Split(entry, task, examples, feature_cache.load_or_encode(directory, key, make))
+
+
+def _unlabelled(
+    names: Sequence[str], entry: Dataset, task: Task, source: SourceConfig, root: Path | None
+) -> Iterator[Example]:
+    """Yield the rows of files and of training splits of data sets, without labels."""
+    for name in names:
+        file = unlabelled_file(name, root)
+        if file is not None:
+            rows: Sequence[Example] = read_unlabelled(file, entry, task)
+        else:
+            if name not in catalog.DATASETS and name not in source.sets:
+                raise ConfigError(
+                    f"data.unlabelled: {name}: no such file, and no data set of that name\n"
+                    f"  data.root is {root}\n  allowed: files, data sets of `road data list` or of "
+                    "data.sets"
+                )
+            other, its_task = find_dataset(name, source)
+            if type(its_task.kind) is not type(task.kind) or isinstance(task.kind, Tag):
+                raise ConfigError(
+                    f"data.unlabelled: {name} is of kind {type(its_task.kind).__name__}, "
+                    f"{entry.name} of kind {type(task.kind).__name__}\n"
+                    "  allowed: data sets of the same kind, but of tags, and files"
+                )
+            below = Path.cwd() if root is None and name in source.sets else root
+            rows = read_hub(other, "train") if below is None else read_split(other, below, "train")
+        widths = {len(row.texts) for row in rows if isinstance(row, TextExample)}
+        if widths and widths != {len(entry.columns.text)}:
+            raise ConfigError(
+                f"data.unlabelled: {name} has rows of {max(widths)} texts, "
+                f"{entry.name} of {len(entry.columns.text)}"
+            )
+        yield from with_own_ids(without_labels(rows), name)
+
+
+def _with_history(example: Example, turns: int) -> Example:
+    if isinstance(example, SpanExample) and example.history:
+        return with_history(example, turns)
+    return example
 
 
 def _turned(example: Example, name: str) -> TextExample:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from road_ray.presets.registry import preset
-from road_ray.recipes.distillation.config import DistillConfig, WeightingConfig
+from road_ray.recipes.distillation.config import DistillConfig, DistillDataConfig, WeightingConfig
 from road_ray.recipes.finetuning.config import (
     FinetuneConfig,
     FinetuneDataConfig,
@@ -113,7 +113,8 @@ def weighted_kd_squad_v2() -> DistillConfig:
     """Weighted KD on SQuAD 2.0, W = 0.75. Source: ROaD part 1, Algorithm 2; temperature and weight
     our choice.
     """
-    return DistillConfig(**_as_fields(squad_v2_small()))
+    shared = _as_fields(squad_v2_small())
+    return DistillConfig(**shared | {"data": DistillDataConfig(**vars(shared["data"]))})
 
 
 def _as_fields(config: FinetuneConfig) -> dict[str, object]:

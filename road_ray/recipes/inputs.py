@@ -59,6 +59,17 @@ def split_files(source: SourceConfig, names: Iterable[str], split: str) -> list[
     return found
 
 
+def unlabelled_files(source: SourceConfig, names: Iterable[str]) -> list[Path]:
+    """Return the files of rows without labels, and the training files of data sets among them."""
+    from road_ray.data.loading import resolve_root
+    from road_ray.data.unlabelled import unlabelled_file
+
+    root = resolve_root(source.root)
+    named = [(name, unlabelled_file(name, root)) for name in names]
+    files = [file for _, file in named if file is not None]
+    return [*files, *split_files(source, [name for name, file in named if file is None], "train")]
+
+
 def corpus_files(data: CorpusConfig) -> list[Path]:
     """Return the local files of a corpus, and of the tokenizer that is named for it."""
     if data.corpus.startswith("hub:"):

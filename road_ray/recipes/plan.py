@@ -167,7 +167,9 @@ def store_bytes(config: Config) -> int:
     if not isinstance(config, DistillConfig) or config.distillation.store is None:
         return 0
     tokenizer = load_tokenizer(model_directory(require_init(config.init)))
-    split = load_split(config.data.dataset, "train", config.data, tokenizer, seed=0)
+    more = config.data.unlabelled_sources()
+    name = config.data.dataset
+    split = load_split(name, "train", config.data, tokenizer, seed=0, unlabelled=more)
     teachers = config.distillation.num_teachers + config.distillation.generations - 1
     need = expected_bytes(split.task.kind, split.features.lengths, teachers)
     check_disk(config.distillation.store, need)

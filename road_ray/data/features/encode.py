@@ -53,6 +53,10 @@ def encode(
         rows = encode_spans(
             spans, dataset, tokenizer, max_length_tokens=limit, train=train, **span_limits
         )
+        if not all(example.labelled for example in spans):
+            unknown = np.array([not example.labelled for example in spans])[rows.example]
+            gold = {name: np.where(unknown, UNKNOWN, v) for name, v in rows.gold.items()}
+            rows = replace(rows, gold=gold)
         if isinstance(task.kind, JointSpan):
             bare = np.array([not example.answers for example in spans], np.float32)
             rows = replace(rows, gold={**rows.gold, IMPOSSIBLE: bare[rows.example]})

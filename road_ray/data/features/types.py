@@ -42,7 +42,8 @@ class Answer:
 
 @dataclass(frozen=True)
 class SpanExample:
-    """A question about a context; no answers means that the context does not answer it.
+    """A question about a context; no answers means that the context does not answer it, or that
+    nobody knows (``labelled`` is False).
 
     ``labels`` are ``(task, label)`` of further heads; ``history`` has the earlier questions and
     answers of the same dialog, the oldest first.
@@ -55,6 +56,7 @@ class SpanExample:
     where: str
     labels: tuple[tuple[str, str], ...] = ()
     history: tuple[str, ...] = ()
+    labelled: bool = True
 
 
 @dataclass(frozen=True)

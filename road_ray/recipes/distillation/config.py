@@ -18,8 +18,8 @@ from road_ray.distillation.schedule import Shape, schedule
 from road_ray.errors import ConfigError, did_you_mean
 from road_ray.models.config import Precision
 from road_ray.recipes.distillation.teacher_list import num_folds, teacher_files
-from road_ray.recipes.finetuning.config import FinetuneConfig
-from road_ray.recipes.inputs import TEACHERS, Inputs
+from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig
+from road_ray.recipes.inputs import TEACHERS, Inputs, unlabelled_files
 
 
 class MatchingConfig(Config):
@@ -199,6 +199,21 @@ class WeightingConfig(Config):
         return rule
 
 
+class DistillDataConfig(FinetuneDataConfig):
+    """Data set to train on, rows without labels, data sets to evaluate on, and the batches."""
+
+    unlabelled: tuple[str, ...] = ()
+    """Files and data sets whose rows are trained on without labels, behind those of
+    ``data.dataset``: the teachers alone teach them, with equal weights. JSONL, CSV, TSV and Parquet
+    have the text columns of the data set or ``text`` and ``text_pair``, ``question`` and
+    ``context``; ``.txt`` has one text a line; ``.json`` is SQuAD's layout. Labels that are there
+    are ignored; ``data.max_rows`` does not count these rows. Empty: none."""
+
+    def unlabelled_sources(self) -> tuple[str, ...]:
+        """Return ``unlabelled``."""
+        return self.unlabelled
+
+
 class DistillConfig(FinetuneConfig):
     """Fine-tuning of a student with teachers. Source of the defaults: ELECTRA-Small, Clark et al.
     2020, table 7, and ROaD part 1, Algorithm 2.
@@ -207,10 +222,16 @@ class DistillConfig(FinetuneConfig):
     run_dir: Path = Path("runs/distill")
     """Directory of the run: configuration, metrics, checkpoints and final model. The same command
     on the same directory resumes the run."""
+    data: DistillDataConfig = DistillDataConfig()
+    """Data set to train on, rows without labels, data sets to evaluate on, row length and batch
+    size."""
     distillation: DistillationConfig = DistillationConfig()
     """Teachers, distillation loss and hosts of the teachers."""
     weighting: WeightingConfig = WeightingConfig()
     """Weights of the teachers in their mean."""
 
     def inputs(self) -> Inputs:
-        return {**super().inputs(), TEACHERS: teacher_files(self.distillation.teachers)}
+        found = super().inputs()
+        rows = unlabelled_files(self.data, self.data.unlabelled)
+        teachers = teacher_files(self.distillation.teachers)
+        return {**found, "data": [*found["data"], *rows], TEACHERS: teachers}

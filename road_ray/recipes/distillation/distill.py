@@ -132,7 +132,9 @@ def _asking(config: DistillConfig, directories: list[str]) -> TeacherSource:
 def _needs_pool(config: DistillConfig, teacher_source: TeacherSource) -> bool:
     def split() -> Split:
         tokenizer = load_tokenizer(model_directory(config.init))
-        return load_split(config.data.dataset, "train", config.data, tokenizer, seed=0)
+        more = config.data.unlabelled_sources()
+        name = config.data.dataset
+        return load_split(name, "train", config.data, tokenizer, seed=0, unlabelled=more)
 
     return needs_pool(teacher_source, num_folds(config.distillation.teachers), split)
 

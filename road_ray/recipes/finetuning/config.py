@@ -47,6 +47,10 @@ class FinetuneDataConfig(SourceConfig):
     """Fold that is left out of the training, from 0 to ``data.num_folds`` - 1. None: train on all
     folds. ``road teachers`` sets it."""
 
+    def unlabelled_sources(self) -> tuple[str, ...]:
+        """Return files and data sets of rows without labels, which need teachers."""
+        return ()
+
     def learns_from(self, example: Example) -> bool:
         """Return True if ``example`` is trained on, that is, unless its fold is held out."""
         if self.held_out_fold is None:

@@ -92,7 +92,13 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
     entry, task = find_dataset(config.data.dataset, config.data)
     check_judged(config.data)
     split = load_split(
-        config.data.dataset, "train", config.data, tokenizer, seed=0, keep=config.data.learns_from
+        config.data.dataset,
+        "train",
+        config.data,
+        tokenizer,
+        seed=0,
+        keep=config.data.learns_from,
+        unlabelled=config.data.unlabelled_sources(),
     )
     torch.manual_seed(config.seed)  # the new head, and the encoder when from_scratch
     model = _model(config, directory, tasks_of(entry.name, config.data))

@@ -270,3 +270,20 @@ def test_teachers_with_labels_of_other_names_are_asked_with_a_label_map(
     assert first == student("plain", plain)
     swapped = {"LABEL_0": "positive", "LABEL_1": "negative"}
     assert student("swapped", other, **{key: swapped}) != first
+
+
+def test_rows_without_labels_are_taught_by_the_teachers_alone(students, tmp_path):
+    more = tmp_path / "more.txt"
+    more.write_text("".join(f"a film of number {number} that is fine\n" for number in range(200)))
+    chosen = {"data.unlabelled": [str(more)], "data.max_rows": 4, "training.steps": 8}
+    store = {"distillation.store": str(tmp_path / "store")}
+    run = students("with", **chosen, **store)
+    rows = [r for r in read_rows(run.directory / "metrics.jsonl") if "train/sst2_soft" in r]
+    judged = [sum(row[f"teachers/right_{n}"] for n in range(4)) for row in rows]
+    assert sum(judged) <= 4, "only rows with a label tell who was right"
+    assert all(row["train/sst2_soft"] > 0 for row in rows)
+    again = students("again", **chosen, **store)
+    assert weights(again) == weights(run), "logits of the store are those of the teachers"
+    recorded = json.loads((run.directory / "inputs.json").read_text())
+    assert str(more) in json.dumps(recorded)
+    assert weights(students("without", **{"data.max_rows": 4, "training.steps": 8})) != weights(run)

@@ -1,0 +1,105 @@
+"""Rows without labels follow those of a data set, from files and other data sets."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from road_ray.data.catalog import task
+from road_ray.data.config import SourceConfig
+from road_ray.data.features.types import UNKNOWN
+from road_ray.data.loading import load_split
+from road_ray.data.tokenizer import train_wordpiece
+from road_ray.errors import ConfigError, DataError
+
+
+@pytest.fixture(scope="module")
+def tokenizer(world):
+    return train_wordpiece([(world / "squad" / "train-v2.0.json").read_text()], vocab_size=600)
+
+
+@pytest.fixture
+def train(world, tokenizer):
+    def load(name, *unlabelled, **changes):
+        source = SourceConfig(root=str(world), cache="off", **changes)
+        return load_split(name, "train", source, tokenizer, unlabelled=unlabelled)
+
+    return load
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def test_texts_of_every_layout_follow_without_labels(train, tmp_path):
+    plain = train("sst2")
+    lines = tmp_path / "more.txt"
+    lines.write_text("a fine film\n\ndull\n")
+    named = write(tmp_path / "more.jsonl", [{"sentence": "one", "label": "9"}, {"sentence": "two"}])
+    usual = tmp_path / "more.csv"
+    usual.write_text("text\nthree\n")
+    split = train("sst2", str(lines), named, str(usual))
+    new = split.examples[len(plain.examples) :]
+    assert [e.texts[0] for e in new] == ["a fine film", "dull", "one", "two", "three"]
+    assert {e.label for e in new} == {None}
+    labels = split.features.gold["labels"]
+    assert np.array_equal(labels[: -len(new)], plain.features.gold["labels"])
+    assert (labels[-len(new) :] == UNKNOWN).all()
+    assert len({e.id for e in split.examples}) == len(split.examples)
+
+
+def test_max_rows_counts_labelled_rows_only(train, tmp_path):
+    more = tmp_path / "more.txt"
+    more.write_text("a\nb\nc\n")
+    assert len(train("sst2", str(more), max_rows=5).examples) == 5 + 3
+
+
+def test_a_data_set_is_used_without_its_labels(train):
+    alone, other = train("rte"), train("qqp")
+    split = train("rte", "qqp")
+    assert len(split.examples) == len(alone.examples) + len(other.examples)
+    assert (split.features.gold["labels"][len(alone.examples) :] == UNKNOWN).all()
+
+
+def test_questions_without_answers_are_unknown_and_not_unanswerable(train, world, tmp_path):
+    known = train("squad_v2")
+    more = write(tmp_path / "more.jsonl", [{"question": "who ?", "context": "Ada wrote it ."}])
+    split = train("squad_v2", more, "squad_v2", str(world / "squad" / "train-v2.0.json"))
+    rows = len(known.features)
+    for name in ("start_positions", "end_positions"):
+        values = split.features.gold[name]
+        assert np.array_equal(values[:rows], known.features.gold[name])
+        assert (values[rows:] == UNKNOWN).all()
+    assert len(split.features) == 3 * rows + 1
+
+
+@pytest.mark.parametrize(
+    ("dataset", "name", "content", "message"),
+    [
+        ("sst2", "no.csv", None, "no such file, and no data set"),
+        ("sst2", "a.csv", "body\nx\n", r"no column 'text'; found: body"),
+        ("rte", "a.txt", "one text\n", "no column 'text_pair'"),
+        ("sst2", "a.xlsx", "x", r"\.xlsx is not read"),
+        ("squad_v2", "a.txt", "x\n", r"\.txt is not read for task 'mrc'"),
+        ("sst2", "a.txt", "\n", "0 rows"),
+        ("sst2", "rte", None, "rows of 2 texts, sst2 of 1"),
+        ("sst2", "squad_v2", None, "of kind Span, sst2 of kind Classify"),
+    ],
+)
+def test_what_cannot_be_taught_is_refused_by_name(train, tmp_path, dataset, name, content, message):
+    if content is not None:
+        (tmp_path / name).write_text(content)
+        name = str(tmp_path / name)
+    with pytest.raises((ConfigError, DataError), match=message):
+        train(dataset, name)
+
+
+def test_tags_are_refused(tmp_path):
+    from road_ray.data.catalog import dataset
+    from road_ray.data.unlabelled import read_unlabelled
+
+    with pytest.raises(ConfigError, match="rows of tags cannot be unlabelled"):
+        read_unlabelled(tmp_path / "a.jsonl", dataset("conll2003"), task("ner"))
