@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
 from torch import nn
-from transformers import PreTrainedModel
+from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 
 from road_ray.errors import ConfigError
 
@@ -25,6 +28,47 @@ def layer_list(encoder: PreTrainedModel) -> nn.ModuleList:
     while len(chosen) == 1 and (inner := _only_list(chosen[0])) is not None:
         chosen = inner  # one group that holds all distinct layers
     return chosen
+
+
+def num_layers(config: PreTrainedConfig) -> int:
+    """Return the number of layers by a configuration.
+
+    Raises ``ConfigError`` for a family that shares its layers (ALBERT) or has other names.
+    """
+    count = getattr(config, "num_hidden_layers", None)
+    if config.model_type == "albert" or not isinstance(count, int):
+        raise ConfigError(
+            f"student.layers: layers of the family {config.model_type!r} cannot be left out\n"
+            "  allowed: families with weights of their own in every layer\n"
+            "  fix: leave student.layers out"
+        )
+    return count
+
+
+def keep_layers(encoder: PreTrainedModel, numbers: Sequence[int]) -> None:
+    """Remove all layers of an encoder but those with these indices, in place.
+
+    Raises ``ConfigError`` if a layer cannot stand in its new place: the first layer of ModernBERT
+    has other parts than the rest.
+    """
+    layers = layer_list(encoder)
+    kept = [layers[number] for number in numbers]
+    for number in range(len(layers) - 1, -1, -1):
+        del layers[number]
+    layers.extend(kept)
+    encoder.config.num_hidden_layers = len(kept)
+    types = getattr(encoder.config, "layer_types", None)
+    if types is not None:
+        encoder.config.layer_types = [types[number] for number in numbers]
+    with torch.device("meta"):
+        plain = AutoModel.from_config(encoder.config)
+    own = {name for name in encoder.state_dict() if not name.startswith("pooler.")}
+    if odd := sorted(own ^ {name for name in plain.state_dict() if not name.startswith("pooler.")}):
+        raise ConfigError(
+            f"student.layers = {list(numbers)}: these layers of the family "
+            f"{encoder.config.model_type!r} make no model of it: {odd[0]} is in one of the two\n"
+            "  fix: keep the first layer as the first"
+        )
 
 
 def parameter_depths(encoder: PreTrainedModel) -> tuple[dict[int, int], int]:

@@ -219,19 +219,24 @@ def _hugging_face_class(task: Task) -> _Exporter:
 
 
 def load_multitask(directory: str, tasks: Sequence[Task]) -> MultitaskModel:
-    """Load the encoder of a model directory and add a new head for every task.
-
-    A sentence head of BERT or ALBERT begins with the stored pooler, which was trained on pairs of
-    sentences, if there is one.
+    """Load the encoder of a model directory and add a new head for every task, with the stored
+    pooler.
     """
     model = MultitaskModel(load_encoder(directory), tasks)
+    keep_pooler(model, directory)
+    return model
+
+
+def keep_pooler(model: MultitaskModel, directory: str) -> None:
+    """Put the pooler of a stored BERT or ALBERT, which was trained on pairs of sentences, into the
+    sentence heads; without one, nothing changes.
+    """
     pooler = _stored_pooler(locate_model(directory), model.encoder)
     heads = [head for head in model.heads.values() if isinstance(head, PooledHead)]
     for head in heads if pooler else []:
         head.pooler.load_state_dict(pooler)
     if pooler and heads:
         _log.info("%s: its pooler is kept in the sentence heads", directory)
-    return model
 
 
 def _stored_pooler(directory: Path, encoder: PreTrainedModel) -> dict[str, Tensor]:

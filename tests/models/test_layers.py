@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from torch import nn
+from torch.testing import assert_close
 from transformers import CONFIG_MAPPING, AutoModel
 
 from road_ray.errors import ConfigError
-from road_ray.models.layers import layer_list, parameter_depths
+from road_ray.models.layers import keep_layers, layer_list, num_layers, parameter_depths
 
 SMALL = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "vocab_size": 50}
 FAMILIES = {
@@ -64,3 +66,28 @@ def test_shared_layers_of_albert_count_once(groups, inner, distinct):
 def test_a_model_without_layers_is_refused():
     with pytest.raises(ConfigError, match="has no list of layers"):
         layer_list(nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize("family", ["bert", "electra", "roberta", "modernbert", "distilbert"])
+def test_kept_layers_are_those_of_the_model_and_load_with_plain_transformers(family, tmp_path):
+    model = encoder(family, 4).eval()
+    numbers = (0, 2) if family == "modernbert" else (1, 3)
+    expected = [id(layer_list(model)[number]) for number in numbers]
+    keep_layers(model, numbers)
+    assert [id(layer) for layer in layer_list(model)] == expected
+    assert num_layers(model.config) == 2
+    model.save_pretrained(tmp_path)
+    loaded = AutoModel.from_pretrained(tmp_path).eval()
+    tokens = torch.tensor([[5, 6, 7, 8]])
+    with torch.no_grad():
+        assert_close(loaded(tokens).last_hidden_state, model(tokens).last_hidden_state)
+
+
+def test_a_layer_that_only_fits_its_place_is_refused():
+    with pytest.raises(ConfigError, match="keep the first layer as the first"):
+        keep_layers(encoder("modernbert", 4), (1, 3))
+
+
+def test_layers_that_are_shared_cannot_be_left_out():
+    with pytest.raises(ConfigError, match="'albert' cannot be left out"):
+        num_layers(encoder("albert", 2, embedding_size=8).config)

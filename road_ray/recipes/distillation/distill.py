@@ -41,7 +41,7 @@ from road_ray.recipes.distillation.teacher_source import (
     TeacherSource,
     flush_store_before_checkpoint,
 )
-from road_ray.recipes.finetuning.finetune import fit, prepare
+from road_ray.recipes.finetuning.finetune import check_student, fit, prepare
 from road_ray.recipes.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.validation import require_init, require_plain_head
 from road_ray.training.context import RunContext
@@ -95,6 +95,7 @@ def _of_pool(config: DistillConfig, named: list[str]) -> DistillConfig:
 
 def _run(config: DistillConfig, ensemble: ActorEnsemble | None, context: RunContext | None) -> Run:
     require_plain_head(config.data)
+    check_student(config)
     directories = teacher_directories(config.distillation)
     check(config, directories)
     with open_run_directory(config) as run_dir, ExitStack() as stack:

@@ -15,13 +15,15 @@ from road_ray.data.batching import Batch, Batching, BatchStream, WorkerShare
 from road_ray.data.features.encode import count_shared
 from road_ray.data.loading import Split, find_dataset, load_split, tasks_of
 from road_ray.data.mixing import accumulated
+from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.schema import Task
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distributed.train.launch import launch
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.evaluation.predict import evaluate_split
 from road_ray.models.encoder import build_encoder, check_vocabulary, load_encoder, model_directory
-from road_ray.models.multitask import MultitaskModel, load_trained
+from road_ray.models.layers import keep_layers, num_layers
+from road_ray.models.multitask import MultitaskModel, keep_pooler, load_trained
 from road_ray.objectives.base import Objective
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig, judged_names
@@ -59,6 +61,7 @@ def finetune(config: FinetuneConfig, context: RunContext | None = None) -> Run:
 
 
 def _run(config: FinetuneConfig, context: RunContext | None) -> Run:
+    check_student(config)
     with open_run_directory(config) as directory:
         metrics = launch(
             main,
@@ -102,6 +105,8 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
     )
     torch.manual_seed(config.seed)  # the new head, and the encoder when from_scratch
     model = _model(config, directory, tasks_of(entry.name, config.data))
+    if config.student.layers is not None:
+        keep_layers(model.encoder, config.student.chosen(num_layers(model.encoder.config)))
     check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), directory)
     if worker.leads and (other := other_task(Path(directory), task, entry.name)) is not None:
         _log.info("%s has a head for %s; %s gets a new one", directory, other, task.name)
@@ -134,8 +139,25 @@ def _model(config: FinetuneConfig, directory: str, tasks: Sequence[Task]) -> Mul
             raise CheckpointError(f"{error}, or keep_head=false for a new head") from error
     encoder = load_encoder(directory)
     if config.from_scratch:
-        encoder = build_encoder(encoder.config)
-    return MultitaskModel(encoder, tasks)
+        return MultitaskModel(build_encoder(encoder.config), tasks)
+    model = MultitaskModel(encoder, tasks)
+    keep_pooler(model, directory)
+    return model
+
+
+def _kept_layers(config: FinetuneConfig) -> list[int] | None:
+    """Return the indices of the layers of ``init`` that the model has; None for all."""
+    if config.student.layers is None:
+        return None
+    place = locate_model(model_directory(config.init), weights=False)
+    return list(config.student.chosen(num_layers(read_config(place))))
+
+
+def check_student(config: FinetuneConfig) -> None:
+    """Raise ``ConfigError`` unless ``init`` has the layers that ``student.layers`` names."""
+    if config.student.layers is not None:
+        require_init(config.init)
+        _kept_layers(config)
 
 
 def check_judged(data: FinetuneDataConfig) -> None:
@@ -242,6 +264,8 @@ def export(
             seed=config.seed,
             max_length_tokens=config.data.max_length_tokens,
             no_answer_threshold=threshold,
+            layers_of_init=_kept_layers(config),
+            parameters=sum(x.numel() for x in prepared.model.parameters()),
             metrics=figures,
             **prepared.lineage,
         )

@@ -18,7 +18,7 @@ from road_ray.distributed.train.launch import launch
 from road_ray.errors import ConfigError
 from road_ray.evaluation.predict import evaluate_split
 from road_ray.models.encoder import check_vocabulary, load_encoder, model_directory
-from road_ray.models.multitask import MultitaskModel
+from road_ray.models.multitask import MultitaskModel, keep_pooler
 from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.distillation.teacher_pool import record_teachers
@@ -102,6 +102,7 @@ def main(
     splits, judged = read_mixture(config, worker, tokenizer, encoder.config.max_position_embeddings)
     torch.manual_seed(config.seed)
     model = MultitaskModel(encoder, _tasks(config, splits))
+    keep_pooler(model, directory)
     streams = {name: make_stream(one, config, worker, tokenizer) for name, one in splits.items()}
     total = config.training.steps or 1
     rows = {name: split.features.fingerprint() for name, split in splits.items()}
@@ -109,7 +110,6 @@ def main(
     identity |= head_units([split.task for split in splits.values()])
     record, teachers = teacher_lineage(config) if asked else ({}, {})
     identity |= identity_of(teachers=teachers) if asked else {}
-
     figures: dict[str, float] = {}
     with (
         journal(config, context, leads=worker.leads, total_steps=total) as log,
