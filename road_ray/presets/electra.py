@@ -101,8 +101,8 @@ def bert_base() -> PretrainConfig:
 
 @preset("pretrain")
 def alectra_small() -> PretrainConfig:
-    """ELECTRA-Small's objective and recipe on ALBERT, whose layers share their weights. After the
-    "ALECTRA" of ROaD's authors; sizes our choice.
+    """ELECTRA-Small's objective and recipe on ALBERT, whose layers share their weights (Lan et al.
+    2020). The combination, its name and its sizes are our choice.
     """
     return electra_small().model_copy(update={"encoder": EncoderConfig(family="albert")})
 

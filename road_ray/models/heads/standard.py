@@ -34,7 +34,11 @@ from road_ray.models.heads.san import StochasticAnswerNetwork
 
 
 class SentenceHead(Head):
-    """Classification or regression from the first token: ``[B, L, D] -> [B, width]``."""
+    """Classification or regression from the first token: ``[B, L, D] -> [B, width]``.
+
+    A dense layer, GELU and a linear layer, as in transformers' ELECTRA, so that it loads the
+    exported model. google-research/electra has the linear layer alone; the choice is ours.
+    """
 
     def __init__(self, config: PreTrainedConfig, width: int) -> None:
         super().__init__()

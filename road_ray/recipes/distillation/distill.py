@@ -27,7 +27,7 @@ from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.intermediate import IntermediateDistilled
 from road_ray.recipes.distillation.born_again import born_again
 from road_ray.recipes.distillation.config import DistillationConfig, DistillConfig
-from road_ray.recipes.distillation.out_of_fold import needs_pool, open_ensemble
+from road_ray.recipes.distillation.out_of_fold import needs_pool, open_ensemble, warn_of_seen_rows
 from road_ray.recipes.distillation.teacher_list import num_folds
 from road_ray.recipes.distillation.teacher_pool import (
     record_teachers,
@@ -98,6 +98,8 @@ def _run(config: DistillConfig, ensemble: ActorEnsemble | None, context: RunCont
     check_student(config)
     directories = teacher_directories(config.distillation)
     check(config, directories)
+    if num_folds(config.distillation.teachers) > 1:
+        warn_of_seen_rows(directories, config.data.dataset)
     with open_run_directory(config) as run_dir, ExitStack() as stack:
         teacher_source = _asking(config, directories)
         record_teachers(run_dir, teacher_source.manifest, teacher_source.settings)

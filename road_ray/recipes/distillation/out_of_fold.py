@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from road_ray.config.json_file import read_json
 from road_ray.data.folds import row_folds
 from road_ray.data.loading import Split
+from road_ray.data.model_files import MODEL_RECORD, locate_model
 from road_ray.distillation.ensemble.base import Ensemble
 from road_ray.distillation.ensemble.out_of_fold import OutOfFoldEnsemble
 from road_ray.recipes.distillation.teacher_source import TeacherSource
 
 if TYPE_CHECKING:
     from road_ray.distributed.teachers.client import ActorEnsemble
+
+_MOST_ANCESTORS = 20
+_log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -42,6 +49,37 @@ def open_ensemble(
             one = some.ensemble(split.features, actors=own, rows=folds == fold, **more)
             members.append(stack.enter_context(one))
         yield OutOfFoldEnsemble(members, folds)
+
+
+def warn_of_seen_rows(directories: Sequence[str], dataset: str) -> None:
+    """Warn if a teacher of folds started from a model that was trained on the data set: then it has
+    seen the rows of every fold. Models are followed from ``init`` to ``init`` by their records.
+    """
+    for number, directory in enumerate(directories):
+        place, passed = _init_of(Path(directory)), 0
+        while place is not None and passed < _MOST_ANCESTORS:
+            if dataset in (_record_of(place).get("datasets") or ()):
+                _log.warning(
+                    "teacher %d of a fold started from %s, which was trained on %s: it has seen the "
+                    "rows of every fold\n"
+                    "  fix: train the teachers of folds from a model that was not",
+                    number, place, dataset,
+                )  # fmt: skip
+                return
+            place, passed = _init_of(place), passed + 1
+
+
+def _record_of(directory: Path) -> dict[str, Any]:
+    path = directory / MODEL_RECORD
+    return read_json(path) if path.is_file() else {}
+
+
+def _init_of(directory: Path) -> Path | None:
+    """Return the local model directory that a model was trained from, if its record names one."""
+    init = _record_of(directory).get("init")
+    if not isinstance(init, str) or not init or not Path(init).expanduser().is_dir():
+        return None
+    return Path(locate_model(Path(init).expanduser()))
 
 
 def store_is_complete(teacher_source: TeacherSource, count: int, split: Split) -> bool:
