@@ -60,8 +60,8 @@ def warn_of_seen_rows(directories: Sequence[str], dataset: str) -> None:
         while place is not None and passed < _MOST_ANCESTORS:
             if dataset in (_record_of(place).get("datasets") or ()):
                 _log.warning(
-                    "teacher %d of a fold started from %s, which was trained on %s: it has seen the "
-                    "rows of every fold\n"
+                    "teacher %d of a fold started from %s, which was trained on %s: it has seen "
+                    "the rows of every fold\n"
                     "  fix: train the teachers of folds from a model that was not",
                     number, place, dataset,
                 )  # fmt: skip
