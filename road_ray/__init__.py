@@ -12,6 +12,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from road_ray.data.schema import Classify as Classify
+    from road_ray.data.schema import Regress as Regress
+    from road_ray.data.schema import Span as Span
+    from road_ray.data.schema import Tag as Tag
+    from road_ray.data.schema import Task as Task
     from road_ray.distillation.custom_loop import model_inputs as model_inputs
     from road_ray.distillation.custom_loop import student_loss as student_loss
     from road_ray.distillation.hf_trainer import DistillationTrainer as DistillationTrainer
@@ -19,6 +24,16 @@ if TYPE_CHECKING:
     from road_ray.inference.predictor import load as load
     from road_ray.recipes.run import Run as Run
     from road_ray.recipes.sweep.sweep import sweep as sweep
+    from road_ray.verbs import VerbFunction
+
+    pretrain: VerbFunction
+    multitask: VerbFunction
+    finetune: VerbFunction
+    teachers: VerbFunction
+    distill: VerbFunction
+    evaluate: VerbFunction
+    reproduce: VerbFunction
+    demo: VerbFunction
 
 _VERBS = (
     *("pretrain", "multitask", "finetune", "teachers", "distill", "evaluate"),
@@ -32,12 +47,18 @@ _ELSEWHERE = {
     "model_inputs": "road_ray.distillation.custom_loop",
     "student_loss": "road_ray.distillation.custom_loop",
     "sweep": "road_ray.recipes.sweep.sweep",
+    **dict.fromkeys(("Classify", "Regress", "Span", "Tag", "Task"), "road_ray.data.schema"),
 }
 
 __all__ = [
     *("DistillationTrainer", "Ensemble", "Run", "load", "model_inputs", "student_loss", "sweep"),
+    *("Classify", "Regress", "Span", "Tag", "Task"),
     *_VERBS,
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from road_ray.config import Config, load, override, preset_named_in, to_dict
 from road_ray.errors import ConfigError, did_you_mean
@@ -163,6 +163,20 @@ _FLAT_NAMES = {
     },
     **{name: f"weighting.{name}" for name in ("rule", "wrong", "all_wrong", "span_correctness")},
 }
+
+
+class VerbFunction(Protocol):
+    """A verb as a Python function, such as ``road_ray.finetune``; see `perform`."""
+
+    def __call__(
+        self,
+        config: Config | Path | str | None = None,
+        *,
+        preset: str | None = None,
+        overrides: Sequence[str] | Mapping[str, Any] = (),
+        context: RunContext | None = None,
+        **named: Any,
+    ) -> Run: ...
 
 
 def perform(

@@ -116,3 +116,10 @@ def test_teachers_in_actors_are_handed_on_and_those_in_this_process_are_named(pe
 def test_what_is_not_there_is_no_attribute():
     with pytest.raises(AttributeError, match="no attribute 'finetun'"):
         _ = rr.finetun
+
+
+def test_the_package_lists_its_verbs_and_classes():
+    import road_ray
+
+    assert {"finetune", "distill", "Ensemble", "load", "Task"} <= set(dir(road_ray))
+    assert all(getattr(road_ray, name) is not None for name in road_ray.__all__)

@@ -6,12 +6,15 @@ Needs ``accelerate`` (``pip install road-ray[trainer]``), as the ``Trainer`` doe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from transformers import Trainer
 
 from road_ray.distillation.custom_loop import model_inputs, student_loss
 from road_ray.distillation.ensemble.base import Ensemble, annotate
+from road_ray.distillation.schedule import Shape
+from road_ray.distillation.schedule import schedule as schedule_of
 from road_ray.distillation.weighting import Rule, default_rule, resolve
 
 
@@ -20,7 +23,9 @@ class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no
 
     ``weighting`` names the weighting rule, by default ``correctness``, for one teacher ``mean``.
     ``rule`` are its options, such as ``{"wrong": 0.75}``.
-    Requests to the ensemble run ``lookahead`` batches ahead. The caller closes the ensemble.
+    ``schedule`` is the course of ``kd_weight`` over the training: ``constant``, ``linear`` or
+    points. ``average_loss`` averages the losses to each teacher instead of their logits. Requests
+    to the ensemble run ``lookahead`` batches ahead. The caller closes the ensemble.
     """
 
     loss_is_scaled_for_ga = False  # a mean over the batch: the Trainer divides by accumulation
@@ -33,18 +38,22 @@ class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no
         rule: Mapping[str, Any] | None = None,
         temperature: float = 2.0,
         kd_weight: float = 0.5,
+        schedule: Shape = "constant",
+        average_loss: bool = False,
         lookahead: int = 2,
         **options: Any,
     ) -> None:
         self.ensemble = ensemble
         self.weigh = resolve(weighting or default_rule(ensemble.size), **(rule or {}))
-        self.temperature, self.kd_weight, self.lookahead = temperature, kd_weight, lookahead
+        self.temperature, self.lookahead = temperature, lookahead
+        self.kd_weight, self.average_loss = schedule_of(schedule, kd_weight), average_loss
         super().__init__(*arguments, **options)
 
     def get_train_dataloader(self) -> Any:
         """Return the loader of the ``Trainer``, with annotated batches."""
         loader = super().get_train_dataloader()
-        return _Annotated(loader, self.ensemble, self.weigh, self.lookahead)
+        ask = partial(annotate, each=self.average_loss)
+        return _Annotated(loader, ask, self.ensemble, self.weigh, self.lookahead)
 
     def compute_loss(
         self,
@@ -56,24 +65,27 @@ class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no
         """Return the student's loss; for a batch of evaluation the model's own."""
         if model.training and "soft_logits" not in inputs:
             # In a resumed epoch the Trainer's own loader wraps the annotated one.
-            (inputs,) = annotate([inputs], self.ensemble, self.weigh, 0)
+            (inputs,) = annotate([inputs], self.ensemble, self.weigh, 0, each=self.average_loss)
         outputs = model(**model_inputs(inputs))
         loss = outputs.loss
         if "soft_logits" in inputs:
-            loss = student_loss(
-                outputs, inputs, temperature=self.temperature, kd_weight=self.kd_weight
-            )
+            kd_weight = self.kd_weight(self.state.global_step / max(self.state.max_steps, 1))
+            loss = student_loss(outputs, inputs, temperature=self.temperature, kd_weight=kd_weight)
         return (loss, outputs) if return_outputs else loss
 
 
 class _Annotated:
     """Data loader with annotated batches; all other attributes are those of the loader."""
 
-    def __init__(self, loader: Any, ensemble: Ensemble, weigh: Rule, lookahead: int) -> None:
-        self._loader, self._arguments = loader, (ensemble, weigh, lookahead)
+    def __init__(
+        self, loader: Any, ask: Any, ensemble: Ensemble, weigh: Rule, lookahead: int
+    ) -> None:
+        self._loader, self._ask = loader, ask
+        self._arguments = (ensemble, weigh, lookahead)
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        return annotate(self._loader, *self._arguments)
+        annotated: Iterator[Mapping[str, Any]] = self._ask(self._loader, *self._arguments)
+        return annotated
 
     def __len__(self) -> int:
         return len(self._loader)

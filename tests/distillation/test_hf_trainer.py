@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from road_ray.data.catalog import task
-from road_ray.distillation.ensemble.base import LocalEnsemble
+from road_ray.distillation.ensemble.base import LocalEnsemble, annotate
 
 pytest.importorskip("accelerate")
 
@@ -95,3 +95,31 @@ def test_evaluation_is_on_gold_and_a_foreign_loader_is_taught_late(trainer):
     one.model.train()
     taught = one.compute_loss(one.model, batch)
     assert taught.item() != pytest.approx(figures["eval_loss"], rel=1e-3)
+
+
+def test_the_schedule_follows_the_steps_of_the_trainer(trainer):
+    ours = trainer(schedule="linear")
+    ours.state.global_step, ours.state.max_steps = 3, 4
+    batch = {name: torch.stack([row[name] for row in rows()]) for name in rows()[0]}
+    (annotated,) = _one(ours, batch)
+    loss = ours.compute_loss(ours.model.train(), annotated)
+    plain = trainer(kd_weight=0.25)
+    plain.model.load_state_dict(ours.model.state_dict())
+    assert loss.item() == pytest.approx(plain.compute_loss(plain.model.train(), annotated).item())
+
+
+def _one(trainer, batch):
+    return annotate([batch], trainer.ensemble, trainer.weigh, 0, each=trainer.average_loss)
+
+
+def test_the_average_loss_is_the_mean_of_the_losses_to_each_teacher(trainer):
+    ours = trainer(average_loss=True, weighting="mean", kd_weight=1.0)
+    batch = {name: torch.stack([row[name] for row in rows()]) for name in rows()[0]}
+    (annotated,) = _one(ours, batch)
+    loss = ours.compute_loss(ours.model.train(), annotated)
+    apart = []
+    for number in range(2):
+        alone = {k: v for k, v in annotated.items() if not k.startswith("teacher_")}
+        alone["soft_logits"] = annotated["teacher_logits"][number]
+        apart.append(ours.compute_loss(ours.model.train(), alone).item())
+    assert loss.item() == pytest.approx(sum(apart) / 2, rel=1e-5)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from road_ray.data import catalog
 from road_ray.data.model_files import locate_model
+from road_ray.data.schema import Task
 from road_ray.distillation import weighting as rules
 from road_ray.distillation.ensemble import base as local
 from road_ray.distillation.ensemble.stored import Members, StoredEnsemble
@@ -33,18 +34,19 @@ class Ensemble(local.Ensemble):
     it after use.
 
     ``directories`` are model directories, run directories or Hub names; ``task`` is a task or data
-    set of the catalogue. With a ``store``, a directory that several processes may share, each row
-    is computed once and read from then on; the teachers start at the first row that is missing.
-    Further options (``num_cpus``, ``num_gpus``, ``timeout_seconds``, ...) are those of
-    ``PoolSpecification``. Without a connected cluster, ``RAY_ADDRESS`` is used, or a private
-    cluster that is started and stopped with the ensemble.
+    set of the catalogue, or a ``Task`` of one's own such as ``Task("topic", Classify(labels))``.
+    With a ``store``, a directory that several processes may share, each row is computed once and
+    read from then on; the teachers start at the first row that is missing. Further options
+    (``num_cpus``, ``num_gpus``, ``timeout_seconds``, ...) are those of ``PoolSpecification``.
+    Without a connected cluster, ``RAY_ADDRESS`` is used, or a private cluster that is started and
+    stopped with the ensemble.
     """
 
     def __init__(
         self,
         directories: Sequence[str | Path],
         *,
-        task: str,
+        task: str | Task,
         store: str | Path | None = None,
         host: Literal["actors", "process"] = "actors",
         student_tokenizer: Any = None,
@@ -58,7 +60,7 @@ class Ensemble(local.Ensemble):
             raise ConfigError(
                 f"distillation.teachers is {directories!r}\n  allowed: a list of directories"
             )
-        self.task = catalog.task(task)
+        self.task = task if isinstance(task, Task) else catalog.task(task)
         check_teachers(directories, self.task, student_tokenizer, label_map)
         options["precision"] = precision
         self._cluster = ExitStack()
@@ -109,13 +111,14 @@ class Ensemble(local.Ensemble):
         batches: Iterable[Mapping[str, Any]],
         lookahead: int = 2,
         weighting: str | None = None,
+        average_loss: bool = False,
         **rule: Any,
     ) -> Iterator[Mapping[str, Any]]:
-        """Yield each batch with ``soft_logits``, ``kd_keep`` and ``stats``; see
-        ``distillation.ensemble.annotate``.
+        """Yield each batch with ``soft_logits``, ``kd_keep`` and ``stats``, for ``average_loss``
+        also each teacher's logits and weights; see ``distillation.ensemble.annotate``.
         """
         weigh = rules.resolve(weighting or rules.default_rule(self.size), **rule)
-        return local.annotate(batches, self, weigh, lookahead)
+        return local.annotate(batches, self, weigh, lookahead, each=average_loss)
 
     def flush(self) -> None:
         self.members.flush()

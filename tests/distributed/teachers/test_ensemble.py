@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from road_ray.data.schema import Classify, Task
 from road_ray.distillation import weighting
 from road_ray.distributed.teachers.ensemble import Ensemble
 from road_ray.errors import CheckpointError, ConfigError
@@ -107,3 +108,19 @@ def test_without_a_cluster_it_brings_its_own_and_takes_it_away(directories, monk
             assert ray.is_initialized()
             assert ensemble.logits(one).shape == (3, 6, 2)
         assert not ray.is_initialized()
+
+
+def test_a_task_of_ones_own_is_taken(tmp_path):
+    labels = ("sport", "politics", "art")
+    places = [make_teacher(tmp_path / str(seed), seed, labels=labels) for seed in range(2)]
+    own = Task("topic", Classify(labels))
+    with Ensemble(places, task=own, host="process") as ensemble:
+        assert ensemble.logits(batch()).shape == (2, 6, 3)
+        (annotated,) = ensemble.annotate([batch()], weighting="mean", average_loss=True)
+        assert annotated["teacher_logits"].shape == (2, 6, 3)
+
+
+def test_one_teacher_has_the_mean_by_default(directories):
+    with Ensemble(directories[:1], task="sst2", host="process") as ensemble:
+        one = batch()
+        torch.testing.assert_close(ensemble.soft_targets(one), ensemble.logits(one)[0])
