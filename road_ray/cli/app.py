@@ -79,15 +79,15 @@ def _register(name: str, about: str) -> None:
     def command(
         arguments: _Arguments = None,
         preset: PresetOption = None,
-        run_dir: Annotated[Path | None, typer.Option(help="where the run is kept")] = None,
+        run_dir: Annotated[Path | None, typer.Option(help="directory of the run")] = None,
         workers: WorkersOption = None,
         gpus_per_worker: GpusOption = None,
         address: AddressOption = None,
-        seed: Annotated[int | None, typer.Option(help="of weights, data order and masks")] = None,
+        seed: Annotated[int | None, typer.Option(help="random seed of weights, data order and masks")] = None,
         as_json: JsonOption = False,
         quiet: QuietOption = False,
         verbose: VerboseOption = False,
-        dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what it takes")] = False,
+        dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan and train nothing")] = False,
     ) -> None:
         line = CommandLine.read(
             arguments or [],
@@ -140,7 +140,7 @@ def _run(verb: str, config: Any, as_json: bool) -> None:
 
 
 class _Redacting(logging.Formatter):
-    """Formats records without the secrets of the environment and of addresses."""
+    """Formatter that masks the secrets of the environment and of addresses."""
 
     def format(self, record: logging.LogRecord) -> str:
         from road_ray.training.monitoring.secrets import redact
@@ -149,7 +149,7 @@ class _Redacting(logging.Formatter):
 
 
 def _say_what_is_logged() -> None:
-    """Our notes as they are, warnings of anybody with that word before them; to standard error."""
+    """Configure logging to standard error: own messages as they are, warnings with a prefix."""
     logging.addLevelName(logging.INFO, "")
     logging.addLevelName(logging.WARNING, "warning: ")
     logging.addLevelName(logging.ERROR, "error: ")
@@ -161,7 +161,7 @@ def _say_what_is_logged() -> None:
 
 
 def _answer() -> None:
-    """The command line. A name that no file can have is a mistake in it, wherever it is met."""
+    """Run the command line. Raise ``ConfigError`` for a file name that is too long."""
     try:
         app(prog_name="road")
     except OSError as error:
@@ -175,7 +175,7 @@ def _answer() -> None:
 
 
 def main() -> None:
-    """Entry point of ``road``: a mistake of the user is a message and an exit code, never a
+    """Entry point of ``road``. A user error prints a message and sets the exit code, without a
     traceback.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

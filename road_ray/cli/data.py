@@ -17,7 +17,7 @@ data_app.add_typer(store_app, name="store")
 
 @data_app.command("list")
 def data_list(as_json: JsonOption = False) -> None:
-    """The catalogue of data sets."""
+    """List the data sets of the catalogue."""
     from road_ray.data.catalog import DATASETS
 
     rows = [
@@ -35,13 +35,13 @@ def data_list(as_json: JsonOption = False) -> None:
 
 @data_app.command("peek")
 def data_peek(
-    dataset: Annotated[str, typer.Argument(help="a name of the catalogue, or a pre-training run")],
+    dataset: Annotated[str, typer.Argument(help="data set of the catalogue, or pre-training run")],
     tokenizer: Annotated[str, typer.Option(help="vocab.txt or model directory")] = "",
     root: Annotated[str, typer.Option(help="data root, or miniature")] = "miniature",
     split: Annotated[str, typer.Option()] = "train",
     rows: Annotated[int, typer.Option(min=1)] = 3,
 ) -> None:
-    """Rows as the model sees them: with their gold, or with what a pre-training hides."""
+    """Show rows as the model sees them, with labels, or with the masks of pre-training."""
     from road_ray.data.preview import format_rows
     from road_ray.recipes.pretraining.preview import is_pretraining, peek
 
@@ -83,9 +83,9 @@ def data_corpus(
     out: Annotated[Path, typer.Argument(help="directory for the shards: data.shards of a run")],
     tokenizer: Annotated[str, typer.Option(help="vocab.txt or model directory")],
     max_length_tokens: Annotated[
-        list[int] | None, typer.Option(min=8, help="128 if not given; may be repeated")
+        list[int] | None, typer.Option(min=8, help="row length; repeatable; default: 128")
     ] = None,
-    processes: Annotated[int | None, typer.Option(min=1, help="default: all cores")] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="number of processes; default: all cores")] = None,
     address: AddressOption = None,
 ) -> None:
     """Build the shards of text that `road pretrain` would build, beforehand; on all machines of a
@@ -106,11 +106,11 @@ def data_corpus(
 
 @data_app.command("glue-zip")
 def data_glue_zip(
-    out: Annotated[Path, typer.Argument(help="the zip to write")],
-    runs: Annotated[list[Path], typer.Argument(help="runs of `road evaluate data.split=test`")],
+    out: Annotated[Path, typer.Argument(help="zip file to write")],
+    runs: Annotated[list[Path], typer.Argument(help="run directories of `road evaluate data.split=test`")],
     partial: Annotated[bool, typer.Option(help="allow data sets to be missing")] = False,
 ) -> None:
-    """Gather predictions of GLUE's test sets for its server."""
+    """Write a submission for the GLUE server from predictions on its test sets."""
     from road_ray.evaluation.glue import predictions_of, write_submission
 
     typer.echo(write_submission(out, predictions_of(runs), partial=partial))

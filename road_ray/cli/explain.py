@@ -26,7 +26,7 @@ _MOST_NEAR = 5
 
 @dataclass(frozen=True)
 class Explanation:
-    """A key, for the verbs in which it has one meaning."""
+    """Configuration key, for the verbs in which it has one meaning."""
 
     info: KeyInfo
     below: tuple[KeyInfo, ...]
@@ -50,8 +50,8 @@ class Explanation:
 
 
 def explain(
-    key: Annotated[str, typer.Argument(help="a key or a section, such as optimizer.peak_lr")],
-    verb: Annotated[str | None, typer.Argument(help="of this verb only")] = None,
+    key: Annotated[str, typer.Argument(help="key or section, such as optimizer.peak_lr")],
+    verb: Annotated[str | None, typer.Argument(help="verb; default: all verbs with that key")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Explain a configuration key: type, allowed values, default, meaning, source, presets."""
@@ -88,13 +88,13 @@ def explanations_of(key: Key, verbs: Iterable[str]) -> list[Explanation]:
 
 
 def default_text(defaults: Mapping[str, Any]) -> str:
-    """The default that all verbs share, or each one with its verbs."""
+    """Return the default that all verbs share, or each default with its verbs."""
     texts = _names_by_value(defaults)
     return next(iter(texts)) if len(texts) == 1 else _values_with_names(defaults)
 
 
 def _values_with_names(values: Mapping[str, Any]) -> str:
-    """Each value with the names that have it: ``0.0005 (pretrain); 0.0003 (distill, teachers)``."""
+    """Return each value with its names: ``0.0005 (pretrain); 0.0003 (distill, teachers)``."""
     return "; ".join(f"{v} ({', '.join(names)})" for v, names in _names_by_value(values).items())
 
 
@@ -109,7 +109,7 @@ def _names_by_value(values: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _values_in_presets(key: Key, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """The presets with another value than the default of their verb."""
+    """Return the presets that change the default of their verb."""
     from road_ray.config import to_dict
     from road_ray.config.key_info import UNSET, value_at
     from road_ray.presets import PRESETS

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def presets(
-    name: Annotated[str | None, typer.Argument(help="show this one as YAML")] = None,
+    name: Annotated[str | None, typer.Argument(help="preset to show as YAML")] = None,
     output: Annotated[
-        Path | None, typer.Option(help="a new YAML file; the schema for editors goes beside it")
+        Path | None, typer.Option(help="YAML file to write, with its editor schema beside it")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the presets, or show one as YAML with the meaning of what it changes."""
+    """List the presets, or show one as YAML with comments on the keys it sets."""
     from road_ray.config import to_dict
     from road_ray.presets import PRESETS, named
 
@@ -44,10 +44,10 @@ def presets(
 
 
 def schema(
-    verb: Annotated[str, typer.Argument(help="pretrain, finetune, ..., sweep or submit")],
-    output: Annotated[Path | None, typer.Option(help="write it to this file")] = None,
+    verb: Annotated[str, typer.Argument(help="verb, sweep or submit")],
+    output: Annotated[Path | None, typer.Option(help="file to write; default: standard output")] = None,
 ) -> None:
-    """The JSON schema of a verb's configuration, for editors."""
+    """Print the JSON schema of a verb's configuration, for editors."""
     from road_ray.config import json_schema
     from road_ray.presets import PRESETS
     from road_ray.verbs import configuration_class
@@ -61,11 +61,11 @@ def schema(
 
 
 def check(
-    address: Annotated[str | None, typer.Option(help="a Ray cluster to reach")] = None,
-    root: Annotated[str | None, typer.Option(help="a data root to look at")] = None,
+    address: Annotated[str | None, typer.Option(help="address of a Ray cluster to check")] = None,
+    root: Annotated[str | None, typer.Option(help="data root to check")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The environment: versions, devices, disk, data, cluster."""
+    """Check the environment: versions, devices, disk, data, cluster."""
     from road_ray.reporting.environment import findings
 
     rows, good = findings(address, root)
@@ -87,7 +87,7 @@ def _schema_name(verb: str) -> str:
 
 
 def _annotated(preset: Preset) -> str:
-    """The YAML file of a preset, whose first line names the schema that lies beside it."""
+    """Write the YAML file of a preset; its first line names the schema beside it."""
     from road_ray.config.annotated_yaml import annotated_yaml, comment
 
     verb, schema_name = preset.verb, _schema_name(preset.verb)

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C end a command with what it kept."""
+"""SIGTERM and Ctrl-C end a command with a message and an exit code."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from road_ray.errors import InterruptedRunError
 
 
 def run_interruptible(function: Callable[..., Any], config: Any, directory: Path) -> Any:
-    """``function(config)``. SIGTERM and Ctrl-C outside the loop, which has its own way to stop, end
-    it too.
+    """Return ``function(config)``. SIGTERM and Ctrl-C outside the training loop raise
+    ``InterruptedRunError``; the loop has its own handler.
     """
 
     def stop(number: int, frame: object) -> None:
@@ -24,7 +24,7 @@ def run_interruptible(function: Callable[..., Any], config: Any, directory: Path
     except KeyboardInterrupt:
         raise InterruptedRunError(
             f"stopped between steps\n  kept: what {directory} holds by now\n"
-            "  go on: run the same command again"
+            "  fix: to resume, run the same command"
         ) from None
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -21,26 +21,26 @@ def _say_more(wanted: bool) -> None:
 
 
 def is_verbose() -> bool:
-    """Whether -v was given: notes of libraries, and the traceback of an error."""
+    """Return True if -v was given."""
     return _ours.isEnabledFor(logging.DEBUG)
 
 
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 PresetOption = Annotated[str | None, typer.Option("--preset", help="start from a named preset")]
-QuietOption = Annotated[bool, typer.Option("-q", help="no progress")]
+QuietOption = Annotated[bool, typer.Option("-q", help="no progress output")]
 VerboseOption = Annotated[
     bool,
-    typer.Option("-v", callback=_say_more, help="notes of libraries, tracebacks of errors"),
+    typer.Option("-v", callback=_say_more, help="show library logs and tracebacks"),
 ]
 WorkersOption = Annotated[
-    int | None, typer.Option("--workers", help="Ray Train workers; 0: this process")
+    int | None, typer.Option("--workers", help="number of Ray Train workers; 0: this process")
 ]
-GpusOption = Annotated[float | None, typer.Option("--gpus-per-worker", help="GPUs of each worker")]
-AddressOption = Annotated[str | None, typer.Option("--address", help="a running Ray cluster")]
+GpusOption = Annotated[float | None, typer.Option("--gpus-per-worker", help="number of GPUs per worker")]
+AddressOption = Annotated[str | None, typer.Option("--address", help="address of a running Ray cluster")]
 
 
 def show_list(rows: list[dict[str, Any]], as_json: bool) -> None:
-    """Print the rows, aligned for people or as one JSON list."""
+    """Print rows as an aligned table, or as one JSON list."""
     if as_json:
         typer.echo(json.dumps(rows))
         return

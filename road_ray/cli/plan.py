@@ -31,13 +31,13 @@ def plan(
     workers: WorkersOption = None,
     gpus_per_worker: GpusOption = None,
     address: AddressOption = None,
-    run_dir: Annotated[Path | None, typer.Option(help="where the run would be kept")] = None,
+    run_dir: Annotated[Path | None, typer.Option(help="directory of the planned run")] = None,
     prices: Annotated[
-        Path | None, typer.Option(help="YAML: gpu_hour, cpu_hour, head_hour, currency")
+        Path | None, typer.Option(help="YAML file with gpu_hour, cpu_hour, head_hour, currency")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What a line takes: steps, memory, disk, time, cost.
+    """Estimate steps, memory, disk, time and cost of a command.
 
     Measured on three steps. What cannot work is an error, in seconds.
     """
@@ -70,7 +70,7 @@ def show_plan(verb: str, config: Config, as_json: bool, prices: Path | None = No
 
 
 def format_plan(found: Mapping[str, Any]) -> str:
-    """A plan for people."""
+    """Return the plan as text."""
     from road_ray.reporting.tables import aligned
 
     memory, disk = found["memory_bytes"], found["disk_bytes"]
@@ -109,7 +109,7 @@ def format_plan(found: Mapping[str, Any]) -> str:
 
 
 def _phases(phases: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Of a pre-training with several; no line for one."""
+    """Return the lines of a pre-training with several phases; none for one."""
     parts = [
         f"{phase['steps']:,} steps of {phase['batch_size']:,} rows of "
         f"{phase['max_length_tokens']} tokens, {phase['measured_step_seconds']:.3f} s each"
@@ -119,7 +119,7 @@ def _phases(phases: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _operations(flops: Mapping[str, float]) -> list[str]:
-    """Of a pre-training; no line for other verbs."""
+    """Return the lines of a pre-training; none for other verbs."""
     if not flops:
         return []
     return [

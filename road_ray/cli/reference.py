@@ -50,13 +50,13 @@ _FILES = {
 
 @dataclass
 class _Section:
-    """A section of one class at one place, and the verbs that have it there."""
+    """Section of one class at one key, and the verbs that have it there."""
 
     key: Key
     kind: type[BaseModel]
     verbs: list[str] = field(default_factory=list)
     shares_key: bool = False
-    """Another class stands at the same key in other verbs."""
+    """Return True if other verbs have another class at the same key."""
 
     @property
     def heading(self) -> str:
@@ -131,7 +131,7 @@ def _runs(info: KeyInfo) -> list[type[RunConfig]]:
 
 
 def _run_within(verb: str, info: KeyInfo) -> str:
-    """A section that is the configuration of another verb: only its defaults that differ."""
+    """Return the changed defaults of a section that is the configuration of another verb."""
     section = _runs(info)[0]
     other = next(name for name, of in VERBS.items() if issubclass(of.config, section))
     usual, own = flatten(defaults(section)), flatten(info.default)
@@ -165,7 +165,7 @@ def _row(key: Key, verbs: list[str], meaning: str | None = None) -> str:
 
 
 def _anchor(heading: str) -> str:
-    """The anchor that a heading has on a page."""
+    """Return the anchor of a heading."""
     return re.sub(r"[^a-z0-9_ -]", "", heading.lower()).replace(" ", "-")
 
 

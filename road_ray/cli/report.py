@@ -13,7 +13,7 @@ from road_ray.cli.options import JsonOption
 
 
 class Format(StrEnum):
-    """A page, or its figures one a file."""
+    """Output format: an HTML page, or one file per figure."""
 
     html = "html"
     svg = "svg"
@@ -22,18 +22,18 @@ class Format(StrEnum):
 
 def report(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="RUN|SWEEP|FOLDER...", help="several are compared")
+        list[Path], typer.Argument(metavar="RUN|SWEEP|FOLDER...", help="run, sweep or folder; several are compared")
     ],
-    out: Annotated[Path | None, typer.Option(help="file, or directory for figures")] = None,
+    out: Annotated[Path | None, typer.Option(help="output file, or directory of figures")] = None,
     kind: Annotated[
-        Format, typer.Option("--format", help="a page, or its figures for a paper")
+        Format, typer.Option("--format", help="html: a page; svg, png: figures for a paper")
     ] = Format.html,
     baseline: Annotated[
-        str | None, typer.Option(help="the group that others are held against")
+        str | None, typer.Option(help="group that the others are compared with")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """One HTML page for a run, a sweep or a folder of runs."""
+    """Write an HTML page for a run, a sweep or a folder of runs."""
     from road_ray.reporting.report import report as make
 
     made = make(paths, out, kind.value, baseline)

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from road_ray.reporting.run_record import RunRecord
 
 runs_app = typer.Typer(help="List, show or compare runs.", no_args_is_help=True)
-_Run = Annotated[Path, typer.Argument(metavar="RUN", help="a run directory")]
+_Run = Annotated[Path, typer.Argument(metavar="RUN", help="run directory")]
 
 
 @runs_app.command("list")
 def list_runs(
-    folder: Annotated[Path, typer.Argument(help="where to look")] = Path("runs"),
+    folder: Annotated[Path, typer.Argument(help="folder of runs")] = Path("runs"),
     as_json: JsonOption = False,
 ) -> None:
-    """The runs in a folder, with how far they are."""
+    """List the runs in a folder with their progress."""
     from road_ray.reporting.run_record import read_run, runs_below
 
     if not folder.is_dir():
@@ -33,7 +33,7 @@ def list_runs(
 
 @runs_app.command("show")
 def show(directory: _Run, as_json: JsonOption = False) -> None:
-    """One run: its verb, state, figures, events and configuration."""
+    """Show a run: verb, state, metrics, events and configuration."""
     run = _read(directory)
     if as_json:
         told = _row(run, directory.parent) | {"metrics": dict(run.metrics)}
@@ -52,7 +52,7 @@ def show(directory: _Run, as_json: JsonOption = False) -> None:
 
 @runs_app.command("diff")
 def diff(left: _Run, right: _Run, as_json: JsonOption = False) -> None:
-    """The keys and figures in which two runs differ."""
+    """Show the keys and metrics in which two runs differ."""
     one, other = _read(left), _read(right)
     rows = [
         {"what": what, "key": key, left.name: mine.get(key), f"{right.name} ": theirs.get(key)}

@@ -9,17 +9,17 @@ import typer
 
 from road_ray.cli.options import JsonOption, show_list
 
-store_app = typer.Typer(help="Look after a store of teachers' logits.", no_args_is_help=True)
+store_app = typer.Typer(help="Inspect and clean a store of teacher logits.", no_args_is_help=True)
 
-_Store = Annotated[Path, typer.Argument(help="what distillation.store names")]
+_Store = Annotated[Path, typer.Argument(help="directory of distillation.store")]
 _Teachers = Annotated[
-    list[str] | None, typer.Argument(help="of these teachers, by the beginning of their name")
+    list[str] | None, typer.Argument(help="teachers, by the beginning of their names; default: all")
 ]
 
 
 @store_app.command("ls")
 def store_ls(store: _Store, as_json: JsonOption = False) -> None:
-    """Each teacher of the store: rows, size, when it was last used."""
+    """List the teachers of a store: rows, size, last use."""
     from road_ray.distillation.store.maintenance import list_teachers
 
     show_list([_line(one) for one in list_teachers(store)], as_json)
@@ -27,7 +27,7 @@ def store_ls(store: _Store, as_json: JsonOption = False) -> None:
 
 @store_app.command("inspect")
 def store_inspect(store: _Store, teachers: _Teachers = None) -> None:
-    """Whose answers these are: weights, tokenizer, labels, as a JSON list."""
+    """Show the identity of each teacher as JSON: weights, tokenizer, labels."""
     import json
 
     from road_ray.distillation.store.maintenance import list_teachers, select_teachers
@@ -41,9 +41,9 @@ def store_inspect(store: _Store, teachers: _Teachers = None) -> None:
 def store_verify(
     store: _Store,
     teachers: _Teachers = None,
-    put_aside: Annotated[bool, typer.Option(help="quarantine what is damaged")] = False,
+    put_aside: Annotated[bool, typer.Option(help="move damaged shards to quarantine")] = False,
 ) -> None:
-    """Read every shard against its sha256; exit code 3 when one is damaged."""
+    """Check every shard against its sha256; exit code 3 if one is damaged."""
     from road_ray.distillation.store.maintenance import find_damage, list_teachers, select_teachers
 
     problems = 0
@@ -58,7 +58,7 @@ def store_verify(
 
 @store_app.command("merge")
 def store_merge(store: _Store, teachers: _Teachers = None) -> None:
-    """One shard a teacher, each row once."""
+    """Merge the shards of each teacher into one."""
     from road_ray.distillation.store.maintenance import list_teachers, merge, select_teachers
 
     for one in select_teachers(list_teachers(store), teachers or []):
@@ -71,10 +71,10 @@ def store_prune(
     store: _Store,
     teachers: _Teachers = None,
     unused_days: Annotated[
-        float | None, typer.Option(min=0, help="only what nobody opened for so long")
+        float | None, typer.Option(min=0, help="only teachers unused for so many days")
     ] = None,
 ) -> None:
-    """Remove teachers by name or by disuse, and shards that were put aside as damaged."""
+    """Remove teachers by name or disuse, and quarantined shards."""
     from road_ray.distillation.store.maintenance import (
         list_teachers,
         prune,

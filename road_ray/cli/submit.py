@@ -25,15 +25,15 @@ def submit(
         typer.Argument(metavar="VERB ... | list | status RUN | stop RUN | follow RUN"),
     ],
     cluster: Annotated[
-        str, typer.Option(help="a shipped name, a cluster file, or http://host:port")
+        str, typer.Option(help="shipped cluster, cluster file or http://host:port")
     ] = "local",
-    detach: Annotated[bool, typer.Option("--detach", help="do not follow the log")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="return without following the log")] = False,
     open_cluster: Annotated[
-        bool, typer.Option("--i-know-this-is-open", help="accept a cluster without token")
+        bool, typer.Option("--i-know-this-is-open", help="accept a cluster without a token")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run any line of road as a job on a cluster.
+    """Run a road command as a job on a cluster.
 
     For instance: road submit --cluster aws -- distill my.yaml --run-dir x
 
@@ -85,7 +85,7 @@ def _send(jobs: Jobs, words: list[str], detach: bool, as_json: bool) -> None:
 
 
 def _followed(jobs: Jobs, job: Job) -> int:
-    """The log to standard output; the job's exit code. Ctrl-C leaves the job at work."""
+    """Print the log of a job and return its exit code. Ctrl-C leaves the job running."""
 
     def say(chunk: str) -> None:
         sys.stdout.write(chunk)

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 def sweep(
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FILE|NAME [key=value]...", help="a search space, then overrides"),
+        typer.Argument(metavar="FILE|NAME [key=value]...", help="search space, then overrides"),
     ] = None,
-    run_dir: Annotated[Path | None, typer.Option(help="where the sweep is kept")] = None,
-    trials: Annotated[int | None, typer.Option(min=1, help="how many")] = None,
-    address: Annotated[str | None, typer.Option(help="a running Ray cluster")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="plan one trial, start none")] = False,
+    run_dir: Annotated[Path | None, typer.Option(help="directory of the sweep")] = None,
+    trials: Annotated[int | None, typer.Option(min=1, help="number of trials")] = None,
+    address: Annotated[str | None, typer.Option(help="address of a running Ray cluster")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan of one trial and start none")] = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Try values of a search space (Ray Tune, Optuna).
+    """Search the values of configuration keys (Ray Tune, Optuna).
 
     The same command goes on with it."""
     given = arguments or []
@@ -72,7 +72,7 @@ def sweep(
 
 
 def _show_plan(config: SweepConfig, as_json: bool) -> None:
-    """What the first run of a trial takes at the values that are not drawn."""
+    """Return the plan of a trial's first run, without sampled values."""
     from road_ray.cli.plan import show_plan
     from road_ray.recipes.sweep.stages import base_config
     from road_ray.recipes.sweep.sweep import check_sources
