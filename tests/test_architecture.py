@@ -234,7 +234,16 @@ def test_a_folder_has_few_modules_and_opens_with_a_docstring():
 
 def test_tests_mirror_the_folders():
     """A folder of tests has the name of the folder whose modules it tests."""
-    others = {"benchmarks", "chaos", "clusters", "contracts", "docs", "fixtures", "journeys"}
+    others = {
+        "benchmarks",
+        "chaos",
+        "clusters",
+        "contracts",
+        "docs",
+        "fixtures",
+        "journeys",
+        "real",
+    }
     folders = {
         path.parent.relative_to(ROOT / "tests")
         for path in (ROOT / "tests").rglob("test_*.py")

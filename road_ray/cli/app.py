@@ -83,11 +83,15 @@ def _register(name: str, about: str) -> None:
         workers: WorkersOption = None,
         gpus_per_worker: GpusOption = None,
         address: AddressOption = None,
-        seed: Annotated[int | None, typer.Option(help="random seed of weights, data order and masks")] = None,
+        seed: Annotated[
+            int | None, typer.Option(help="random seed of weights, data order and masks")
+        ] = None,
         as_json: JsonOption = False,
         quiet: QuietOption = False,
         verbose: VerboseOption = False,
-        dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan and train nothing")] = False,
+        dry_run: Annotated[
+            bool, typer.Option("--dry-run", help="print the plan and train nothing")
+        ] = False,
     ) -> None:
         line = CommandLine.read(
             arguments or [],

@@ -85,7 +85,9 @@ def data_corpus(
     max_length_tokens: Annotated[
         list[int] | None, typer.Option(min=8, help="row length; repeatable; default: 128")
     ] = None,
-    processes: Annotated[int | None, typer.Option(min=1, help="number of processes; default: all cores")] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="number of processes; default: all cores")
+    ] = None,
     address: AddressOption = None,
 ) -> None:
     """Build the shards of text that `road pretrain` would build, beforehand; on all machines of a
@@ -107,7 +109,9 @@ def data_corpus(
 @data_app.command("glue-zip")
 def data_glue_zip(
     out: Annotated[Path, typer.Argument(help="zip file to write")],
-    runs: Annotated[list[Path], typer.Argument(help="run directories of `road evaluate data.split=test`")],
+    runs: Annotated[
+        list[Path], typer.Argument(help="run directories of `road evaluate data.split=test`")
+    ],
     partial: Annotated[bool, typer.Option(help="allow data sets to be missing")] = False,
 ) -> None:
     """Write a submission for the GLUE server from predictions on its test sets."""

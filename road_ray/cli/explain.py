@@ -51,7 +51,9 @@ class Explanation:
 
 def explain(
     key: Annotated[str, typer.Argument(help="key or section, such as optimizer.peak_lr")],
-    verb: Annotated[str | None, typer.Argument(help="verb; default: all verbs with that key")] = None,
+    verb: Annotated[
+        str | None, typer.Argument(help="verb; default: all verbs with that key")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Explain a configuration key: type, allowed values, default, meaning, source, presets."""

@@ -45,7 +45,9 @@ def presets(
 
 def schema(
     verb: Annotated[str, typer.Argument(help="verb, sweep or submit")],
-    output: Annotated[Path | None, typer.Option(help="file to write; default: standard output")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="file to write; default: standard output")
+    ] = None,
 ) -> None:
     """Print the JSON schema of a verb's configuration, for editors."""
     from road_ray.config import json_schema

@@ -35,8 +35,12 @@ VerboseOption = Annotated[
 WorkersOption = Annotated[
     int | None, typer.Option("--workers", help="number of Ray Train workers; 0: this process")
 ]
-GpusOption = Annotated[float | None, typer.Option("--gpus-per-worker", help="number of GPUs per worker")]
-AddressOption = Annotated[str | None, typer.Option("--address", help="address of a running Ray cluster")]
+GpusOption = Annotated[
+    float | None, typer.Option("--gpus-per-worker", help="number of GPUs per worker")
+]
+AddressOption = Annotated[
+    str | None, typer.Option("--address", help="address of a running Ray cluster")
+]
 
 
 def show_list(rows: list[dict[str, Any]], as_json: bool) -> None:

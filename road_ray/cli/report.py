@@ -22,7 +22,10 @@ class Format(StrEnum):
 
 def report(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="RUN|SWEEP|FOLDER...", help="run, sweep or folder; several are compared")
+        list[Path],
+        typer.Argument(
+            metavar="RUN|SWEEP|FOLDER...", help="run, sweep or folder; several are compared"
+        ),
     ],
     out: Annotated[Path | None, typer.Option(help="output file, or directory of figures")] = None,
     kind: Annotated[

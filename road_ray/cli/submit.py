@@ -27,7 +27,9 @@ def submit(
     cluster: Annotated[
         str, typer.Option(help="shipped cluster, cluster file or http://host:port")
     ] = "local",
-    detach: Annotated[bool, typer.Option("--detach", help="return without following the log")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="return without following the log")
+    ] = False,
     open_cluster: Annotated[
         bool, typer.Option("--i-know-this-is-open", help="accept a cluster without a token")
     ] = False,

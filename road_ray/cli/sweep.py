@@ -22,7 +22,9 @@ def sweep(
     run_dir: Annotated[Path | None, typer.Option(help="directory of the sweep")] = None,
     trials: Annotated[int | None, typer.Option(min=1, help="number of trials")] = None,
     address: Annotated[str | None, typer.Option(help="address of a running Ray cluster")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan of one trial and start none")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="print the plan of one trial and start none")
+    ] = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,

@@ -13,7 +13,12 @@ from road_ray.distributed.parallel import run_parallel
 from road_ray.evaluation.metrics import summary
 from road_ray.models.config import EncoderConfig
 from road_ray.recipes.config import DemoConfig
-from road_ray.recipes.distillation.config import DistillationConfig, DistillConfig, WeightingConfig
+from road_ray.recipes.distillation.config import (
+    DistillationConfig,
+    DistillConfig,
+    DistillDataConfig,
+    WeightingConfig,
+)
 from road_ray.recipes.distillation.distill import distill
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig
 from road_ray.recipes.finetuning.finetune import finetune
@@ -191,9 +196,10 @@ def distilling(
 ) -> DistillConfig:
     """The same fine-tuning with teachers; ``rule`` weighs them."""
     plain = finetuning(config, f"student-{rule}-{seed}", seed)
-    shared = {name: getattr(plain, name) for name in FinetuneConfig.model_fields}
+    shared = {name: getattr(plain, name) for name in FinetuneConfig.model_fields if name != "data"}
     return DistillConfig(
         **shared,
+        data=DistillDataConfig.model_validate(plain.data.model_dump()),
         distillation=DistillationConfig(teachers=tuple(directories), num_teachers=len(directories)),
         weighting=WeightingConfig(rule=rule),
     )

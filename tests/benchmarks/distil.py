@@ -242,8 +242,12 @@ def textbrewer(
     It has fp32 only on a CPU; ``bf16`` puts PyTorch's autocast around every model.
     """
     # Its import wants a writer of TensorBoard's, also where nothing is to be written.
-    sys.modules.setdefault("tensorboardX", cast(Any, SimpleNamespace(SummaryWriter=None)))
+    stand_in = cast(Any, SimpleNamespace(SummaryWriter=None))
+    sys.modules.setdefault("tensorboardX", stand_in)
     from textbrewer import DistillationConfig, MultiTeacherDistiller, TrainingConfig
+
+    if sys.modules["tensorboardX"] is stand_in:
+        del sys.modules["tensorboardX"]
     from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification
 
     auto = AutoModelForQuestionAnswering if span else AutoModelForSequenceClassification

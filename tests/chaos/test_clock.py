@@ -22,6 +22,7 @@ WALL_CLOCK = {
     "distillation/store/maintenance.py",  # days since a store was used
     "distributed/check.py",  # how far the clocks of machines are apart
     "distributed/train/preemption.py",  # the deadline of a cloud, bounded
+    "inference/predict.py",  # an identity of standard input, which is never resumed
     "reporting/environment.py",  # whether the clock is set
     "training/monitoring/journal.py",  # the stamp of an event
     "training/monitoring/trackers.py",  # the stamp of a row
