@@ -236,6 +236,8 @@ def _limits(name: str) -> tuple[int, int]:
         return 0, _MOST
     if any(part in name for part in ("layer", "group", "block")):
         return 0, _MOST_LAYERS
+    if name == "max_relative_positions":  # -1 in DeBERTa: as many as there are positions
+        return -1, _MOST
     return (0 if name.startswith(("num_", "max_")) else -_MOST), _MOST
 
 

@@ -6,7 +6,6 @@ numbers in the states of a large model, so they are neither sent between process
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -18,6 +17,7 @@ from road_ray.data.batching import Batch, encoder_inputs
 from road_ray.data.model_files import locate_model
 from road_ray.distillation.teacher_identity import refuse_random
 from road_ray.errors import ConfigError
+from road_ray.models.architectures import input_names
 from road_ray.models.weights import load_stored
 
 Layers = Literal["uniform", "last"] | tuple[tuple[int, int], ...]
@@ -53,9 +53,7 @@ class HiddenStatesTeacher:
         if attentions:
             self._model.set_attn_implementation("eager")  # others return no maps
         self._outputs = {"output_hidden_states": True, "output_attentions": attentions}
-        accepted = inspect.signature(self._model.forward).parameters
-        segments = "token_type_ids" in accepted and self._model.config.type_vocab_size > 1
-        self._names = ("input_ids", "attention_mask", *(["token_type_ids"] if segments else []))
+        self._names = input_names(self._model)
         self.num_layers = int(self._model.config.num_hidden_layers)
         self.width = int(self._model.config.hidden_size)
 

@@ -46,6 +46,7 @@ from road_ray.evaluation.joint_spans import best_joint_spans
 from road_ray.evaluation.predict import logits_of
 from road_ray.evaluation.span_answers import SpanPrediction, best_spans
 from road_ray.evaluation.tags import OUTSIDE, predicted_tags
+from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import check_vocabulary, model_directory
 from road_ray.models.multitask import MultitaskModel, load_trained
 from road_ray.models.precision import autocast_dtype
@@ -437,5 +438,5 @@ def _has_tokenizer(place: Path) -> bool:
 
 def _longest(tokenizer: Any, model: MultitaskModel) -> int:
     """Return the largest number of tokens that model and tokenizer take."""
-    positions: int = model.encoder.config.max_position_embeddings
+    positions: int = longest_row(model.encoder)
     return min(positions, int(tokenizer.model_max_length))

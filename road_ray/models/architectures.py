@@ -1,12 +1,21 @@
-"""Encoder families: the Hugging Face classes of each, and the names of its parts."""
+"""Encoder families: the Hugging Face classes of each, and what their models take.
+
+``FAMILIES`` has the three that ``road pretrain`` builds from nothing and that have heads of
+road_ray; the classes of every other family are looked up in transformers' Auto classes.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 from transformers import (
+    MODEL_FOR_MASKED_LM_MAPPING,
+    MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
+    MODEL_MAPPING,
     AlbertConfig,
     AlbertForMaskedLM,
     AlbertForTokenClassification,
@@ -23,17 +32,18 @@ from transformers import (
     PreTrainedModel,
 )
 
+from road_ray.data.batching import INPUTS
+from road_ray.errors import CheckpointError
+
 
 @dataclass(frozen=True)
 class Family:
-    """The Hugging Face classes of one encoder family. To add one, enter it in ``FAMILIES`` and in
-    ``models/language_model.py``.
-    """
+    """The Hugging Face classes of one encoder family."""
 
     config: type[PreTrainedConfig]
     encoder: type[PreTrainedModel]
-    language_model: type[PreTrainedModel]
-    detector: type[PreTrainedModel]
+    language_model: Any  # None if transformers has no such class
+    detector: Any
     # A family without a detection head uses a token classifier with one label.
     detector_options: dict[str, Any]
     encoder_options: dict[str, Any]
@@ -43,6 +53,8 @@ class Family:
 
     def stored(self, name: str) -> str:
         """Return the name of a head's weight in a Hugging Face model with that head."""
+        if self.config.model_type not in FAMILIES:
+            return name.removeprefix("model.")  # of ``TransformersHead``
         if self.pooler is None or not name.startswith("pooler."):
             return name
         return f"{self.pooler}.{name.removeprefix('pooler.')}"
@@ -69,6 +81,62 @@ FAMILIES: dict[str, Family] = {
 }
 
 
+def family_of(config: PreTrainedConfig) -> Family:
+    """Return the family of a configuration, from ``FAMILIES`` or from transformers' Auto classes.
+
+    Raises ``CheckpointError`` for an architecture that is no encoder, or that transformers has no
+    model class for.
+    """
+    if config.model_type in FAMILIES:
+        return FAMILIES[config.model_type]
+    encoder = _class_of(MODEL_MAPPING, config)
+    language_model = _class_of(MODEL_FOR_MASKED_LM_MAPPING, config)
+    if encoder is None or language_model is None or config.is_encoder_decoder:
+        raise CheckpointError(
+            f"{config.name_or_path or 'config.json'}: {config.model_type!r} is no encoder of "
+            "transformers\n  allowed: encoders, such as bert, electra, roberta, deberta-v2, "
+            "modernbert, distilbert and mpnet\n  fix: name a model of such an architecture"
+        )
+    return Family(
+        type(config),
+        encoder,
+        language_model,
+        _class_of(MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING, config),
+        _ONE_LABEL,
+        _NO_POOLER if "add_pooling_layer" in _parameters(encoder.__init__) else {},
+    )
+
+
+def _class_of(mapping: Any, config: PreTrainedConfig) -> type[PreTrainedModel] | None:
+    found: Any = mapping.get(type(config), None)
+    chosen: type[PreTrainedModel] | None = found[0] if isinstance(found, tuple) else found
+    return chosen
+
+
+def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(function).parameters
+
+
+def input_names(model: PreTrainedModel) -> tuple[str, ...]:
+    """Return the names of the inputs that a model takes: segments only if it embeds them."""
+    segments = "token_type_ids" in _parameters(model.forward)
+    embedded = getattr(model.config, "type_vocab_size", 0) > 1
+    return INPUTS if segments and embedded else INPUTS[:2]
+
+
+def longest_row(encoder: PreTrainedModel) -> int:
+    """Return the length of the longest row that an encoder reads, in tokens.
+
+    RoBERTa and MPNet count positions from behind the padding index, so they read fewer tokens than
+    their position table has rows.
+    """
+    positions = int(encoder.config.max_position_embeddings)
+    for name, module in encoder.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
+            return positions - (0 if module.padding_idx is None else module.padding_idx + 1)
+    return positions
+
+
 def detector_output(model: PreTrainedModel) -> nn.Linear:
     """Return the last layer of a detector, which has one output."""
     head: Any = getattr(model, "discriminator_predictions", None)
@@ -78,7 +146,6 @@ def detector_output(model: PreTrainedModel) -> nn.Linear:
 
 def head_dropout(config: PreTrainedConfig) -> float:
     """Return the dropout probability of a head for classes, tags or choices."""
-    if config.model_type == "albert":
-        return float(config.classifier_dropout_prob)
-    chosen = config.classifier_dropout
-    return float(config.hidden_dropout_prob if chosen is None else chosen)
+    names = ("classifier_dropout", "classifier_dropout_prob", "hidden_dropout_prob", "dropout")
+    values = (getattr(config, name, None) for name in names)
+    return float(next((value for value in values if value is not None), 0.0))

@@ -12,7 +12,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from road_ray.data.model_files import locate_model, read_config
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.models.architectures import FAMILIES, detector_output
+from road_ray.models.architectures import FAMILIES, detector_output, family_of
 from road_ray.models.config import EncoderConfig
 from road_ray.models.hf_logging import suppress_logging
 from road_ray.models.weights import load_stored
@@ -93,7 +93,7 @@ def new_detector(size: EncoderConfig, vocab_size: int) -> PreTrainedModel:
 
 def build_encoder(config: PreTrainedConfig) -> PreTrainedModel:
     """Return an encoder with random weights."""
-    family = FAMILIES[config.model_type]
+    family = family_of(config)
     encoder: Any = family.encoder(config, **family.encoder_options)
     initialize(encoder, float(config.initializer_range))
     return encoder
@@ -154,17 +154,15 @@ def load_encoder(directory: str, family: str | None = None) -> PreTrainedModel:
     model with some random layers would train without an error.
     """
     place = locate_model(directory)
-    allowed = tuple(FAMILIES) if family is None else (family,)
     with suppress_logging():
-        stored = read_config(place).model_type
-    if stored not in allowed:
+        config = read_config(place)
+    if family is not None and config.model_type != family:
         raise CheckpointError(
-            f"{place}: cannot be loaded as an encoder of the family {' or '.join(allowed)}: its "
-            f"config.json says {stored!r}\n  fix: name a model of that family"
+            f"{place}: cannot be loaded as an encoder of the family {family}: its "
+            f"config.json says {config.model_type!r}\n  fix: name a model of that family"
         )
-    encoder: PreTrainedModel = load_stored(
-        FAMILIES[stored].encoder, place, **FAMILIES[stored].encoder_options
-    ).model
+    stored = family_of(config)
+    encoder: PreTrainedModel = load_stored(stored.encoder, place, **stored.encoder_options).model
     return encoder
 
 

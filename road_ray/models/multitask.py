@@ -25,7 +25,7 @@ from road_ray.data.model_files import locate_model
 from road_ray.data.schema import Choose, Classify, Kind, Regress, Span, Tag, Task
 from road_ray.data.special_heads import SpecialHead, special_head
 from road_ray.errors import CheckpointError
-from road_ray.models.architectures import FAMILIES
+from road_ray.models.architectures import family_of, input_names
 from road_ray.models.cpu_kernels import use_cpu_kernels
 from road_ray.models.encoder import load_encoder
 from road_ray.models.heads.base import Head
@@ -49,6 +49,7 @@ class MultitaskModel(nn.Module):
         super().__init__()
         use_cpu_kernels(encoder)
         self.encoder = encoder
+        self._inputs = input_names(encoder)
         self.tasks = {task.name: task for task in tasks}
         self.heads = Heads({task.name: build_head(task.kind, encoder.config) for task in tasks})
         # Heads over features need a frozen encoder.
@@ -95,7 +96,7 @@ class MultitaskModel(nn.Module):
         """Return the encoder's whole output; ``outputs`` are ``output_hidden_states=True`` and
         ``output_attentions=True``.
         """
-        return self.encoder(**encoder_inputs(batch), **outputs)
+        return self.encoder(**encoder_inputs(batch, self._inputs), **outputs)
 
     def export(self, directory: Path, task: str) -> None:
         """Write encoder and head of ``task`` in the format of ``transformers``."""
@@ -151,8 +152,12 @@ def _reordered(head: Mapping[str, Tensor], order: Sequence[int] | None) -> dict[
 
 
 def _last_layer(head: Mapping[str, Tensor]) -> str:
-    """Return the prefix of a sentence head's last layer."""
-    return "classifier.out_proj." if "classifier.out_proj.weight" in head else "classifier."
+    """Return the prefix of a head's last layer: of its layers with as many outputs as any, the
+    last, which is the one onto the labels.
+    """
+    weights = [name for name, weight in head.items() if weight.dim() == 2]
+    known = [name for name in weights if name.startswith("classifier.")]
+    return (known or weights)[-1].removesuffix("weight")
 
 
 def _in_own_numbers(head: Mapping[str, Tensor], kind: Kind) -> dict[str, Tensor]:
@@ -190,7 +195,7 @@ class _Exporter:
         }
         config = AutoConfig.for_model(**(model.encoder.config.to_dict() | labels))
         exported: PreTrainedModel = self.kind.from_config(config)
-        family = FAMILIES[config.model_type]
+        family = family_of(config)
         state = {
             f"{exported.base_model_prefix}.{name}": tensor
             for name, tensor in model.encoder.state_dict().items()
@@ -241,7 +246,7 @@ def keep_pooler(model: MultitaskModel, directory: str) -> None:
 
 def _stored_pooler(directory: Path, encoder: PreTrainedModel) -> dict[str, Tensor]:
     """Return weight and bias of a stored pooler; nothing if there is none of that width."""
-    name = FAMILIES[encoder.config.model_type].pooler
+    name = family_of(encoder.config).pooler
     if name is None:
         return {}
     headers = read_headers(directory)
@@ -285,7 +290,7 @@ def load_trained(
         )
     order = label_order(place / "config.json", trained.config.id2label, task, label_map)
     head, state = model.heads[task.name], trained.state_dict()
-    stored = FAMILIES[trained.config.model_type].stored
+    stored = family_of(trained.config).stored
     weights = {name: state[stored(name)] for name in head.state_dict()}
     head.load_state_dict(_in_units_of_range(_reordered(weights, order), task.kind))
     return model

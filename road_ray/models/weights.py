@@ -61,7 +61,7 @@ def load_stored(kind: ModelClass, directory: str | Path, **options: Any) -> Stor
         headers = read_headers(place)
         check_hashes(place, weights=True)
         _check_floats(headers)
-        if config.model_type in FAMILIES:
+        if config.model_type in FAMILIES:  # of others, only transformers knows old names
             _check_encoder(place, blueprint, headers)
         _check_head(place, blueprint, headers)
         _check_size(place, blueprint, headers)
@@ -86,7 +86,12 @@ def load_stored(kind: ModelClass, directory: str | Path, **options: Any) -> Stor
     within = [name for name in report["unexpected_keys"] if name.startswith(prefix)]
     if surplus := [name for name in within if not _idle(name.removeprefix(prefix))]:
         raise _surplus(place, surplus)
-    return Stored(model, sorted(report["missing_keys"]))
+    missing = sorted(report["missing_keys"])
+    whole = model.base_model is model
+    within = [name.removeprefix(prefix) for name in missing if whole or name.startswith(prefix)]
+    if lacking := [name for name in within if not _idle(name)]:
+        raise _lacking(place, lacking)
+    return Stored(model, missing)
 
 
 def read_headers(directory: Path) -> dict[str, Header]:
@@ -230,11 +235,7 @@ def _check_encoder(place: Path, model: PreTrainedModel, headers: Mapping[str, He
             there[plain] = header.shape
     there = {name: shape for name, shape in there.items() if not _idle(name)}
     if lacking := sorted(wanted.keys() - there.keys()):
-        raise CheckpointError(
-            f"{_files(place)}: cannot be loaded: {len(lacking)} encoder weights are missing, "
-            f"the first: {', '.join(lacking[:_NAMED])}\n  allowed: only heads may be missing\n"
-            "  fix: name a directory whose config.json and weights are of one model"
-        )
+        raise _lacking(place, lacking)
     if surplus := [*sorted(there.keys() - wanted.keys()), *twice]:
         raise _surplus(place, surplus)
     for name, shape in wanted.items():
@@ -284,6 +285,14 @@ def _files(place: Path) -> Path:
     """Return the weights file of a directory, or the index of its shards."""
     single = place / "model.safetensors"
     return single if single.is_file() else place / "model.safetensors.index.json"
+
+
+def _lacking(place: Path, names: list[str]) -> CheckpointError:
+    return CheckpointError(
+        f"{_files(place)}: cannot be loaded: {len(names)} encoder weights are missing, "
+        f"the first: {', '.join(names[:_NAMED])}\n  allowed: only heads may be missing\n"
+        "  fix: name a directory whose config.json and weights are of one model"
+    )
 
 
 def _surplus(place: Path, names: list[str]) -> CheckpointError:

@@ -17,6 +17,7 @@ from road_ray.errors import ConfigError
 from road_ray.evaluation.consistency import consistency
 from road_ray.evaluation.glue import predictions_of
 from road_ray.evaluation.predict import evaluate_split
+from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import check_vocabulary, model_directory
 from road_ray.models.multitask import MultitaskModel, load_trained
 from road_ray.recipes.config import EvaluateConfig, EvaluateDataConfig
@@ -168,7 +169,7 @@ def _judge(
     tune: bool,
 ) -> tuple[dict[str, float], float | None]:
     device, name = Worker.alone().device, split.dataset.name
-    check_length(split, model.encoder.config.max_position_embeddings)
+    check_length(split, longest_row(model.encoder))
     pad_id = int(tokenizer.pad_token_id)
     result = evaluate_split(
         model.to(device), split, pad_id=pad_id, device=device, threshold=threshold, tune=tune

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
-from transformers import ElectraForPreTraining, RobertaConfig, RobertaModel
+from transformers import ElectraForPreTraining, GPT2Config, GPT2Model
 
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.config import EncoderConfig
@@ -153,15 +153,8 @@ def test_weights_of_another_shape_are_refused(saved, tmp_path):
 
 
 def test_another_kind_of_model_is_refused(tmp_path):
-    config = RobertaConfig(
-        vocab_size=50,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-    )
-    RobertaModel(config).save_pretrained(tmp_path)
-    with pytest.raises(CheckpointError):
+    GPT2Model(GPT2Config(vocab_size=50, n_embd=16, n_layer=1, n_head=2)).save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match="'gpt2' is no encoder"):
         load_encoder(str(tmp_path))
 
 

@@ -54,11 +54,15 @@ def ranges(starts: Longs, lengths: Longs) -> Longs:
 def tokenized(
     texts: Sequence[str], tokenizer: PreTrainedTokenizerFast, *, offsets: bool = False
 ) -> Ragged:
-    """Return the token ids of each text without special tokens or truncation."""
+    """Return the token ids of each text without special tokens or truncation.
+
+    ``offsets`` are of the characters that a token shows: byte-level and Unigram tokenizers count a
+    space before a word in or out, by version.
+    """
     numbers: dict[str, int] = {}
     found = (numbers.setdefault(text, len(numbers)) for text in texts)
     index = np.fromiter(found, np.int64, len(texts))
-    return _tokenized(list(numbers), _backend(tokenizer), offsets).rows(index)
+    return _tokenized(list(numbers), backend_of(tokenizer), offsets).rows(index)
 
 
 def _tokenized(texts: list[str], backend: Any, offsets: bool) -> Ragged:
@@ -72,18 +76,32 @@ def _tokenized(texts: list[str], backend: Any, offsets: bool) -> Ragged:
         counts += [len(row) for row in rows]
         ids.append(_flat(rows))
         if offsets:
-            spans = chain.from_iterable(encoding.offsets for encoding in found)
-            places.append(_flat(spans).reshape(-1, 2))
+            some = texts[first : first + _TEXTS_AT_A_TIME]
+            for text, encoding in zip(some, found, strict=True):
+                places.append(_shown(text, _flat(encoding.offsets).reshape(-1, 2)))
     lengths = np.array(counts, np.int64)
     found_offsets = np.concatenate(places) if offsets else None
     return Ragged(np.concatenate(ids), starts_of(lengths), lengths, found_offsets)
+
+
+def _shown(text: str, offsets: Ints) -> Ints:
+    """Return the offsets without the spaces at both ends of a token."""
+    letters = np.fromiter((not letter.isspace() for letter in text), np.bool_, len(text))
+    before = np.concatenate([[0], np.cumsum(letters)])  # letters before each place
+    places = np.append(np.flatnonzero(letters), len(text))
+    first, last = before[offsets[:, 0]], before[offsets[:, 1]]
+    shown = np.stack([places[first], places[last - 1] + 1], 1).astype(np.int32)
+    return np.where((last > first)[:, None], shown, offsets)
 
 
 def _flat(rows: Any) -> NDArray[np.int32]:
     return np.fromiter(chain.from_iterable(rows), np.int32)
 
 
-def _backend(tokenizer: PreTrainedTokenizerFast) -> Any:
+def backend_of(tokenizer: PreTrainedTokenizerFast) -> Any:
+    """Return the Rust tokenizer, without truncation and padding. Raises ``ConfigError`` for a slow
+    tokenizer, which has none.
+    """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise ConfigError(

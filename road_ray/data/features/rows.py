@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from road_ray.data.features.ragged import Ragged, ranges, starts_of, tokenized
+from road_ray.data.features.special_tokens import SpecialTokens, special_tokens
 from road_ray.data.features.types import Ints, Longs
 from road_ray.errors import ConfigError
 
@@ -35,11 +36,12 @@ def text_rows(
     name: str,
 ) -> TokenRows:
     """Return rows ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]``, truncated longest first."""
-    room = max_length_tokens - len(columns) - 1
+    special = special_tokens(tokenizer, len(columns))
+    room = max_length_tokens - special.count
     if room < len(columns):
         raise ConfigError(
             f"max_length_tokens = {max_length_tokens} leaves no room for text; "
-            f"allowed: at least {2 * len(columns) + 1}"
+            f"allowed: at least {special.count + len(columns)}"
         )
     parts = [tokenized(texts, tokenizer) for texts in columns]
     whole = np.stack([part.lengths for part in parts])
@@ -48,11 +50,12 @@ def text_rows(
     if cut:
         _log.info("%s: cut %d of %d rows to %d tokens", name, cut, len(kept[0]), max_length_tokens)
     parts = [part.kept(lengths) for part, lengths in zip(parts, kept, strict=True)]
-    tokens, lengths = _assembled(parts, tokenizer)
+    tokens, lengths = assembled(parts, special)
+    inner = special.between if len(columns) > 1 else special.after
     return {
         "tokens": tokens,
         "bounds": bounds_of(lengths),
-        "first_segment": (kept[0] + 2).astype(np.int32),
+        "first_segment": (len(special.before) + kept[0] + len(inner)).astype(np.int32),
     }
 
 
@@ -80,15 +83,23 @@ def _longest_first(lengths: Longs, room: int) -> Longs:
     return np.where(lengths.sum(0) <= room, lengths, np.stack([first, second]))
 
 
-def _assembled(parts: Sequence[Ragged], tokenizer: Any) -> tuple[NDArray[np.int32], Longs]:
+def assembled(parts: Sequence[Ragged], special: SpecialTokens) -> tuple[NDArray[np.int32], Longs]:
     """Return token ids of the joined texts with special tokens, and row lengths."""
-    lengths: Longs = np.sum([part.lengths + 1 for part in parts], axis=0) + 1
+    lengths: Longs = np.sum([part.lengths for part in parts], axis=0) + special.count
     place = starts_of(lengths)
     tokens = np.empty(int(lengths.sum()), np.int32)
-    tokens[place] = tokenizer.cls_token_id
-    place = place + 1
-    for part in parts:
+    place = _put(tokens, place, special.before)
+    for number, part in enumerate(parts):
+        if number:
+            place = _put(tokens, place, special.between)
         tokens[ranges(place, part.lengths)] = part.ids[ranges(part.starts, part.lengths)]
-        tokens[place + part.lengths] = tokenizer.sep_token_id
-        place = place + part.lengths + 1
+        place = place + part.lengths
+    _put(tokens, place, special.after)
     return tokens, lengths
+
+
+def _put(tokens: Ints, place: Longs, ids: Ints) -> Longs:
+    """Write the same ids into every row; return the places behind them."""
+    for number, token in enumerate(ids):
+        tokens[place + number] = token
+    return place + len(ids)

@@ -7,14 +7,16 @@ windows of thousands of questions at a time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from road_ray.data.features.ragged import Ragged, ranges, starts_of, tokenized
+from road_ray.data.features.rows import assembled
+from road_ray.data.features.special_tokens import SpecialTokens, special_tokens
 from road_ray.data.features.types import Features, Ints, Longs, SpanExample
 from road_ray.data.schema import Dataset
 from road_ray.errors import ConfigError
@@ -56,7 +58,8 @@ def encode_spans(
 
     Source: google bert, run_squad.py, convert_examples_to_features and _check_is_max_context.
     """
-    _check_limits(max_length_tokens, stride_tokens, max_question_tokens)
+    special = special_tokens(tokenizer, 2)
+    _check_limits(max_length_tokens, stride_tokens, max_question_tokens, special.count)
     questions = tokenized([example.question for example in examples], tokenizer)
     contexts = tokenized([example.context for example in examples], tokenizer, offsets=True)
     cut = int((questions.lengths > max_question_tokens).sum())
@@ -68,12 +71,14 @@ def encode_spans(
     for first in range(0, len(examples), _QUESTIONS_AT_A_TIME):
         part = slice(first, first + _QUESTIONS_AT_A_TIME)
         asked, read = questions.rows(part), contexts.rows(part)
-        windows = _windows(read.lengths, max_length_tokens - 3 - asked.lengths, stride_tokens)
-        rows = _rows(windows, asked, read, tokenizer)
-        rows |= _gold_positions(windows, asked, gold[part])
+        windows = _windows(
+            read.lengths, max_length_tokens - special.count - asked.lengths, stride_tokens
+        )
+        rows = _rows(windows, asked, read, special)
+        rows |= _gold_positions(windows, rows["first_segment"], gold[part])
         rows["example"] = (windows.question + first).astype(np.int32)
         if not train:
-            rows |= _marks(windows, asked, read)
+            rows |= _marks(windows, rows, read)
         parts.append(rows)
     features = _joined(parts, dataset, train)
     if train:
@@ -95,17 +100,17 @@ def _warn_of_answers_without_window(
         _log.warning(f"{text}\n  fix: raise max_length_tokens", features.dataset, len(lost), where)
 
 
-def _check_limits(max_length: int, stride: int, max_question: int) -> None:
+def _check_limits(max_length: int, stride: int, max_question: int, num_special: int) -> None:
     if stride < 1 or max_question < 1:
         raise ConfigError(
             f"stride_tokens = {stride} and max_question_tokens = {max_question}: "
             "both must be at least 1"
         )
-    if max_length < max_question + 4:
+    if max_length <= max_question + num_special:
         raise ConfigError(
             f"max_length_tokens = {max_length} leaves no room for the context beside a question of "
-            f"max_question_tokens = {max_question} and 3 special tokens\n"
-            f"  fix: max_length_tokens >= {max_question + 4}"
+            f"max_question_tokens = {max_question} and {num_special} special tokens\n"
+            f"  fix: max_length_tokens >= {max_question + num_special + 1}"
         )
 
 
@@ -121,22 +126,15 @@ def _windows(context_lengths: Longs, room: Longs, stride: int) -> _Windows:
 
 
 def _rows(
-    windows: _Windows, questions: Ragged, contexts: Ragged, tokenizer: Any
+    windows: _Windows, questions: Ragged, contexts: Ragged, special: SpecialTokens
 ) -> dict[str, NDArray[Any]]:
-    """Return token ids with special tokens, and row lengths."""
+    """Return token ids with special tokens, row lengths, and lengths of the first segment."""
     asked = questions.rows(windows.question)
-    lengths = asked.lengths + windows.length + 3
-    begin = starts_of(lengths)
-    tokens = np.empty(int(lengths.sum()), np.int32)
-    tokens[begin] = tokenizer.cls_token_id
-    tokens[begin + asked.lengths + 1] = tokenizer.sep_token_id
-    tokens[begin + lengths - 1] = tokenizer.sep_token_id
-    question = ranges(asked.starts, asked.lengths)
-    tokens[ranges(begin + 1, asked.lengths)] = questions.ids[question]
-    context = ranges(contexts.starts[windows.question] + windows.start, windows.length)
-    tokens[ranges(begin + asked.lengths + 2, windows.length)] = contexts.ids[context]
-    first_segment = (asked.lengths + 2).astype(np.int32)
-    return {"tokens": tokens, "lengths": lengths, "first_segment": first_segment}
+    begin = contexts.starts[windows.question] + windows.start
+    shown = replace(contexts, starts=begin, lengths=windows.length)
+    tokens, lengths = assembled([asked, shown], special)
+    first_segment = len(special.before) + asked.lengths + len(special.between)
+    return {"tokens": tokens, "lengths": lengths, "first_segment": first_segment.astype(np.int32)}
 
 
 def _gold_tokens(examples: Sequence[SpanExample], contexts: Ragged, dataset: Dataset) -> Longs:
@@ -168,23 +166,24 @@ def _gold_tokens(examples: Sequence[SpanExample], contexts: Ragged, dataset: Dat
     return gold
 
 
-def _gold_positions(windows: _Windows, questions: Ragged, gold: Longs) -> dict[str, NDArray[Any]]:
+def _gold_positions(windows: _Windows, first_segment: Ints, gold: Longs) -> dict[str, NDArray[Any]]:
     """Return ``start_positions``, ``end_positions``, ``[R]``; 0 unless the row has all of it."""
     start, end = gold[windows.question].T
     held = (start >= windows.start) & (end < windows.start + windows.length) & (start >= 0)
-    shift = questions.lengths[windows.question] + 2 - windows.start
+    shift = first_segment - windows.start
     return {
         "start_positions": np.where(held, start + shift, 0),
         "end_positions": np.where(held, end + shift, 0),
     }
 
 
-def _marks(windows: _Windows, questions: Ragged, contexts: Ragged) -> dict[str, NDArray[Any]]:
+def _marks(
+    windows: _Windows, rows: Mapping[str, NDArray[Any]], contexts: Ragged
+) -> dict[str, NDArray[Any]]:
     """Return ``offsets`` and ``max_context`` of every token, -1 and False outside the context."""
     assert contexts.offsets is not None
-    asked = questions.lengths[windows.question]
-    lengths = asked + windows.length + 3
-    places = ranges(starts_of(lengths) + asked + 2, windows.length)
+    lengths = rows["lengths"]
+    places = ranges(starts_of(lengths) + rows["first_segment"], windows.length)
     offsets = np.full((int(lengths.sum()), 2), -1, np.int32)
     source = contexts.starts[windows.question] + windows.start
     offsets[places] = contexts.offsets[ranges(source, windows.length)]

@@ -10,6 +10,7 @@ import numpy as np
 
 from road_ray.data.features.ragged import ranges, starts_of, tokenized
 from road_ray.data.features.rows import bounds_of
+from road_ray.data.features.special_tokens import special_tokens, word_prefix
 from road_ray.data.features.types import UNKNOWN, Features, Longs, TagExample
 from road_ray.data.schema import Dataset, Tag, Task
 from road_ray.errors import ConfigError, DataError
@@ -34,19 +35,25 @@ def encode_tags(
     without sub-tokens, such as a control character, becomes ``[UNK]``. Source: Devlin et
     al. 2019, section 5.3 (the first sub-token stands for the word).
     """
-    room = max_length_tokens - 2
+    special, space = special_tokens(tokenizer, 1), word_prefix(tokenizer)
+    before, room = len(special.before), max_length_tokens - special.count
     if room < 1:
-        raise ConfigError(f"max_length_tokens = {max_length_tokens}\n  allowed: at least 3")
+        raise ConfigError(
+            f"max_length_tokens = {max_length_tokens}\n  allowed: at least {special.count + 1}"
+        )
     labels = _labels(examples, task)
-    words = tokenized([word for e in examples for word in e.words], tokenizer)
+    words = tokenized([space + word for e in examples for word in e.words], tokenizer)
     parts: Longs = np.minimum(np.maximum(words.lengths, 1), room)  # an empty word becomes [UNK]
     row_of_word, rows = _rows(examples, parts, room, dataset.name)
     filled = np.bincount(row_of_word, weights=parts, minlength=len(rows)).astype(np.int64)
-    bounds = bounds_of(filled + 2)
-    tokens = np.full(int(bounds[-1]), tokenizer.sep_token_id, np.int32)
-    tokens[bounds[:-1]] = tokenizer.cls_token_id
-    # Words follow each other; each row before a word put a [CLS] and, but for its own, a [SEP].
-    place = starts_of(parts) + 2 * row_of_word + 1
+    bounds = bounds_of(filled + special.count)
+    tokens = np.empty(int(bounds[-1]), np.int32)
+    for number, token in enumerate(special.before):
+        tokens[bounds[:-1] + number] = token
+    for number, token in enumerate(special.after):
+        tokens[bounds[1:] - len(special.after) + number] = token
+    # Words follow each other; each row before a word put its special tokens between them.
+    place = starts_of(parts) + special.count * row_of_word + before
     tokens[place] = tokenizer.unk_token_id
     kept = np.minimum(words.lengths, parts)
     tokens[ranges(place, kept)] = words.ids[ranges(words.starts, kept)]

@@ -7,7 +7,6 @@ student's loop, loss and head are the same for both.
 from __future__ import annotations
 
 import copy
-import inspect
 import time
 from abc import ABC, abstractmethod
 from collections import deque
@@ -26,6 +25,7 @@ from road_ray.distillation.teacher_identity import HEADS, check_teacher, refuse_
 from road_ray.distillation.weighting import Merge, Rule, num_right, soften
 from road_ray.distillation.weighting.combine import mask_disallowed
 from road_ray.errors import CheckpointError, ConfigError, DataError
+from road_ray.models.architectures import input_names
 from road_ray.models.config import Precision
 from road_ray.models.precision import autocast_dtype
 from road_ray.models.weights import load_stored
@@ -92,8 +92,7 @@ class Teacher:
         self._autocast = autocast_dtype(precision, self._model.device, width)
         if self._autocast is not None:
             _cast_once(self._model, self._autocast)
-        accepted = inspect.signature(self._model.forward).parameters
-        self._segments = "token_type_ids" in accepted and self._model.config.type_vocab_size > 1
+        self._segments = "token_type_ids" in input_names(self._model)
 
     def logits(
         self,

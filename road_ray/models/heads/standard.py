@@ -31,6 +31,7 @@ from road_ray.models.heads.base import Head
 from road_ray.models.heads.bilstm_tagger import BiLSTMTagger
 from road_ray.models.heads.joint_span import JointSpanHead
 from road_ray.models.heads.san import StochasticAnswerNetwork
+from road_ray.models.heads.transformers_head import TransformersHead
 
 
 class SentenceHead(Head):
@@ -128,20 +129,23 @@ class PooledChoiceHead(PooledHead):
 
 def build_head(kind: Kind, config: PreTrainedConfig) -> Head:
     """Return a new head of that kind for an encoder of that configuration."""
-    pooled = FAMILIES[config.model_type].pooler is not None
+    own = config.model_type in FAMILIES
+    pooled = own and FAMILIES[config.model_type].pooler is not None
     match kind:
         case JointSpan():
             return JointSpanHead(config)
-        case Span():
-            return SpanHead(config)
         case FeatureTag():
             return BiLSTMTagger(config, kind.width)
+        case Reason():
+            return StochasticAnswerNetwork(config, kind.width)
+        case _ if not own:
+            return TransformersHead(kind, config)
+        case Span():
+            return SpanHead(config)
         case Tag():
             return TagHead(config, kind.width)
         case Choose():
             return (PooledChoiceHead if pooled else ChoiceHead)(config, kind.choices)
-        case Reason():
-            return StochasticAnswerNetwork(config, kind.width)
         case Classify() | Regress():
             return (PooledHead if pooled else SentenceHead)(config, kind.width)
 

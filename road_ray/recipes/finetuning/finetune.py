@@ -21,6 +21,7 @@ from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distributed.train.launch import launch
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.evaluation.predict import evaluate_split
+from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import build_encoder, check_vocabulary, load_encoder, model_directory
 from road_ray.models.layers import keep_layers, num_layers
 from road_ray.models.multitask import MultitaskModel, keep_pooler, load_trained
@@ -115,7 +116,7 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
     for one in judged.values():
         warn_of_overlap(split, one)
     for one in (split, *judged.values()):
-        check_length(one, model.encoder.config.max_position_embeddings)
+        check_length(one, longest_row(model.encoder))
     stream = BatchStream(
         split.features,
         Batching(config.data.batch_size, config.seed, config.data.max_batch_tokens),

@@ -17,6 +17,7 @@ from road_ray.distillation.schedule import schedule
 from road_ray.distributed.train.launch import launch
 from road_ray.errors import ConfigError
 from road_ray.evaluation.predict import evaluate_split
+from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import check_vocabulary, load_encoder, model_directory
 from road_ray.models.multitask import MultitaskModel, keep_pooler
 from road_ray.objectives.distilled import Distilled
@@ -99,7 +100,7 @@ def main(
     tokenizer = load_tokenizer(directory)
     encoder = load_encoder(directory)
     check_vocabulary(encoder.config.vocab_size, len(tokenizer), directory)
-    splits, judged = read_mixture(config, worker, tokenizer, encoder.config.max_position_embeddings)
+    splits, judged = read_mixture(config, worker, tokenizer, longest_row(encoder))
     torch.manual_seed(config.seed)
     model = MultitaskModel(encoder, _tasks(config, splits))
     keep_pooler(model, directory)

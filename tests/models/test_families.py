@@ -1,0 +1,92 @@
+"""Every family of encoders as student: trained, exported, loaded by transformers alone."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import transformers
+from torch.testing import assert_close
+
+from road_ray.data.schema import Choose, Classify, Regress, Span, Tag, Task
+from road_ray.distillation.teacher_identity import HEADS
+from road_ray.models.architectures import input_names, longest_row
+from road_ray.models.multitask import load_multitask, load_trained
+from tests.published import FAMILIES, publish
+
+KINDS = {
+    "classes": Classify(("no", "maybe", "yes")),
+    "number": Regress(0.0, 5.0),
+    "span": Span(),
+    "tags": Tag(("O", "B-X", "I-X")),
+    "choices": Choose(3),
+}
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """Directories of encoders by family, made when asked for."""
+    made = {}
+
+    def directory(family):
+        if family not in made:
+            made[family] = publish(tmp_path_factory.mktemp(family), family)
+        return made[family]
+
+    return directory
+
+
+def inputs(kind, length=12, rows=2):
+    torch.manual_seed(1)
+    shape = (rows, 3, length) if isinstance(kind, Choose) else (rows, length)
+    mask = torch.ones(shape, dtype=torch.long)
+    mask[0, ..., 9:] = 0
+    ids = torch.randint(5, 50, shape)
+    segments = torch.zeros_like(ids)
+    segments[..., 5:] = 1
+    return {
+        "input_ids": ids.masked_fill(mask == 0, 0),
+        "attention_mask": mask,
+        "token_type_ids": segments * mask,
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_transformers_loads_what_is_exported_with_equal_logits(family, kind, published, tmp_path):
+    task = Task("t", KINDS[kind])
+    torch.manual_seed(0)
+    model = load_multitask(str(published(family)), [task]).eval()
+    batch = inputs(task.kind) | {"task": "t"}
+    with torch.no_grad():
+        ours = model(batch)
+    model.export(tmp_path, "t")
+    plain = getattr(transformers, f"AutoModel{HEADS[type(task.kind)]}").from_pretrained(tmp_path)
+    given = {name: batch[name] for name in input_names(plain)}
+    with torch.no_grad():
+        output = plain.eval()(**given)
+    span = isinstance(task.kind, Span)
+    theirs = torch.stack([output.start_logits, output.end_logits], 1) if span else output.logits
+    assert ours.isfinite().all()
+    assert ours.std() > 1e-4
+    assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    again = load_trained(str(tmp_path), task).eval()
+    with torch.no_grad():
+        assert_close(again(batch), ours, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_step_reaches_every_weight_that_answers_depend_on(family, published):
+    task = Task("t", KINDS["classes"])
+    model = load_multitask(str(published(family)), [task]).train()
+    model(inputs(task.kind) | {"task": "t"}).square().sum().backward()
+    without = [
+        name
+        for name, parameter in model.named_parameters()
+        if parameter.grad is None or not parameter.grad.isfinite().all()
+    ]
+    assert without == []
+
+
+def test_a_row_may_be_as_long_as_the_positions_behind_the_padding_index(published):
+    assert longest_row(load_multitask(str(published("roberta")), []).encoder) == 160
+    assert longest_row(load_multitask(str(published("bert")), []).encoder) == 160

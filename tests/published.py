@@ -1,0 +1,104 @@
+"""Tiny models of any family with a tokenizer of its kind, saved as published ones are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import CONFIG_MAPPING, DebertaV2TokenizerFast, RobertaTokenizerFast
+
+from road_ray.data.tokenizer import train_tokenizer
+
+_WIDTH = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24}
+_POSITIONS = 160
+_SIZES: dict[str, dict[str, Any]] = {
+    "electra": _WIDTH | {"embedding_size": 8},
+    "albert": _WIDTH | {"embedding_size": 8},
+    "roberta": _WIDTH | {"max_position_embeddings": _POSITIONS + 2, "type_vocab_size": 1},
+    "xlm-roberta": _WIDTH | {"max_position_embeddings": _POSITIONS + 2, "type_vocab_size": 1},
+    "mpnet": _WIDTH | {"max_position_embeddings": _POSITIONS + 2},
+    "deberta-v2": _WIDTH
+    | {"relative_attention": True, "position_buckets": 8, "pos_att_type": ["p2c", "c2p"]}
+    | {"type_vocab_size": 0},
+    "modernbert": _WIDTH | {"local_attention": 16},
+    "distilbert": {"dim": 16, "n_heads": 2, "hidden_dim": 24},
+}
+FAMILIES = ("bert", *_SIZES)
+_TOKENIZERS = {
+    "roberta": "bpe",
+    "modernbert": "bpe",
+    "deberta-v2": "unigram",
+    "xlm-roberta": "unigram",
+}
+TEXTS = (
+    "The film was a delight from the first scene to the last.",
+    "Nobody in New Zealand knew who had painted the café in 1995!",
+    "It is a dull, slow and needlessly long story (2 hours).",
+)
+
+
+def tokenizer_of(family: str, texts: Sequence[str] = TEXTS, size: int = 300) -> Any:
+    """Return WordPiece without case, byte-level BPE with case, or Unigram, learnt from texts."""
+    kind = _TOKENIZERS.get(family, "wordpiece")
+    if kind == "wordpiece":
+        return train_tokenizer(list(texts), vocab_size=size, kind="wordpiece")
+    if kind == "bpe":
+        special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+        made = Tokenizer(models.BPE())
+        made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        trainer = trainers.BpeTrainer(
+            vocab_size=size + 256, special_tokens=special, initial_alphabet=alphabet
+        )
+        made.train_from_iterator(texts, trainer)
+        merges = json.loads(made.to_str())["model"]["merges"]
+        return RobertaTokenizerFast(
+            vocab=made.get_vocab(), merges=[tuple(merge) for merge in merges]
+        )
+    special = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]
+    made = Tokenizer(models.Unigram())
+    made.pre_tokenizer = pre_tokenizers.Metaspace()
+    made.train_from_iterator(
+        texts,
+        trainers.UnigramTrainer(vocab_size=size, special_tokens=special, unk_token="[UNK]"),
+    )
+    vocabulary = [tuple(entry) for entry in json.loads(made.to_str())["model"]["vocab"]]
+    return DebertaV2TokenizerFast(vocab=vocabulary, unk_id=special.index("[UNK]"))
+
+
+def publish(
+    directory: Path,
+    family: str,
+    head: str = "",
+    *,
+    labels: Sequence[str] = (),
+    layers: int = 2,
+    tokenizer: Any = None,
+    seed: int = 0,
+    **options: Any,
+) -> Path:
+    """Save a model with random weights and its tokenizer; ``head`` is the end of an Auto class,
+    such as ``ForSequenceClassification``, or empty for the encoder alone.
+    """
+    tokenizer = tokenizer or tokenizer_of(family)
+    count = {"n_layers" if family == "distilbert" else "num_hidden_layers": layers}
+    size = {"max_position_embeddings": _POSITIONS} | _SIZES.get(family, _WIDTH) | count | options
+    names = {"id2label": dict(enumerate(labels))} if labels else {}
+    tokens = {
+        f"{role}_token_id": getattr(tokenizer, f"{role}_token_id")
+        for role in ("pad", "bos", "eos", "cls", "sep")
+    }
+    config = CONFIG_MAPPING[family](vocab_size=len(tokenizer), **size, **names, **tokens)
+    torch.manual_seed(seed)
+    model = getattr(transformers, f"AutoModel{head}").from_config(config)
+    with torch.no_grad():  # weights large enough that answers differ
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    model.eval().save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+    return directory
