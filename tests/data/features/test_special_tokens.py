@@ -70,7 +70,7 @@ def test_offsets_show_letters_without_the_space_before_them(family, tokenizers):
     assert rows.offsets is not None
     for text, start, length in zip(TEXTS, rows.starts, rows.lengths, strict=True):
         shown = [text[a:b] for a, b in rows.offsets[start : start + length]]
-        assert [part.strip() for part in shown] == shown
+        assert [part.strip() or part for part in shown] == shown  # a token of a space alone
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -89,7 +89,7 @@ def test_answers_are_the_tokens_that_show_them(family, tokenizers):
 
 
 def test_a_window_has_room_for_four_special_tokens(tokenizers):
-    example = SpanExample("1", "who?", TEXTS[1], (), "f:1")
+    example = SpanExample("1", "who?", " ".join(TEXTS), (), "f:1")
     limits = {"stride_tokens": 2, "max_question_tokens": 8}
     rows = whole("squad_v1", [example], tokenizers["roberta"], max_length_tokens=24, **limits)
     assert rows.lengths.max() == 24
