@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,12 @@ TEXTS = (
 )
 
 
-def tokenizer_of(family: str, texts: Sequence[str] = TEXTS, size: int = 300) -> Any:
-    """Return WordPiece without case, byte-level BPE with case, or Unigram, learnt from texts."""
+@lru_cache
+def tokenizer_of(family: str, texts: tuple[str, ...] = TEXTS, size: int = 300) -> Any:
+    """Return WordPiece without case, byte-level BPE with case, or Unigram, learnt from texts.
+
+    Cached, because the trainer of Unigram breaks ties at random.
+    """
     kind = _TOKENIZERS.get(family, "wordpiece")
     if kind == "wordpiece":
         return train_tokenizer(list(texts), vocab_size=size, kind="wordpiece")

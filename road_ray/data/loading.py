@@ -160,6 +160,25 @@ def load_split(
     return Split(entry, task, examples, feature_cache.load_or_encode(directory, key, make))
 
 
+def row_features(
+    split: Split, tokenizer: PreTrainedTokenizerFast, source: SourceConfig
+) -> Features:
+    """Return the features of a split with the characters of every token, which those of training
+    rows lack.
+    """
+    if not isinstance(split.task.kind, Span) or split.features.offsets is not None:
+        return split.features
+    return encode(
+        split.examples,
+        split.dataset,
+        split.task,
+        tokenizer,
+        max_length_tokens=source.max_length_tokens,
+        stride_tokens=source.stride_tokens,
+        max_question_tokens=source.max_question_tokens,
+    )
+
+
 def _unlabelled(
     names: Sequence[str], entry: Dataset, task: Task, source: SourceConfig, root: Path | None
 ) -> Iterator[Example]:

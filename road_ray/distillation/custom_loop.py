@@ -20,8 +20,17 @@ from road_ray.distillation.losses import (
 )
 from road_ray.errors import ConfigError, DataError
 
-# Keys that `annotate` adds to a batch; no model accepts them.
-ADDED = ("soft_logits", "kd_keep", "stats", "teacher_logits", "teacher_weights")
+# Keys for teachers and keys that `annotate` adds to a batch; no model accepts them.
+ADDED = (
+    "texts",
+    "offsets",
+    "words",
+    "soft_logits",
+    "kd_keep",
+    "stats",
+    "teacher_logits",
+    "teacher_weights",
+)
 
 
 def model_inputs(batch: Mapping[str, Any]) -> dict[str, Any]:

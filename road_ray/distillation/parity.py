@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from road_ray.data.schema import Task
-from road_ray.distillation.ensemble.base import Teacher, inputs_of
+from road_ray.distillation.ensemble.base import inputs_of
+from road_ray.distillation.ensemble.local import load_teacher
 from road_ray.errors import CheckpointError
 from road_ray.models.config import Precision
 
@@ -48,6 +49,7 @@ def check_parity(
     task: Task,
     paths: Mapping[str, Answers],
     *,
+    student: str | None = None,
     label_map: Mapping[str, str] | None = None,
     device: str | torch.device = "cpu",
     precision: Precision = "auto",
@@ -59,8 +61,13 @@ def check_parity(
     drifts = []
     for index, directory in enumerate(directories):
         inputs = inputs_of(batch)
-        reference = Teacher(
-            directory, task, label_map=label_map, device=device, precision=precision
+        reference = load_teacher(
+            directory,
+            task,
+            student=student,
+            label_map=label_map,
+            device=device,
+            precision=precision,
         )
         expected = reference.logits(**inputs).cpu()
         del reference  # one teacher at a time: the next may need its memory

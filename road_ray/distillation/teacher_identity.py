@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from road_ray.config.json_file import read_json
+from road_ray.data.features.special_tokens import special_tokens
 from road_ray.data.model_files import check_tokenizer_files, locate_model, read_config
 from road_ray.data.schema import Choose, Classify, Regress, Span, Tag, Task
 from road_ray.data.tokenizer import read_tokenizer
-from road_ray.errors import CheckpointError
+from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.labels import label_order
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ _IDLE_FIELDS = ("_name_or_path", "transformers_version", "torch_dtype", "dtype",
 LABEL_MAP = "distillation.label_map"
 # Entries of a teacher's manifest that decide its answers.
 DECISIVE = ("weights_sha256", "config_sha256", "tokenizer_sha256", "labels", "order", "precision")
+# The student's tokenizer, where a teacher with another one answers for its tokens.
+ANSWERS_FOR = "answers_for_tokenizer_sha256"
 HEADS: dict[type, str] = {  # suffixes of the names of Hugging Face's classes
     Span: "ForQuestionAnswering",
     Classify: "ForSequenceClassification",
@@ -76,6 +79,12 @@ def fingerprint_tokenizer(tokenizer: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
+def decisive_entries(teacher: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries of a teacher in a manifest that decide its answers."""
+    named = {name: teacher.get(name) for name in DECISIVE}
+    return named | ({ANSWERS_FOR: teacher[ANSWERS_FOR]} if teacher.get(ANSWERS_FOR) else {})
+
+
 def fingerprint_weights(directory: str | Path) -> str:
     """Return the sha256 of ``model.safetensors``; for shards, that of their names and hashes."""
     files = sorted(Path(directory).glob("*.safetensors"))
@@ -111,6 +120,8 @@ def check_teacher(
 ) -> tuple[int, ...] | None:
     """Return the label order of a compatible teacher. Raises ``CheckpointError`` with the reason if
     it is not; ``key`` is the configuration key of the ``label_map``.
+
+    With ``student_tokenizer``, the teacher may have another one, unless it has no offsets.
     """
     directory = Path(directory)
     if not (directory / "config.json").is_file():
@@ -140,12 +151,13 @@ def check_teachers(
     student_tokenizer: Any = None,
     label_map: Mapping[str, str] | None = None,
 ) -> None:
-    """Raise ``CheckpointError`` unless all teachers fit the task, the student and each other."""
+    """Raise ``CheckpointError`` unless all teachers fit the task, and the student's tokenizer or,
+    without one, each other's.
+    """
     for name in directories:
-        directory = locate_model(name)
-        check_teacher(directory, task, student_tokenizer, label_map)
-        if student_tokenizer is None:  # all get the same ids, so the first one decides
-            student_tokenizer = teacher_tokenizer(directory)
+        check_teacher(locate_model(name), task, student_tokenizer, label_map)
+    if student_tokenizer is None:  # all get the same ids
+        check_equal_tokenizers(directories)
 
 
 def teacher_tokenizer(directory: str | Path) -> Any | None:
@@ -156,6 +168,12 @@ def teacher_tokenizer(directory: str | Path) -> Any | None:
     ):
         return None
     return read_tokenizer(directory)
+
+
+def reads_other_tokens(directory: str | Path, student: str) -> bool:
+    """Return True if a teacher has another tokenizer than that of the fingerprint ``student``."""
+    tokenizer = teacher_tokenizer(directory)
+    return tokenizer is not None and fingerprint_tokenizer(tokenizer) != student
 
 
 def _check_head(directory: Path, config: PreTrainedConfig, task: Task) -> None:
@@ -194,12 +212,29 @@ def _check_tokenizer(directory: Path, config: PreTrainedConfig, student: Any | N
         )
     if student is None or fingerprint_tokenizer(tokenizer) == fingerprint_tokenizer(student):
         return
-    theirs, ours = tokenizer.get_vocab(), student.get_vocab()
-    moved = sorted(t for t in theirs.keys() & ours.keys() if theirs[t] != ours[t])
-    alone = len(theirs.keys() ^ ours.keys())
-    raise CheckpointError(
-        f"{directory}: another tokenizer than the student's or the first teacher's\n"
-        f"  seen: {len(theirs)} and {len(ours)} tokens, {alone} in one only, "
-        f"{len(moved)} with another id {moved[:5]}; if none, another normalizer or mark\n"
-        "  fix: take a teacher with the student's tokenizer"
-    )
+    try:
+        special_tokens(tokenizer, 1)
+    except ConfigError as error:
+        raise CheckpointError(
+            f"{directory}: has another tokenizer than the student, so it reads texts: {error}"
+        ) from error
+
+
+def check_equal_tokenizers(directories: Sequence[str | Path]) -> None:
+    """Raise ``CheckpointError`` unless all teachers have the tokenizer of the first."""
+    tokenizers = [teacher_tokenizer(locate_model(name)) for name in directories]
+    ours = tokenizers[0]
+    for directory, tokenizer in zip(directories, tokenizers, strict=True):
+        if ours is None or tokenizer is None:
+            continue
+        if fingerprint_tokenizer(tokenizer) != fingerprint_tokenizer(ours):
+            theirs, known = tokenizer.get_vocab(), ours.get_vocab()
+            moved = sorted(t for t in theirs.keys() & known.keys() if theirs[t] != known[t])
+            alone = len(theirs.keys() ^ known.keys())
+            raise CheckpointError(
+                f"{directory}: another tokenizer than the first teacher's\n"
+                f"  seen: {len(theirs)} and {len(known)} tokens, {alone} in one only, "
+                f"{len(moved)} with another id {moved[:5]}; if none, another normalizer or mark\n"
+                "  fix: give the student's tokenizer (student_tokenizer=...) and `texts` in every "
+                "batch, or take teachers with one tokenizer"
+            )

@@ -10,8 +10,9 @@ from road_ray.config.json_file import read_json
 from road_ray.data.model_files import read_config
 from road_ray.data.schema import Task
 from road_ray.distillation.teacher_identity import (
-    DECISIVE,
+    ANSWERS_FOR,
     check_teacher,
+    decisive_entries,
     fingerprint_config,
     fingerprint_tokenizer,
     fingerprint_weights,
@@ -29,21 +30,28 @@ def teacher_manifest(
     task: Task,
     label_map: Mapping[str, str] | None = None,
     precision: Precision = "auto",
+    student: str | None = None,
 ) -> dict[str, Any]:
     """Return the manifest of the teachers, ready for JSON: hashes of weights, configuration and
     tokenizer, labels, order, precision, and metrics and origin from ``road_ray.json`` if present.
+
+    ``student`` is the fingerprint of the student's tokenizer, which decides the answers of teachers
+    with another one.
     """
     teachers = []
     for directory in directories:
         order = check_teacher(directory, task, label_map=label_map)
         tokenizer = teacher_tokenizer(directory)
+        theirs = None if tokenizer is None else fingerprint_tokenizer(tokenizer)
+        other = student is not None and theirs not in (None, student)
         labels = read_config(directory).id2label
         teachers.append(
             {
                 "directory": str(directory),
                 "weights_sha256": fingerprint_weights(directory),
                 "config_sha256": fingerprint_config(directory),
-                "tokenizer_sha256": None if tokenizer is None else fingerprint_tokenizer(tokenizer),
+                "tokenizer_sha256": theirs,
+                **({ANSWERS_FOR: student} if other else {}),
                 "labels": [labels[index] for index in sorted(labels)],
                 "order": None if order is None else list(order),
                 "precision": precision,
@@ -59,7 +67,7 @@ def identity_only(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """
     if "datasets" in manifest:
         return {name: identity_only(one) for name, one in manifest["datasets"].items()}
-    teachers = [{name: one.get(name) for name in DECISIVE} for one in manifest["teachers"]]
+    teachers = [decisive_entries(one) for one in manifest["teachers"]]
     return {"task": manifest["task"], "teachers": teachers}
 
 

@@ -20,7 +20,8 @@ import torch
 from road_ray.data.batching import Batching, BatchStream
 from road_ray.data.loading import Split
 from road_ray.data.schema import Span
-from road_ray.distillation.ensemble.base import Ensemble, LocalEnsemble, annotate
+from road_ray.distillation.ensemble.base import Ensemble, annotate
+from road_ray.distillation.ensemble.local import LocalEnsemble
 from road_ray.distillation.ensemble.stored import StoredEnsemble
 from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.distillation.weighting import resolve

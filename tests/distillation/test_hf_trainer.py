@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from road_ray.data.catalog import task
-from road_ray.distillation.ensemble.base import LocalEnsemble, annotate
+from road_ray.distillation.ensemble.base import annotate
+from road_ray.distillation.ensemble.local import LocalEnsemble
 
 pytest.importorskip("accelerate")
 

@@ -12,8 +12,10 @@ from road_ray.data.model_files import locate_model
 from road_ray.distillation.teacher_identity import (
     LABEL_MAP,
     check_teacher,
+    check_teachers,
     fingerprint_tokenizer,
     fingerprint_weights,
+    reads_other_tokens,
     refuse_foreign,
     teacher_tokenizer,
 )
@@ -105,11 +107,18 @@ def test_a_teacher_that_fits_gives_its_label_order(tmp_path, teacher, tokenizer)
     assert check_teacher(teacher(tmp_path / "c", kind="mrc"), task("mrc"), tokenizer) is None
 
 
-def test_a_tokenizer_with_two_ids_swapped_is_refused(tmp_path, teacher, tokenizer_of):
+def test_a_tokenizer_with_two_ids_swapped_is_another_one(tmp_path, teacher, tokenizer_of):
     vocab = sorted(tokenizer_of().get_vocab(), key=tokenizer_of().get_vocab().get)
     vocab[5], vocab[6] = vocab[6], vocab[5]
+    swapped = tokenizer_of(vocab)
+    directory = teacher(tmp_path / "a")
+    assert reads_other_tokens(directory, fingerprint_tokenizer(swapped))
+    assert not reads_other_tokens(directory, fingerprint_tokenizer(tokenizer_of()))
+    assert check_teacher(directory, NLI, swapped) is None  # it reads texts
+    swapped.save_pretrained(teacher(tmp_path / "b"))
     with pytest.raises(CheckpointError, match=r"2 with another id \['a', 'b'\]"):
-        check_teacher(teacher(tmp_path), NLI, tokenizer_of(vocab))
+        check_teachers([directory, tmp_path / "b"], NLI)
+    check_teachers([directory, tmp_path / "b"], NLI, swapped)
 
 
 def test_another_head_is_refused(tmp_path, teacher):

@@ -13,7 +13,8 @@ from road_ray.data.catalog import task
 from road_ray.data.config import SourceConfig
 from road_ray.data.loading import load_split
 from road_ray.data.tokenizer import load_tokenizer
-from road_ray.distillation.ensemble.base import LocalEnsemble, annotate
+from road_ray.distillation.ensemble.base import annotate
+from road_ray.distillation.ensemble.local import LocalEnsemble
 from road_ray.distillation.weighting import resolve
 from road_ray.errors import ConfigError
 from road_ray.models.multitask import load_trained

@@ -63,7 +63,7 @@ def encode(
         return _with_further(rows, spans, further) if further else rows
     if isinstance(task.kind, Tag):
         sentences = _all_of(TagExample, examples, dataset, task)
-        return encode_tags(sentences, dataset, task, tokenizer, max_length_tokens=limit)
+        return encode_tags(sentences, dataset.name, task, tokenizer, max_length_tokens=limit)
     if isinstance(task.kind, Choose):
         questions = _all_of(ChoiceExample, examples, dataset, task)
         return encode_choices(questions, dataset, task, tokenizer, max_length_tokens=limit)

@@ -45,7 +45,7 @@ def text_rows(
         )
     parts = [tokenized(texts, tokenizer) for texts in columns]
     whole = np.stack([part.lengths for part in parts])
-    kept = _longest_first(whole, room)
+    kept = longest_first(whole, room)
     cut = int((kept < whole).any(0).sum())
     if cut:
         _log.info("%s: cut %d of %d rows to %d tokens", name, cut, len(kept[0]), max_length_tokens)
@@ -64,7 +64,7 @@ def bounds_of(lengths: Longs) -> Longs:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
-def _longest_first(lengths: Longs, room: int) -> Longs:
+def longest_first(lengths: Longs, room: int) -> Longs:
     """Return the truncated length of each text, ``[texts, rows] -> [texts, rows]``.
 
     The longer text is cut down to the shorter, then both to half; an odd token goes to the longer,

@@ -12,7 +12,7 @@ from road_ray.data.features.ragged import ranges, starts_of, tokenized
 from road_ray.data.features.rows import bounds_of
 from road_ray.data.features.special_tokens import special_tokens, word_prefix
 from road_ray.data.features.types import UNKNOWN, Features, Longs, TagExample
-from road_ray.data.schema import Dataset, Tag, Task
+from road_ray.data.schema import Tag, Task
 from road_ray.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 def encode_tags(
     examples: Sequence[TagExample],
-    dataset: Dataset,
+    name: str,
     task: Task,
     tokenizer: PreTrainedTokenizerFast,
     *,
@@ -44,7 +44,7 @@ def encode_tags(
     labels = _labels(examples, task)
     words = tokenized([space + word for e in examples for word in e.words], tokenizer)
     parts: Longs = np.minimum(np.maximum(words.lengths, 1), room)  # an empty word becomes [UNK]
-    row_of_word, rows = _rows(examples, parts, room, dataset.name)
+    row_of_word, rows = _rows(examples, parts, room, name)
     filled = np.bincount(row_of_word, weights=parts, minlength=len(rows)).astype(np.int64)
     bounds = bounds_of(filled + special.count)
     tokens = np.empty(int(bounds[-1]), np.int32)
@@ -62,7 +62,7 @@ def encode_tags(
     gold = np.full(len(tokens), UNKNOWN, np.int64)
     gold[place] = labels
     return Features(
-        dataset=dataset.name,
+        dataset=name,
         task=task.name,
         tokens=tokens,
         bounds=bounds,

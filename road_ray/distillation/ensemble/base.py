@@ -1,4 +1,4 @@
-"""The ensemble protocol, teachers in this process, and batches annotated with teacher logits.
+"""The ensemble protocol, a teacher, and batches annotated with teacher logits.
 
 ``distributed/teachers/client.py`` implements the same protocol with teachers in Ray actors. The
 student's loop, loss and head are the same for both.
@@ -14,7 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequenc
 from pathlib import Path
 from typing import Any, Self, TypeVar, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from road_ray.data.batching import INPUTS, allowed_positions
@@ -99,9 +101,11 @@ class Teacher:
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        **texts: Any,
     ) -> Tensor:
         """Return raw logits in fp32. ``[B, L] -> [B, C]``, or ``[B, 2, L]`` (start, end) for spans
         and ``[B, L, C]`` for tags, with ``PAD_LOGIT`` at padding, which no rule and no loss reads.
+        ``texts`` are inputs of teachers with another tokenizer and are not read.
         """
         device = self._model.device
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
@@ -127,44 +131,6 @@ class Teacher:
                 f"{self.directory}: the teacher's logits are not finite\n  fix: fine-tune it again"
             )
         return logits
-
-
-class LocalEnsemble(Ensemble):
-    """Ensemble of teachers in this process, which run one after the other on ``gather``."""
-
-    def __init__(self, teachers: Sequence[Teacher]) -> None:
-        if not teachers:
-            raise ConfigError("distillation.teachers is empty\n  allowed: at least one directory")
-        self.teachers = tuple(teachers)
-
-    @classmethod
-    def load(
-        cls,
-        directories: Sequence[str | Path],
-        task: Task,
-        *,
-        label_map: Mapping[str, str] | None = None,
-        device: str | torch.device = "cpu",
-        precision: Precision = "auto",
-    ) -> LocalEnsemble:
-        """Load one teacher per directory."""
-        return cls(
-            [
-                Teacher(place, task, label_map=label_map, device=device, precision=precision)
-                for place in directories
-            ]
-        )
-
-    @property
-    def size(self) -> int:
-        return len(self.teachers)
-
-    def submit(self, batch: Mapping[str, Any]) -> dict[str, Tensor]:
-        """Return the inputs of the batch; ``gather`` does the work."""
-        return inputs_of(batch)
-
-    def gather(self, handle: dict[str, Tensor]) -> Tensor:
-        return stacked([teacher.logits(**handle) for teacher in self.teachers])
 
 
 BatchT = TypeVar("BatchT", bound=Mapping[str, Any])
@@ -234,11 +200,31 @@ def _softened(batch: BatchT, handle: Any, ensemble: Ensemble, weigh: Rule, each:
     return cast("BatchT", softened)
 
 
-def inputs_of(batch: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return the inputs of a teacher, ``[B, L]`` each."""
+def inputs_of(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inputs of a teacher: tensors ``[B, L]`` each, and for teachers with another
+    tokenizer the ``texts``, ``[B]`` tuples of strings, with ``offsets`` or ``words``.
+    """
     if "input_ids" not in batch:
         raise DataError(f"the batch has no input_ids; it has {sorted(batch)}")
-    return {n: torch.as_tensor(batch[n]) for n in INPUTS if batch.get(n) is not None}
+    names = (*INPUTS, "offsets", "words")
+    inputs: dict[str, Any] = {
+        name: torch.as_tensor(batch[name]) for name in names if batch.get(name) is not None
+    }
+    if batch.get("texts") is not None:
+        texts = np.empty(len(batch["texts"]), object)
+        texts[:] = [(row,) if isinstance(row, str) else tuple(row) for row in batch["texts"]]
+        inputs["texts"] = texts
+    return inputs
+
+
+def some_rows(inputs: Mapping[str, Any], numbers: NDArray[np.integer[Any]]) -> dict[str, Any]:
+    """Return the inputs of these rows, in this order."""
+    chosen = np.asarray(numbers, np.int64)
+    index = torch.from_numpy(chosen)
+    return {
+        name: value[index.to(value.device)] if isinstance(value, Tensor) else value[chosen]
+        for name, value in inputs.items()
+    }
 
 
 def targets_of(batch: Mapping[str, Any]) -> Tensor:

@@ -61,6 +61,8 @@ class OutOfFoldEnsemble(Ensemble):
             part = {
                 name: value[rows.to(value.device)]
                 if isinstance(value, Tensor) and value.ndim and len(value) == len(numbers)
+                else value[rows.numpy()]
+                if name == "texts"
                 else value
                 for name, value in batch.items()
             }

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from road_ray.data.schema import Task
-from road_ray.distillation.ensemble.base import Ensemble, inputs_of
+from road_ray.distillation.ensemble.base import Ensemble, inputs_of, some_rows
 from road_ray.distillation.parity import Answers
 from road_ray.distillation.store.rows import Keys, MissingRows, Rows, padded, rows_of, unpadded
 from road_ray.distillation.store.store import RowLocations, TeacherStore
@@ -39,7 +39,7 @@ class Request:
     for missing ones.
     """
 
-    inputs: Mapping[str, Tensor]
+    inputs: Mapping[str, Any]
     rows: Rows
     places: list[RowLocations]
     asked: list[tuple[Members, Ensemble, NDArray[np.int64], Any]] = field(default_factory=list)
@@ -164,7 +164,7 @@ class StoredEnsemble(Ensemble):
     def _ask(self, request: Request, missing: NDArray[np.bool_]) -> None:
         for members, ensemble in self._needed_live(missing):
             rows = np.flatnonzero(missing[list(members)].any(0))
-            part = {name: _taken(tensor, rows) for name, tensor in request.inputs.items()}
+            part = some_rows(request.inputs, rows)
             request.asked.append((members, ensemble, rows, ensemble.submit(part)))
             self.num_asked += len(members) * len(rows)
             self._in_flight += 1

@@ -74,7 +74,7 @@ class MissingRows:
         self.num_missing = int(self.missing.sum())
 
 
-def rows_of(inputs: Mapping[str, Tensor]) -> Rows:
+def rows_of(inputs: Mapping[str, Any]) -> Rows:
     """Return the rows of ``input_ids`` ``[B, L]`` (or ``[B, N, L]``: N choices per row), with mask
     and segments if given.
     """

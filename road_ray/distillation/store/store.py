@@ -36,7 +36,7 @@ from road_ray.distillation.store.shards import (
     shards_in,
     write_shard,
 )
-from road_ray.distillation.teacher_identity import DECISIVE
+from road_ray.distillation.teacher_identity import decisive_entries
 from road_ray.errors import ResourceError
 
 _log = logging.getLogger(__name__)
@@ -247,8 +247,7 @@ def directory_name(teacher: Mapping[str, Any], task: Task) -> str:
 
 
 def _identity(teacher: Mapping[str, Any], task: Task) -> dict[str, Any]:
-    decides = {name: teacher[name] for name in DECISIVE}
-    return {"task": task.name, "kind": str(task.kind)} | decides
+    return {"task": task.name, "kind": str(task.kind)} | decisive_entries(teacher)
 
 
 def _manifest_name(_: str) -> str:

@@ -1,6 +1,7 @@
 """Actor that hosts one or several teachers and serves several students at once.
 
-Token ids are sent as int32, masks and segments as int8. Logits of classes and spans are sent as
+Token ids are sent as int32, masks and segments as int8; texts to teachers with another tokenizer.
+Logits of classes and spans are sent as
 float16 (relative rounding 2^-11; two logits closer than that may swap order), numbers of a
 regression as float32.
 """
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from road_ray.data.batching import INPUTS
 from road_ray.data.schema import Kind, Regress, Span, Tag, Task
 from road_ray.distillation.ensemble.base import Teacher, inputs_of
+from road_ray.distillation.ensemble.local import load_teacher
 from road_ray.distributed.teachers.request_batcher import Answers, Batcher, Inputs
 from road_ray.errors import CheckpointError
 from road_ray.models.config import Precision
@@ -33,6 +35,7 @@ class Hosting:
     num_threads: int = 1
     device: str = "cpu"
     label_map: Mapping[str, str] | None = None
+    student: str | None = None  # fingerprint of its tokenizer; None: all teachers have it
     precision: Precision = "auto"
     max_rows: int = 256  # of a merged batch
     wait_seconds: float = 0.002  # that a request waits for other students
@@ -45,9 +48,10 @@ class TeacherActor:
         self, directories: Sequence[str], task: Task, hosting: Hosting = Hosting()
     ) -> None:
         self._teachers = [
-            Teacher(
+            load_teacher(
                 place,
                 task,
+                student=hosting.student,
                 label_map=hosting.label_map,
                 device=hosting.device,
                 precision=hosting.precision,
@@ -77,18 +81,25 @@ class TeacherActor:
         return os.getpid()
 
     def _forward(self, inputs: Inputs) -> Answers:
-        tensors = {name: torch.tensor(array) for name, array in inputs.items()}
+        tensors: dict[str, Any] = {
+            name: array if name == "texts" else torch.tensor(array)
+            for name, array in inputs.items()
+        }
         return [packed_logits(teacher, tensors) for teacher in self._teachers]
 
 
 def packed_inputs(batch: Mapping[str, Any]) -> Inputs:
     """Return the inputs of a teacher from a batch, packed for transfer. ``[B, L]`` each."""
-    small = {name: torch.int32 if name == "input_ids" else torch.int8 for name in INPUTS}
-    given = inputs_of(batch).items()
-    return {name: tensor.detach().cpu().to(small[name]).numpy() for name, tensor in given}
+    small = dict.fromkeys(INPUTS, torch.int8) | {"input_ids": torch.int32}
+    return {
+        name: value.detach().cpu().to(small.get(name, torch.int32)).numpy()
+        if isinstance(value, torch.Tensor)
+        else value
+        for name, value in inputs_of(batch).items()
+    }
 
 
-def packed_logits(teacher: Teacher, inputs: Mapping[str, torch.Tensor]) -> NDArray[np.generic]:
+def packed_logits(teacher: Teacher, inputs: Mapping[str, Any]) -> NDArray[np.generic]:
     """Return a teacher's logits, packed for transfer.
 
     Raises ``CheckpointError`` if they do not fit float16.

@@ -18,8 +18,9 @@ from road_ray.data.model_files import locate_model
 from road_ray.data.schema import Task
 from road_ray.distillation import weighting as rules
 from road_ray.distillation.ensemble import base as local
+from road_ray.distillation.ensemble.local import LocalEnsemble
 from road_ray.distillation.ensemble.stored import Members, StoredEnsemble
-from road_ray.distillation.teacher_identity import check_teachers
+from road_ray.distillation.teacher_identity import check_teachers, fingerprint_tokenizer
 from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.distributed.connection import connected
 from road_ray.errors import ConfigError
@@ -38,6 +39,8 @@ class Ensemble(local.Ensemble):
     With a ``store``, a directory that several processes may share, each row is computed once and
     read from then on; the teachers start at the first row that is missing. Further options
     (``num_cpus``, ``num_gpus``, ``timeout_seconds``, ...) are those of ``PoolSpecification``.
+    With ``student_tokenizer``, teachers may have any tokenizer: those with another one read the
+    ``texts`` of a batch, ``[B]`` strings or tuples of strings.
     Without a connected cluster, ``RAY_ADDRESS`` is used, or a private cluster that is started and
     stopped with the ensemble.
     """
@@ -62,6 +65,8 @@ class Ensemble(local.Ensemble):
             )
         self.task = task if isinstance(task, Task) else catalog.task(task)
         check_teachers(directories, self.task, student_tokenizer, label_map)
+        if student_tokenizer is not None:
+            options["student"] = fingerprint_tokenizer(student_tokenizer)
         options["precision"] = precision
         self._cluster = ExitStack()
         self.directories, self.store, self.host = list(directories), store, host
@@ -69,7 +74,7 @@ class Ensemble(local.Ensemble):
         if store is not None:
             self.members = self._behind(store, label_map, options)
         elif host == "process":
-            self.members = local.LocalEnsemble.load(
+            self.members = LocalEnsemble.load(
                 directories, self.task, label_map=label_map, **options
             )
         else:
@@ -139,12 +144,14 @@ class Ensemble(local.Ensemble):
         def live(members: Members) -> tuple[Members, local.Ensemble]:
             chosen = [places[member] for member in members]
             if self.host == "process":
-                return members, local.LocalEnsemble.load(
+                return members, LocalEnsemble.load(
                     chosen, self.task, label_map=label_map, **options
                 )
             return members, self._start(chosen, label_map, options)
 
-        manifest = teacher_manifest(places, self.task, label_map, options["precision"])
+        manifest = teacher_manifest(
+            places, self.task, label_map, options["precision"], options.get("student")
+        )
         return StoredEnsemble.open(store, manifest, self.task, live)
 
     def _start(

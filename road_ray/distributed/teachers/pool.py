@@ -42,6 +42,7 @@ class PoolSpecification:
     beside: int = 0
     others: int = 0  # teachers in other pools of the same run, of equal size
     label_map: Mapping[str, str] | None = None
+    student: str | None = None  # fingerprint of its tokenizer; None: all teachers have it
     precision: Precision = "auto"
     max_rows: int = 256  # of a batch merged from requests of several students
     wait_seconds: float = 0.002  # that a request waits for other students
@@ -155,6 +156,7 @@ def start_pool(specification: PoolSpecification) -> ActorEnsemble:
         num_threads=max(1, int(resources["CPU"])),
         device="cuda" if resources["GPU"] else "cpu",
         label_map=None if specification.label_map is None else dict(specification.label_map),
+        student=specification.student,
         precision=specification.precision,
         max_rows=specification.max_rows,
         wait_seconds=specification.wait_seconds,

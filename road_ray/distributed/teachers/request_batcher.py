@@ -149,6 +149,8 @@ def merge_inputs(requests: Sequence[Inputs]) -> dict[str, NDArray[np.generic]]:
     longest = max(one["input_ids"].shape[-1] for one in requests)
 
     def padded(array: NDArray[np.generic]) -> NDArray[np.generic]:
+        if array.ndim == 1:  # texts
+            return array
         room = [(0, 0)] * (array.ndim - 1) + [(0, longest - array.shape[-1])]
         return np.pad(array, room)
 

@@ -16,11 +16,16 @@ from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble.base import annotate
 from road_ray.distillation.hidden_states import HiddenStatesTeacher
 from road_ray.distillation.schedule import schedule
-from road_ray.distillation.teacher_identity import LABEL_MAP, check_teacher
+from road_ray.distillation.teacher_identity import (
+    LABEL_MAP,
+    check_teacher,
+    fingerprint_tokenizer,
+    reads_other_tokens,
+)
 from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.distributed.connection import connected
 from road_ray.distributed.train.launch import launch
-from road_ray.errors import ConfigError
+from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.encoder import model_directory
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.distilled import Distilled
@@ -97,17 +102,21 @@ def _run(config: DistillConfig, ensemble: ActorEnsemble | None, context: RunCont
     require_plain_head(config.data)
     check_student(config)
     directories = teacher_directories(config.distillation)
-    check(config, directories)
+    student = check(config, directories)
     if num_folds(config.distillation.teachers) > 1:
         warn_of_seen_rows(directories, config.data.dataset)
     with open_run_directory(config) as run_dir, ExitStack() as stack:
-        teacher_source = _asking(config, directories)
+        teacher_source = _asking(config, directories, student)
         record_teachers(run_dir, teacher_source.manifest, teacher_source.settings)
         if ensemble is None and _needs_pool(config, teacher_source):
             stack.enter_context(connected(config.address))
             ensemble = stack.enter_context(
                 start_teacher_pool(
-                    config.distillation, teacher_source.task, directories, beside=config.workers
+                    config.distillation,
+                    teacher_source.task,
+                    directories,
+                    beside=config.workers,
+                    student=student,
                 )
             )
         metrics = launch(
@@ -125,11 +134,13 @@ def _run(config: DistillConfig, ensemble: ActorEnsemble | None, context: RunCont
     return Run(run_dir, metrics)
 
 
-def _asking(config: DistillConfig, directories: list[str]) -> TeacherSource:
+def _asking(config: DistillConfig, directories: list[str], student: str) -> TeacherSource:
     _, task = find_dataset(config.data.dataset, config.data)
     settings = config.distillation
-    manifest = teacher_manifest(directories, task, settings.label_map, settings.precision)
-    return TeacherSource(settings, task, directories, manifest, config.address, config.workers)
+    manifest = teacher_manifest(directories, task, settings.label_map, settings.precision, student)
+    return TeacherSource(
+        settings, task, directories, manifest, config.address, config.workers, student=student
+    )
 
 
 def _needs_pool(config: DistillConfig, teacher_source: TeacherSource) -> bool:
@@ -177,6 +188,8 @@ def main(
             device=worker.device,
             tell=log.event,
             leads=worker.leads,
+            tokenizer=prepared.tokenizer,
+            source=config.data,
         ) as ensemble,
     ):
 
@@ -225,11 +238,22 @@ def objective_of(
     )
 
 
-def check(config: DistillConfig, directories: list[str]) -> None:
-    """Raises ``CheckpointError`` for a teacher whose tokenizer, labels or head do not fit the
-    student.
+def check(config: DistillConfig, directories: list[str]) -> str:
+    """Return the fingerprint of the student's tokenizer. Raises ``CheckpointError`` for a teacher
+    whose tokenizer, labels or head do not fit, and for matched states of one with other tokens.
     """
     _, task = find_dataset(config.data.dataset, config.data)
     tokenizer = load_tokenizer(model_directory(require_init(config.init)))
     for directory in directories:
         check_teacher(directory, task, tokenizer, config.distillation.label_map, LABEL_MAP)
+    student, matching = fingerprint_tokenizer(tokenizer), config.distillation.matching
+    if matching.wanted and matching.teacher < len(directories):
+        states_of = directories[matching.teacher]
+        if reads_other_tokens(states_of, student):
+            raise CheckpointError(
+                f"distillation.matching.teacher = {matching.teacher} ({states_of}): has another "
+                "tokenizer than the student, so its states are of other tokens\n"
+                "  allowed: a teacher with the student's tokenizer; answers of any teacher\n"
+                "  fix: distillation.matching.teacher=NUMBER, or leave distillation.matching out"
+            )
+    return student

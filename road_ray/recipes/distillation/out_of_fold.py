@@ -9,14 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from road_ray.config.json_file import read_json
+from road_ray.data.config import SourceConfig
 from road_ray.data.folds import row_folds
-from road_ray.data.loading import Split
+from road_ray.data.loading import Split, row_features
 from road_ray.data.model_files import MODEL_RECORD, locate_model
 from road_ray.distillation.ensemble.base import Ensemble
 from road_ray.distillation.ensemble.out_of_fold import OutOfFoldEnsemble
+from road_ray.distillation.ensemble.row_texts import RowTexts, WithTexts
 from road_ray.recipes.distillation.teacher_source import TeacherSource
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
     from road_ray.distributed.teachers.client import ActorEnsemble
 
 _MOST_ANCESTORS = 20
@@ -29,16 +33,22 @@ def open_ensemble(
     count: int,
     split: Split,
     actors: ActorEnsemble | None,
+    *,
+    tokenizer: PreTrainedTokenizerFast,
+    source: SourceConfig,
     **more: Any,
 ) -> Iterator[Ensemble]:
     """The ensemble of ``asking`` for the rows of ``split``; of ``count`` folds' teachers, each is
     asked only for rows that it has not seen.
     """
+    texts = (
+        RowTexts(split, row_features(split, tokenizer, source)) if teacher_source.mixed else None
+    )
+    more["texts"] = texts
     with ExitStack() as stack:
         if count == 1:
-            yield stack.enter_context(
-                teacher_source.ensemble(split.features, actors=actors, **more)
-            )
+            one = teacher_source.ensemble(split.features, actors=actors, **more)
+            yield _with(texts, stack.enter_context(one))
             return
         folds, members = row_folds(split, count), []
         for fold in range(count):
@@ -48,7 +58,11 @@ def open_ensemble(
                 own = subset_of_pool(actors, fold * each, (fold + 1) * each)
             one = some.ensemble(split.features, actors=own, rows=folds == fold, **more)
             members.append(stack.enter_context(one))
-        yield OutOfFoldEnsemble(members, folds)
+        yield _with(texts, OutOfFoldEnsemble(members, folds))
+
+
+def _with(texts: RowTexts | None, ensemble: Ensemble) -> Ensemble:
+    return ensemble if texts is None else WithTexts(ensemble, texts)
 
 
 def warn_of_seen_rows(directories: Sequence[str], dataset: str) -> None:

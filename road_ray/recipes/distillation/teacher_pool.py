@@ -24,10 +24,17 @@ if TYPE_CHECKING:
 
 
 def start_teacher_pool(
-    settings: TeachingConfig, task: Task, directories: list[str], *, beside: int, others: int = 0
+    settings: TeachingConfig,
+    task: Task,
+    directories: list[str],
+    *,
+    beside: int,
+    others: int = 0,
+    student: str | None = None,
 ) -> ActorEnsemble:
     """The teachers in actors of the connected cluster, with room left for ``beside`` workers and
-    ``others`` teachers of this run; those of other runs where they are shared.
+    ``others`` teachers of this run; those of other runs where they are shared. ``student`` is the
+    fingerprint of the student's tokenizer.
     """
     from road_ray.distributed.teachers.pool import specify_pool, start_pool
     from road_ray.distributed.teachers.shared_pool import shared_ensemble
@@ -45,6 +52,7 @@ def start_teacher_pool(
         num_gpus=settings.gpus_per_teacher,
         beside=beside,
         others=others,
+        student=student,
         timeout_seconds=settings.timeout_seconds,
         start_timeout_seconds=settings.start_timeout_seconds,
         **{name: getattr(settings, name) for name in same},

@@ -14,10 +14,13 @@ from numpy.typing import NDArray
 from road_ray.data.batching import Batch, pad
 from road_ray.data.features.types import Features
 from road_ray.data.schema import Task
-from road_ray.distillation.ensemble.base import Ensemble, LocalEnsemble
+from road_ray.distillation.ensemble.base import Ensemble
+from road_ray.distillation.ensemble.local import LocalEnsemble
+from road_ray.distillation.ensemble.row_texts import RowTexts
 from road_ray.distillation.ensemble.stored import Members, NonOwningEnsemble, StoredEnsemble
 from road_ray.distillation.parity import Answers, all_counted, check_parity
 from road_ray.distillation.store.rows import keys_of
+from road_ray.distillation.teacher_identity import ANSWERS_FOR
 from road_ray.distributed.connection import connected
 from road_ray.recipes.distillation.config import TeachingConfig
 from road_ray.recipes.distillation.teacher_pool import start_teacher_pool
@@ -42,6 +45,12 @@ class TeacherSource:
     address: str | None = None
     workers: int = 0
     others: int = 0  # teachers of other data sets, which need room beside these
+    student: str | None = None  # fingerprint of the student's tokenizer
+
+    @property
+    def mixed(self) -> bool:
+        """Whether a teacher has another tokenizer than the student, so that texts are needed."""
+        return any(ANSWERS_FOR in teacher for teacher in self.manifest["teachers"])
 
     @contextmanager
     def ensemble(
@@ -54,16 +63,18 @@ class TeacherSource:
         tell: Tell,
         leads: bool = True,
         rows: NDArray[np.bool_] | None = None,
+        texts: RowTexts | None = None,
     ) -> Iterator[Ensemble]:
         """The ensemble of one worker, for the rows of ``features`` (or some of them). ``actors``
-        are the driver's, when it started them.
+        are the driver's, when it started them. ``texts`` are those of the rows, for a mixed
+        ensemble.
         """
         if self.settings.store is None:
             ensemble: Ensemble = actors or self._local(self.directories, device)
             if actors is not None:
                 actors.on_event = tell
             if leads and self.settings.check_parity and actors is not None:
-                batch = _probe(features, np.zeros(len(features), np.bool_), pad_id)
+                batch = _probe(features, np.zeros(len(features), np.bool_), pad_id, texts)
                 answers = ensemble.gather(ensemble.submit(batch))
                 self._prove(batch, {"its actor": all_counted(answers)}, device, tell)
             yield ensemble
@@ -77,7 +88,12 @@ class TeacherSource:
             if self.settings.host == "actors" and self.workers == 0:
                 stack.enter_context(connected(self.address))
                 started = start_teacher_pool(
-                    self.settings, self.task, chosen, beside=0, others=self.others
+                    self.settings,
+                    self.task,
+                    chosen,
+                    beside=0,
+                    others=self.others,
+                    student=self.student,
                 )
                 started.on_event = tell
                 return members, started
@@ -85,7 +101,7 @@ class TeacherSource:
 
         with ExitStack() as stack, self._opened(live, features, tell, rows) as stored:
             if leads and self.settings.check_parity:
-                batch = _probe(features, stored.holds(keys_of(features)), pad_id)
+                batch = _probe(features, stored.holds(keys_of(features)), pad_id, texts)
                 self._prove(batch, stored.paths(batch), device, tell)
             yield stored
 
@@ -111,6 +127,7 @@ class TeacherSource:
         return LocalEnsemble.load(
             directories,
             self.task,
+            student=self.student,
             label_map=self.settings.label_map,
             device=device,
             precision=self.settings.precision,
@@ -130,13 +147,18 @@ class TeacherSource:
         )
 
     def _prove(
-        self, batch: Batch, paths: Mapping[str, Answers], device: torch.device, tell: Tell
+        self,
+        batch: Mapping[str, Any],
+        paths: Mapping[str, Answers],
+        device: torch.device,
+        tell: Tell,
     ) -> None:
         drifts = check_parity(
             batch,
             self.directories,
             self.task,
             paths,
+            student=self.student,
             label_map=self.settings.label_map,
             device=device,
             precision=self.settings.precision,
@@ -162,11 +184,13 @@ def flush_store_before_checkpoint(
         yield passes
 
 
-def _probe(features: Features, held: Any, pad_id: int) -> Batch:
+def _probe(features: Features, held: Any, pad_id: int, texts: RowTexts | None) -> dict[str, Any]:
     """A few rows spread over the data set: of those that the store has and of the others."""
     chosen = []
     for numbers in (np.flatnonzero(held), np.flatnonzero(~held)):
         if len(numbers):
             places = np.linspace(0, len(numbers) - 1, min(_PROBED, len(numbers)))
             chosen.append(numbers[places.astype(np.int64)])
-    return pad(features, np.concatenate(chosen), pad_id=pad_id)
+    numbers = np.concatenate(chosen)
+    batch: dict[str, Any] = {**pad(features, numbers, pad_id=pad_id)}
+    return batch if texts is None else batch | texts.of(numbers, batch["input_ids"].shape[-1])

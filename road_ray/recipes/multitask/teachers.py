@@ -15,7 +15,7 @@ from road_ray.data.loading import Split, find_dataset, load_split
 from road_ray.data.mixing import Stream, with_fraction_done
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble.base import Ensemble, annotate
-from road_ray.distillation.teacher_identity import LABEL_MAP, check_teacher
+from road_ray.distillation.teacher_identity import LABEL_MAP, check_teacher, fingerprint_tokenizer
 from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.distillation.weighting import Rule
 from road_ray.distributed.connection import connected
@@ -58,6 +58,7 @@ def teacher_sources(config: MultitaskConfig) -> dict[str, TeacherSource]:
     counts = ", ".join(f"{name} {len(named)}" for name, named in places.items())
     _log.info("teachers: %s; by gold alone: %s", counts, ", ".join(alone) or "none")
     tokenizer = load_tokenizer(model_directory(require_init(config.init)))
+    student = fingerprint_tokenizer(tokenizer)
     total = sum(map(len, places.values()))
     found = {}
     for name, named in places.items():
@@ -71,10 +72,11 @@ def teacher_sources(config: MultitaskConfig) -> dict[str, TeacherSource]:
             settings,
             task,
             named,
-            teacher_manifest(named, task, settings.label_map, settings.precision),
+            teacher_manifest(named, task, settings.label_map, settings.precision, student),
             config.address,
             config.workers,
             others=settings.replicas * (total - len(named)),
+            student=student,
         )
     return found
 
@@ -135,6 +137,7 @@ def start_teacher_pools(
                 teacher_source.directories,
                 beside=config.workers,
                 others=others,
+                student=teacher_source.student,
             )
             started[name] = stack.enter_context(one)
         yield started
@@ -198,6 +201,7 @@ def annotate_mixture(
 ) -> Iterator[AnnotatedMixture]:
     """What one worker learns from: every ensemble is ready, and proven, before the first step."""
     settings = config.distillation
+    tokenizer = load_tokenizer(model_directory(config.init)) if asked else None
     with ExitStack() as stack:
         taught = {
             name: AnnotatedStream(
@@ -212,6 +216,8 @@ def annotate_mixture(
                         device=worker.device,
                         tell=partial(tell, dataset=name),
                         leads=worker.leads,
+                        tokenizer=tokenizer,
+                        source=config.data,
                     )
                 ),
                 weighting_rule(

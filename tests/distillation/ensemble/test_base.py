@@ -13,7 +13,6 @@ from road_ray.distillation import weighting
 from road_ray.distillation.ensemble.base import (
     PAD_LOGIT,
     Ensemble,
-    LocalEnsemble,
     Teacher,
     allowed_of,
     annotate,
@@ -21,6 +20,7 @@ from road_ray.distillation.ensemble.base import (
     stacked,
     targets_of,
 )
+from road_ray.distillation.ensemble.local import LocalEnsemble
 from road_ray.distillation.losses import kd_loss
 from road_ray.errors import CheckpointError, ConfigError, DataError
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from road_ray.data.catalog import task
-from road_ray.distillation.ensemble.base import Ensemble, LocalEnsemble, annotate
+from road_ray.distillation.ensemble.base import Ensemble, annotate
+from road_ray.distillation.ensemble.local import LocalEnsemble
 from road_ray.distillation.ensemble.out_of_fold import OutOfFoldEnsemble
 from road_ray.distillation.weighting import resolve
 from road_ray.errors import ConfigError, DataError

@@ -7,7 +7,8 @@ import torch
 
 from road_ray.data.catalog import task
 from road_ray.distillation import weighting
-from road_ray.distillation.ensemble.base import LocalEnsemble, annotate, inputs_of
+from road_ray.distillation.ensemble.base import annotate, inputs_of
+from road_ray.distillation.ensemble.local import LocalEnsemble
 from road_ray.distillation.ensemble.stored import NonOwningEnsemble, StoredEnsemble
 from road_ray.distillation.store.rows import rows_of
 from road_ray.distillation.teacher_manifest import teacher_manifest

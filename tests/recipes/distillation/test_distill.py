@@ -209,16 +209,17 @@ class TestMistakes:
         first = teachers.directory / "teacher-0"
         assert attempt(first, first, pretrained.directory).code == 4
 
-    def test_a_teacher_with_another_tokenizer(self, attempt, teachers, tmp_path):
+    def test_states_of_a_teacher_with_another_tokenizer(self, attempt, teachers, tmp_path):
         from road_ray.data.tokenizer import train_wordpiece
 
         first = teachers.directory / "teacher-0"
         other = shutil.copytree(first / "hf", tmp_path / "other")
         train_wordpiece(["other words altogether"], vocab_size=60).save_pretrained(other)
         (other / "road_ray.json").unlink()  # it knows the tokenizer that was there
-        said = attempt(first, first, other)
+        states = ("distillation.matching.teacher=2", "distillation.matching.hidden_weight=1")
+        said = attempt(first, first, other, more=states)
         assert said.code == 4
-        assert "another tokenizer than the student's" in said.err
+        assert "its states are of other tokens" in said.err
 
     def test_a_directory_that_is_no_model(self, attempt, teachers):
         first = teachers.directory / "teacher-0"

@@ -9,7 +9,8 @@ import pytest
 import road_ray as rr
 from road_ray.config import override
 from road_ray.data.folds import fold_of
-from road_ray.distillation.ensemble.base import LocalEnsemble
+from road_ray.distillation.ensemble.local import LocalEnsemble
+from road_ray.distillation.teacher_identity import fingerprint_tokenizer
 from road_ray.distributed.teachers.replicas import Pool
 from road_ray.errors import ConfigError
 from road_ray.recipes.distillation.config import DistillConfig
@@ -22,6 +23,7 @@ from road_ray.recipes.distillation.out_of_fold import (
 )
 from road_ray.recipes.distillation.teacher_list import read_teacher_list
 from road_ray.recipes.distillation.teacher_pool import teacher_directories
+from road_ray.recipes.finetuning.config import FinetuneDataConfig
 from road_ray.recipes.finetuning.finetune import prepare
 from road_ray.training.monitoring.journal import read_rows
 from road_ray.training.worker import Worker
@@ -65,7 +67,9 @@ def told(folded, sentiment, tmp_path):
         named |= {"distillation.host": "process", "distillation.num_teachers": 2}
         config = override(DistillConfig(run_dir=tmp_path), sentiment | named | changes)
         prepared = prepare(config, Worker.alone())
-        return _asking(config, teacher_directories(config.distillation)), prepared
+        student = fingerprint_tokenizer(prepared.tokenizer)
+        source = _asking(config, teacher_directories(config.distillation), student)
+        return source, prepared
 
     return make
 
@@ -77,7 +81,13 @@ def test_every_row_is_asked_of_the_teachers_without_its_fold(told, tmp_path, sto
     )
     assert [f"fold-{f}" in d for f, d in zip((0, 0, 1, 1), teacher_source.directories, strict=True)]
     everybody = LocalEnsemble.load(teacher_source.directories, prepared.task)
-    more = {"pad_id": 0, "device": Worker.alone().device, "tell": lambda *_, **__: None}
+    more = {
+        "tokenizer": prepared.tokenizer,
+        "source": FinetuneDataConfig(),
+        "pad_id": 0,
+        "device": Worker.alone().device,
+        "tell": lambda *_, **__: None,
+    }
     with open_ensemble(teacher_source, 2, prepared.split, None, **more) as ensemble:
         for number in range(prepared.stream.batches_per_epoch):
             batch = prepared.stream[number]

@@ -1,0 +1,124 @@
+"""Texts of the rows of a data set, for teachers that read them with their own tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from road_ray.data.features.types import (
+    ChoiceExample,
+    Example,
+    Features,
+    SpanExample,
+    TagExample,
+    TextExample,
+)
+from road_ray.data.loading import Split
+from road_ray.distillation.ensemble.base import Ensemble
+
+
+@dataclass(frozen=True)
+class RowTexts:
+    """Maker of the texts of rows, and of the student's tokens over them.
+
+    ``features`` are those of the split; of spans they have ``offsets``.
+    """
+
+    split: Split
+    features: Features
+
+    def of(self, numbers: NDArray[np.int64], width: int) -> dict[str, Any]:
+        """Return ``texts`` ``[B]``, for spans ``offsets`` ``[B, 2, width]`` and for tags ``words``
+        ``[B, width]``, of the rows of these numbers.
+        """
+        rows = self.features
+        texts = np.empty(len(numbers), object)
+        offsets = np.full((len(numbers), 2, width), -1, np.int32)
+        words = np.full((len(numbers), width), -1, np.int32)
+        for index, number in enumerate(numbers.tolist()):
+            example = self.split.examples[int(rows.example[number])]
+            part = slice(int(rows.bounds[number]), int(rows.bounds[number + 1]))
+            if isinstance(example, SpanExample):
+                assert rows.offsets is not None
+                texts[index], shown = _question_and_slice(example, rows.offsets[part])
+                offsets[index, :, : len(shown)] = shown.T
+            elif isinstance(example, TagExample):
+                assert rows.words is not None
+                own = rows.words[part]
+                here = own[own >= 0]
+                first = int(here[0]) if len(here) else 0
+                texts[index] = tuple(example.words[first : first + len(here)])
+                words[index, : len(own)] = np.where(own >= 0, own - first, -1)
+            else:
+                texts[index] = _plain(example)
+        more: dict[str, Any] = {"texts": texts}
+        if rows.offsets is not None:
+            more["offsets"] = torch.from_numpy(offsets)
+        if rows.words is not None:
+            more["words"] = torch.from_numpy(words)
+        return more
+
+    def added_to(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the batch with the texts of its ``rows``."""
+        numbers = torch.as_tensor(batch["rows"]).cpu().numpy()
+        return {**batch, **self.of(numbers, batch["input_ids"].shape[-1])}
+
+
+def _question_and_slice(
+    example: SpanExample, offsets: NDArray[np.int32]
+) -> tuple[tuple[str, str], NDArray[np.int32]]:
+    """Return the question, the part of the context that a window shows, and the offsets in it.
+
+    The part is widened to whole words: a teacher reads no torn word.
+    """
+    inside = offsets[:, 0] >= 0
+    if not inside.any():
+        return (example.question, ""), offsets
+    first, last = int(offsets[inside, 0].min()), int(offsets[inside, 1].max())
+    context = example.context
+    while first and not context[first - 1].isspace():
+        first -= 1
+    while last < len(context) and not context[last].isspace():
+        last += 1
+    shown = np.where(inside[:, None], offsets - first, -1)
+    return (example.question, context[first:last]), shown
+
+
+def _plain(example: Example) -> tuple[str, ...]:
+    if isinstance(example, ChoiceExample):
+        return (example.question, *example.choices)
+    assert isinstance(example, TextExample)
+    return example.texts
+
+
+class WithTexts(Ensemble):
+    """Ensemble whose batches get the texts of their rows."""
+
+    def __init__(self, ensemble: Ensemble, texts: RowTexts) -> None:
+        self._ensemble, self._texts = ensemble, texts
+
+    @property
+    def size(self) -> int:
+        return self._ensemble.size
+
+    @property
+    def stats(self) -> Mapping[str, float]:
+        return self._ensemble.stats
+
+    def submit(self, batch: Mapping[str, Any]) -> Any:
+        return self._ensemble.submit(self._texts.added_to(batch))
+
+    def gather(self, handle: Any) -> Tensor:
+        return self._ensemble.gather(handle)
+
+    def flush(self) -> None:
+        self._ensemble.flush()
+
+    def close(self) -> None:
+        self._ensemble.close()

@@ -1,0 +1,151 @@
+"""Teachers of three tokenizers teach an ELECTRA student from the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from safetensors.torch import load_file
+from torch.testing import assert_close
+
+import road_ray as rr
+from road_ray.data import catalog
+from road_ray.distillation.teacher_identity import ANSWERS_FOR, HEADS
+from road_ray.training.monitoring.journal import read_rows
+from tests.conftest import SPANS
+from tests.published import publish
+
+FAMILIES = ("bert", "roberta", "deberta-v2")
+
+
+@pytest.fixture(scope="module")
+def tags(tmp_path_factory):
+    """A directory with 8 tagged sentences as CoNLL-2003."""
+    root = tmp_path_factory.mktemp("own")
+    (root / "conll2003").mkdir()
+    words = "Ann NNP I-NP I-PER\nlives VB I-VP O\nin IN I-PP O\nZürich NNP I-NP I-LOC\n\n"
+    for name in ("eng.train", "eng.testa"):
+        (root / "conll2003" / name).write_text(words * 8, encoding="utf-8")
+    return root
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory):
+    """``mixed(data set)``: directories of three published models with heads for its task."""
+    made: dict[str, list[str]] = {}
+
+    def directories(name):
+        task = catalog.task(catalog.dataset(name).task)
+        head = HEADS[type(task.kind)]
+        labels = () if head == "ForQuestionAnswering" else task.kind.labels
+        if task.name not in made:
+            place = tmp_path_factory.mktemp(task.name)
+            made[task.name] = [
+                str(publish(place / family, family, head, labels=labels, seed=number))
+                for number, family in enumerate(FAMILIES)
+            ]
+        return made[task.name]
+
+    return directories
+
+
+@pytest.fixture
+def settings(sentiment, mixed, tags):
+    """``settings(data set)``: overrides of a distillation of six steps."""
+
+    def of(name):
+        chosen = sentiment | {
+            "data.dataset": name,
+            "data.batch_size": 8,
+            "data.max_length_tokens": 64,
+        }
+        chosen |= {"distillation.teachers": mixed(name)}
+        if name == "squad_v2":
+            chosen |= SPANS
+        if name == "conll2003":
+            chosen |= {"data.root": str(tags)}
+        return chosen
+
+    return of
+
+
+@pytest.mark.parametrize("name", ["sst2", "mnli", "conll2003", "squad_v2"])
+def test_a_student_learns_from_them_in_this_process(name, settings, tmp_path, road, flags):
+    said = road(
+        *("distill", *flags(settings(name)), "distillation.host=process"), "--run-dir", tmp_path
+    )
+    assert said.code == 0, said.err
+    teachers = json.loads((tmp_path / "teachers.json").read_text())["teachers"]
+    assert all(len(teacher[ANSWERS_FOR]) == 64 for teacher in teachers)
+    rows = [row for row in read_rows(tmp_path / "metrics.jsonl") if f"train/{name}" in row]
+    assert len(rows) == 6
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("name", ["sst2", "squad_v2", "conll2003"])
+def test_actors_and_a_store_teach_as_teachers_in_this_process_do(name, settings, tmp_path):
+    stored = {"distillation.store": str(tmp_path / "store")}
+    places = {"distillation.cpus_per_teacher": 0.3, "distillation.start_timeout_seconds": 280}
+    runs = [
+        rr.distill(
+            overrides=settings(name) | more | {"distillation.host": host}, run_dir=tmp_path / host
+        )
+        for host, more in (("process", stored), ("actors", places | stored))
+    ]
+    runs.append(
+        rr.distill(
+            overrides=settings(name) | places | {"distillation.host": "actors"},
+            run_dir=tmp_path / "plain",
+        )
+    )
+    first, warm, plain = (load_file(run.hf_dir / "model.safetensors") for run in runs)
+    for key, tensor in first.items():
+        assert_close(warm[key], tensor, rtol=0, atol=0)
+        assert_close(plain[key], tensor, rtol=5e-3, atol=5e-4)
+
+
+@pytest.mark.slow
+def test_a_killed_run_with_a_store_resumes_to_the_very_same_weights(
+    settings, tmp_path, road, flags
+):
+    long = settings("squad_v2") | {"training.steps": 40, "console": "plain"}
+    long |= {"distillation.host": "process", "training.save_every_steps": 5}
+
+    def command(name):
+        more = {"distillation.store": str(tmp_path / f"store-{name}")}
+        return ["distill", *flags(long | more), "--run-dir", str(tmp_path / name)]
+
+    process = subprocess.Popen([sys.executable, "-m", "road_ray", *command("killed")])
+    deadline = time.monotonic() + 200
+    while not list((tmp_path / "killed" / "checkpoints").glob("step-*")):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait(timeout=60)
+    assert not (tmp_path / "killed" / "metrics.json").exists()
+    for name in ("killed", "whole"):
+        assert road(*command(name)).code == 0
+    ours, theirs = (
+        load_file(tmp_path / name / "hf" / "model.safetensors") for name in ("killed", "whole")
+    )
+    for key, tensor in ours.items():
+        assert_close(theirs[key], tensor, rtol=0, atol=0)
+
+
+def test_a_student_of_another_tokenizer_gets_a_store_of_its_own(settings, mixed, tmp_path):
+    """Carried answers are for the student's tokens, so they are not shared with another's."""
+    store = {"distillation.store": str(tmp_path / "store"), "distillation.host": "process"}
+    rr.distill(overrides=settings("squad_v2") | store, run_dir=tmp_path / "electra")
+    before = sorted(path.name for path in (tmp_path / "store").iterdir())
+    mpnet = str(publish(tmp_path / "mpnet", "mpnet"))
+    rr.distill(overrides=settings("squad_v2") | store | {"init": mpnet}, run_dir=tmp_path / "m")
+    after = {path.name for path in (tmp_path / "store").iterdir()}
+    assert len(before) == 3
+    assert len(after) == 6
