@@ -66,6 +66,7 @@ def test_three_teachers_teach_a_student_of_three_layers_with_rows_without_labels
         "distillation.teachers": [str(teachers.directory / "teachers.json")],
         "distillation.host": "process",
         "distillation.store": str(tmp_path / "store"),
+        "data.epochs": 2,
     }
     run = rr.distill(overrides=sentiment | chosen, run_dir=tmp_path / "student")
     assert run.metrics["eval/sst2/accuracy"] > 65
