@@ -18,7 +18,7 @@ from road_ray.data.model_files import check_tokenizer_files, locate_model, read_
 from road_ray.data.schema import Choose, Classify, Regress, Span, Tag, Task
 from road_ray.data.tokenizer import read_tokenizer
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.models.labels import label_order
+from road_ray.models.labels import LabelMap, label_order
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -115,7 +115,7 @@ def check_teacher(
     directory: str | Path,
     task: Task,
     student_tokenizer: Any = None,
-    label_map: Mapping[str, str] | None = None,
+    label_map: LabelMap | None = None,
     key: str = "label_map",
 ) -> tuple[int, ...] | None:
     """Return the label order of a compatible teacher. Raises ``CheckpointError`` with the reason if
@@ -132,7 +132,7 @@ def check_teacher(
     config = read_config(directory)
     _check_head(directory, config, task)
     _check_tokenizer(directory, config, student_tokenizer)
-    return label_order(directory / "config.json", config.id2label, task, label_map, key)
+    return label_order(directory, config.id2label, task, label_map, key)
 
 
 def refuse_random(directory: Path, missing: Sequence[str]) -> None:
@@ -149,7 +149,7 @@ def check_teachers(
     directories: Sequence[str | Path],
     task: Task,
     student_tokenizer: Any = None,
-    label_map: Mapping[str, str] | None = None,
+    label_map: LabelMap | None = None,
 ) -> None:
     """Raise ``CheckpointError`` unless all teachers fit the task, and the student's tokenizer or,
     without one, each other's.

@@ -18,6 +18,7 @@ from road_ray.distillation.teacher_identity import (
     fingerprint_weights,
     teacher_tokenizer,
 )
+from road_ray.models.labels import LabelMap
 
 if TYPE_CHECKING:
     from road_ray.models.config import Precision
@@ -28,7 +29,7 @@ _RECORDED = ("metrics", "datasets", "seed", "init")  # entries copied from road_
 def teacher_manifest(
     directories: Sequence[str | Path],
     task: Task,
-    label_map: Mapping[str, str] | None = None,
+    label_map: LabelMap | None = None,
     precision: Precision = "auto",
     student: str | None = None,
 ) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from road_ray.models.encoder import load_encoder
 from road_ray.models.heads.base import Head
 from road_ray.models.heads.standard import Heads, PooledHead, build_head
 from road_ray.models.hf_logging import suppress_logging
-from road_ray.models.labels import label_order
+from road_ray.models.labels import LabelMap, label_order
 from road_ray.models.weights import headers_of, load_stored, read_headers, read_tensors
 
 _log = logging.getLogger(__name__)
@@ -127,13 +127,13 @@ def _export_special(
 
 
 def _load_special(
-    directory: str, task: Task, special: SpecialHead, label_map: Mapping[str, str] | None
+    directory: str, task: Task, special: SpecialHead, label_map: LabelMap | None
 ) -> MultitaskModel:
     model, path = load_multitask(directory, [task]), Path(directory) / special.file_name
     names = model.encoder.config.id2label
     try:
         state = read_tensors(headers_of(path))
-        order = label_order(Path(directory) / "config.json", names, task, label_map)
+        order = label_order(Path(directory), names, task, label_map)
         model.heads[task.name].load_state_dict(_reordered(state, order))
     except (CheckpointError, RuntimeError) as error:
         raise CheckpointError(
@@ -259,9 +259,7 @@ def _stored_pooler(directory: Path, encoder: PreTrainedModel) -> dict[str, Tenso
     return {part: tensors[name] for part, name in names.items()}
 
 
-def load_trained(
-    directory: str, task: Task, label_map: Mapping[str, str] | None = None
-) -> MultitaskModel:
+def load_trained(directory: str, task: Task, label_map: LabelMap | None = None) -> MultitaskModel:
     """Load encoder *and* head of a fine-tuned model, for evaluation or further training; the labels
     are put into the order of the task's, by name.
     """
@@ -288,7 +286,7 @@ def load_trained(
             f"{directory}: its head gives {trained.config.num_labels} numbers, "
             f"task {task.name} wants {task.kind.width}\n  fix: name a model of task {task.name}"
         )
-    order = label_order(place / "config.json", trained.config.id2label, task, label_map)
+    order = label_order(place, trained.config.id2label, task, label_map)
     head, state = model.heads[task.name], trained.state_dict()
     stored = family_of(trained.config).stored
     weights = {name: state[stored(name)] for name in head.state_dict()}

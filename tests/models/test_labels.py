@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from road_ray.data.catalog import task
@@ -13,7 +15,7 @@ NLI = task("nli")
 
 
 def order(*names, of=NLI, label_map=None):
-    return label_order("config.json", dict(enumerate(names)), of, label_map)
+    return label_order(Path("model"), dict(enumerate(names)), of, label_map)
 
 
 def test_label_order_finds_labels_by_name_whatever_their_order_case_and_spaces():
@@ -33,6 +35,15 @@ def test_label_order_tells_labels_apart_that_differ_in_case_alone():
 def test_label_order_takes_a_map_from_the_names_of_the_head():
     names = {"LABEL_0": "entailment", "LABEL_1": "neutral", "LABEL_2": "contradiction"}
     assert order(*names, label_map=names) == (2, 0, 1)
+
+
+def test_label_order_takes_a_map_for_one_model_before_the_map_for_all():
+    names = ("LABEL_0", "LABEL_1", "LABEL_2")
+    everywhere = dict(zip(names, ("contradiction", "entailment", "neutral"), strict=True))
+    turned = dict(zip(names, ("neutral", "entailment", "contradiction"), strict=True))
+    assert order(*names, label_map=everywhere | {"another": turned}) is None
+    assert order(*names, label_map=everywhere | {"model": turned}) == (2, 1, 0)
+    assert order(*names, label_map={"model": turned}) == (2, 1, 0)
 
 
 @pytest.mark.parametrize(

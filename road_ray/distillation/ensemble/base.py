@@ -29,6 +29,7 @@ from road_ray.distillation.weighting.combine import mask_disallowed
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.models.architectures import input_names
 from road_ray.models.config import Precision
+from road_ray.models.labels import LabelMap
 from road_ray.models.precision import autocast_dtype
 from road_ray.models.weights import load_stored
 
@@ -81,7 +82,7 @@ class Teacher:
         directory: str | Path,
         task: Task,
         *,
-        label_map: Mapping[str, str] | None = None,
+        label_map: LabelMap | None = None,
         device: str | torch.device = "cpu",
         precision: Precision = "auto",
     ) -> None:

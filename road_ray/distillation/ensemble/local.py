@@ -17,6 +17,7 @@ from road_ray.distillation.ensemble.text_teacher import TextTeacher
 from road_ray.distillation.teacher_identity import reads_other_tokens
 from road_ray.errors import ConfigError
 from road_ray.models.config import Precision
+from road_ray.models.labels import LabelMap
 
 
 def load_teacher(
@@ -44,7 +45,7 @@ class LocalEnsemble(Ensemble):
         task: Task,
         *,
         student: str | None = None,
-        label_map: Mapping[str, str] | None = None,
+        label_map: LabelMap | None = None,
         device: str | torch.device = "cpu",
         precision: Precision = "auto",
     ) -> LocalEnsemble:

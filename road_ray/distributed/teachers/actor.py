@@ -24,6 +24,7 @@ from road_ray.distillation.ensemble.local import load_teacher
 from road_ray.distributed.teachers.request_batcher import Answers, Batcher, Inputs
 from road_ray.errors import CheckpointError
 from road_ray.models.config import Precision
+from road_ray.models.labels import LabelMap
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,7 @@ class Hosting:
 
     num_threads: int = 1
     device: str = "cpu"
-    label_map: Mapping[str, str] | None = None
+    label_map: LabelMap | None = None
     student: str | None = None  # fingerprint of its tokenizer; None: all teachers have it
     precision: Precision = "auto"
     max_rows: int = 256  # of a merged batch

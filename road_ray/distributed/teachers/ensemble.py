@@ -25,6 +25,7 @@ from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.distributed.connection import connected
 from road_ray.errors import ConfigError
 from road_ray.models.config import Precision
+from road_ray.models.labels import LabelMap
 
 if TYPE_CHECKING:
     from road_ray.distributed.teachers.client import ActorEnsemble
@@ -53,7 +54,7 @@ class Ensemble(local.Ensemble):
         store: str | Path | None = None,
         host: Literal["actors", "process"] = "actors",
         student_tokenizer: Any = None,
-        label_map: Mapping[str, str] | None = None,
+        label_map: LabelMap | None = None,
         precision: Precision = "auto",
         **options: Any,
     ) -> None:
@@ -136,7 +137,7 @@ class Ensemble(local.Ensemble):
     def _behind(
         self,
         store: str | Path,
-        label_map: Mapping[str, str] | None,
+        label_map: LabelMap | None,
         options: Mapping[str, Any],
     ) -> StoredEnsemble:
         places = [locate_model(directory) for directory in self.directories]
@@ -157,7 +158,7 @@ class Ensemble(local.Ensemble):
     def _start(
         self,
         directories: Sequence[str | Path],
-        label_map: Mapping[str, str] | None,
+        label_map: LabelMap | None,
         options: Mapping[str, Any],
     ) -> ActorEnsemble:
         with ExitStack() as stack:

@@ -21,6 +21,7 @@ from road_ray.distributed.teachers.client import ActorEnsemble
 from road_ray.distributed.teachers.replicas import OnLost, Pool
 from road_ray.errors import ConfigError
 from road_ray.models.config import Precision
+from road_ray.models.labels import LabelMap
 
 _THREADS = 16  # concurrent requests of one actor, to batch them; more wait in its queue
 
@@ -41,7 +42,7 @@ class PoolSpecification:
     )  # custom resources of each actor, for its placement
     beside: int = 0
     others: int = 0  # teachers in other pools of the same run, of equal size
-    label_map: Mapping[str, str] | None = None
+    label_map: LabelMap | None = None
     student: str | None = None  # fingerprint of its tokenizer; None: all teachers have it
     precision: Precision = "auto"
     max_rows: int = 256  # of a batch merged from requests of several students

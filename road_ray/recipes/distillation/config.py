@@ -74,10 +74,10 @@ class TeachingConfig(Config):
     """Number format of the teachers' matrix products. ``fp32``: full precision. ``bf16``: autocast
     to bfloat16, logits have 8 significant bits. ``auto``: bf16 where the device is faster with it.
     """
-    label_map: dict[str, str] = Field({})
+    label_map: dict[str, str | dict[str, str]] = Field({})
     """Label names of the teachers' heads mapped to those of the task, such as
-    ``{LABEL_0: negative}``; one map for all teachers. Empty: the names are equal but for case,
-    spaces and hyphens."""
+    ``{LABEL_0: negative}``. A teacher's directory mapped to such names is a map for it alone.
+    Empty: the names are equal but for case, spaces and hyphens."""
     lookahead: int = Field(2, ge=0)
     """Number of batches that are sent to the teachers ahead of the student's step. 0: student and
     teachers take turns. More hides more of the teachers' time and takes memory. Our choice."""

@@ -18,6 +18,7 @@ from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble.base import Teacher, inputs_of
 from road_ray.evaluation.predict import answers, evaluate_logits
 from road_ray.models.encoder import model_directory
+from road_ray.models.labels import LabelMap
 from road_ray.training.worker import Worker
 
 
@@ -28,7 +29,7 @@ def evaluate_ensemble(
     *,
     split: str = "dev",
     predictions: Path | None = None,
-    label_map: Mapping[str, str] | None = None,
+    label_map: LabelMap | None = None,
     tune_on: str | None = None,
 ) -> dict[str, float]:
     """Return ``eval/<data set>/ensemble_<metric>`` of the models on a split of the data sets.
@@ -57,7 +58,7 @@ def mean_logits(
     task: Task,
     splits: Mapping[str, Split],
     pad_id: int,
-    label_map: Mapping[str, str] | None = None,
+    label_map: LabelMap | None = None,
 ) -> dict[str, list[NDArray[np.float32]]]:
     """The mean over models of the logits of every row, by split; one model in memory at a time."""
     sums: dict[str, list[NDArray[np.float32]]] = {}
