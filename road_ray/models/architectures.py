@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from torch import nn
@@ -113,13 +114,14 @@ def _class_of(mapping: Any, config: PreTrainedConfig) -> type[PreTrainedModel] |
     return chosen
 
 
+@lru_cache
 def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:
     return inspect.signature(function).parameters
 
 
 def input_names(model: PreTrainedModel) -> tuple[str, ...]:
     """Return the names of the inputs that a model takes: segments only if it embeds them."""
-    segments = "token_type_ids" in _parameters(model.forward)
+    segments = "token_type_ids" in _parameters(type(getattr(model, "_orig_mod", model)).forward)
     embedded = getattr(model.config, "type_vocab_size", 0) > 1
     return INPUTS if segments and embedded else INPUTS[:2]
 

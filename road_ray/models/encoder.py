@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -73,20 +74,76 @@ def scale_encoder(size: EncoderConfig, fraction: float, depth: float = 1.0) -> E
     )
 
 
-def new_language_model(size: EncoderConfig, vocab_size: int) -> PreTrainedModel:
-    """Return a masked language model with random weights."""
+def size_of(config: PreTrainedConfig, size: EncoderConfig) -> EncoderConfig:
+    """Return the sizes of a stored model, and the other settings of ``size``."""
+    hidden = int(config.hidden_size)
+    sizes = {
+        "layers": int(config.num_hidden_layers),
+        "hidden_size": hidden,
+        "heads": int(config.num_attention_heads),
+        "intermediate_size": int(getattr(config, _inner_width(config))),
+        "embedding_size": int(getattr(config, "embedding_size", None) or hidden),
+        "max_length_tokens": int(config.max_position_embeddings),
+    }
+    return size.model_copy(update=sizes)
+
+
+def sized_config(like: PreTrainedConfig, size: EncoderConfig, **more: Any) -> PreTrainedConfig:
+    """Return the configuration of a stored model with the layers and widths of ``size``."""
+    config = deepcopy(like)
+    config.hidden_size, config.num_attention_heads = size.hidden_size, size.heads
+    config.num_hidden_layers = size.layers
+    setattr(config, _inner_width(config), size.intermediate_size)
+    if getattr(config, "layer_types", None) is not None:
+        config.layer_types = config.layer_types[: size.layers]
+    for name, value in more.items():
+        setattr(config, name, value)
+    return config
+
+
+def _inner_width(config: PreTrainedConfig) -> str:
+    """Return the name of the inner width of the feed-forward blocks."""
+    return "intermediate_size" if hasattr(config, "intermediate_size") else "hidden_dim"
+
+
+def new_language_model(
+    size: EncoderConfig, vocab_size: int, like: PreTrainedConfig | None = None
+) -> PreTrainedModel:
+    """Return a masked language model with random weights, of the family of ``like`` if given."""
+    if like is not None:
+        config = sized_config(like, size)
+        made: PreTrainedModel = family_of(config).language_model(config)
+        return made
     model: Any = FAMILIES[size.family].language_model(hugging_face_config(size, vocab_size))
     initialize(model, size.initializer_std)
     return model
 
 
-def new_detector(size: EncoderConfig, vocab_size: int) -> PreTrainedModel:
-    """Return an encoder with a head that scores every token, with random weights."""
-    family = FAMILIES[size.family]
-    model: Any = family.detector(hugging_face_config(size, vocab_size, **family.detector_options))
+def new_detector(
+    size: EncoderConfig, vocab_size: int, like: PreTrainedConfig | None = None
+) -> PreTrainedModel:
+    """Return an encoder with a head that scores every token, with random weights, of the family of
+    ``like`` if given.
+
+    Raises ``ConfigError`` for a family without a head for tokens.
+    """
+    if like is not None:
+        config = sized_config(like, size, num_labels=1)
+        kind = family_of(config).detector
+        if kind is None:
+            raise ConfigError(
+                f"encoder.family = init: transformers has no head for tokens on "
+                f"{config.model_type!r}\n  fix: objective.name=mlm, or a model of another family"
+            )
+        model: Any = kind(config)
+    else:
+        family = FAMILIES[size.family]
+        config = hugging_face_config(size, vocab_size, **family.detector_options)
+        model = family.detector(config)
     if isinstance(getattr(model, "dropout", None), nn.Dropout):
         model.dropout.p = 0.0  # of a token classifier; ELECTRA's detection head has none
-    initialize(model, size.initializer_std)
+    if like is None:
+        initialize(model, size.initializer_std)
     initialize_output(detector_output(model))
     return model
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from transformers import PreTrainedModel
 
 from road_ray.errors import ConfigError
+from road_ray.models.architectures import FAMILIES
 from road_ray.models.config import Tying
 from road_ray.models.language_model import decoder
 
@@ -40,7 +41,9 @@ def share(generator: PreTrainedModel, main: PreTrainedModel, tying: Tying) -> No
                 f"generator.tying = embeddings: tables of {tuple(widths[0])} and "
                 f"{tuple(widths[1])}\n  fix: generator.tying=none, or one embedding size for both"
             )
-        for name in _EMBEDDINGS:
+        if main.config.model_type not in FAMILIES:  # of one family: both have the same modules
+            generator.base_model.embeddings = main.base_model.embeddings
+        for name in _EMBEDDINGS if main.config.model_type in FAMILIES else ():
             shared = getattr(main.base_model.embeddings, name)
             setattr(generator.base_model.embeddings, name, shared)
     tie(generator)

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from road_ray.data.corpus.dataset import Corpus, tokenizer_digest
+from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.tokenizer import load_tokenizer, special_ids
 from road_ray.errors import ConfigError, DataError
-from road_ray.models.architectures import detector_output
+from road_ray.models.architectures import detector_output, family_of
 from road_ray.models.config import EncoderConfig
 from road_ray.models.corpus_init import (
     log_frequencies,
@@ -31,6 +32,7 @@ from road_ray.models.encoder import (
     new_detector,
     new_language_model,
     scale_encoder,
+    size_of,
 )
 from road_ray.objectives.base import Objective
 from road_ray.objectives.parts.generator import Frequencies, Generator
@@ -90,6 +92,9 @@ class _Networks:
                 f"start = corpus with encoder.family = {size.family}: made for electra only\n"
                 "  fix: start=random"
             )
+        self.like = stored_config(size, init)
+        if self.like is not None:
+            size = size_of(self.like, size)
         self.corpus, self.tokenizer, self.special = corpus, tokenizer, special_ids(tokenizer)
         self.size, self.settings, self.objective = size, generator, objective
         self.init, self.start = init, start
@@ -115,7 +120,8 @@ class _Networks:
             chances[list(self.special)] = 0
             return Frequencies(chances)
         size = scale_encoder(self.size, settings.scale, settings.depth)
-        if settings.tying != "all":  # it is thrown away, so every encoder may have this kind
+        # It is thrown away, so every encoder may have this kind.
+        if settings.tying != "all" and self.like is None:
             size = size.model_copy(update={"family": "electra"})
         model = self._language_model(size)
         if settings.init:
@@ -130,7 +136,7 @@ class _Networks:
         return model
 
     def _language_model(self, size: EncoderConfig) -> PreTrainedModel:
-        model: Any = new_language_model(size, self.vocab_size)
+        model: Any = new_language_model(size, self.vocab_size, self.like)
         if self.start == "corpus":
             sinusoidal_positions(model.electra, size.initializer_std)
             open_paths(model.electra)
@@ -145,7 +151,7 @@ class _Networks:
         return model
 
     def _discriminator(self) -> PreTrainedModel:
-        model: Any = new_detector(self.size, self.vocab_size)
+        model: Any = new_detector(self.size, self.vocab_size, self.like)
         self._take_embeddings(model)
         if self.start == "corpus":
             open_paths(model.electra)
@@ -158,7 +164,7 @@ class _Networks:
 
     def _take_embeddings(self, model: Any) -> None:
         """Start from the generator's embeddings, which may know the corpus or be trained."""
-        if not isinstance(self.generator, PreTrainedModel):
+        if not isinstance(self.generator, PreTrainedModel) or self.like is not None:
             return
         theirs: Any = self.generator.base_model
         ours = model.base_model.embeddings
@@ -170,7 +176,7 @@ class _Networks:
         if not self.init:
             return
         directory = model_directory(self.init)
-        loaded = load_encoder(directory, self.size.family)
+        loaded = load_encoder(directory, None if self.like is not None else self.size.family)
         check_vocabulary(int(loaded.config.vocab_size), self.vocab_size, directory)
         try:
             model.base_model.load_state_dict(loaded.state_dict())
@@ -183,6 +189,20 @@ class _Networks:
         self.heads = load_heads(model, directory)
         listed = {what: ", ".join(names) or "none" for what, names in self.heads.items()}
         _log.info("init = %s: heads kept: %s; new: %s", self.init, listed["kept"], listed["new"])
+
+
+def stored_config(size: EncoderConfig, init: str) -> PreTrainedConfig | None:
+    """Return the configuration of the model that ``init`` names if the encoder has its family.
+
+    Raises ``ConfigError`` if there is no ``init``, or its family has no masked language model.
+    """
+    if size.family != "init":
+        return None
+    if not init:
+        raise ConfigError("encoder.family = init without init\n  fix: init=DIRECTORY of a model")
+    config = read_config(locate_model(model_directory(init)))
+    family_of(config)
+    return config
 
 
 def check_tokenizer(name: str, init: str, tokenizer: Any) -> None:

@@ -84,6 +84,8 @@ def cost(config: PretrainConfig, vocab_size: int | None = None) -> Cost:
 
     Raises ``ConfigError`` when ``training.steps`` is missing.
     """
+    if config.encoder.family == "init":
+        config = config.model_copy(update={"encoder": _size_of_init(config)})
     vocab_size = vocab_size or (config.data.vocab_size if not config.data.tokenizer else 30_522)
     small = scale_encoder(config.encoder, config.generator.scale, config.generator.depth)
     generates = "generator" in models_of(objective_class(config.objective.name))
@@ -103,6 +105,15 @@ def cost(config: PretrainConfig, vocab_size: int | None = None) -> Cost:
         infer_paper=infer_flops(config.encoder, vocab_size, config.data.max_length_tokens),
         tokens=tokens,
     )
+
+
+def _size_of_init(config: PretrainConfig) -> EncoderConfig:
+    from road_ray.models.encoder import size_of
+    from road_ray.recipes.pretraining.build import stored_config
+
+    stored = stored_config(config.encoder, config.init)
+    assert stored is not None
+    return size_of(stored, config.encoder)
 
 
 def _forward_flops(

@@ -18,10 +18,10 @@ from road_ray.data.corpus.source import prepare_corpus
 from road_ray.distributed.jobs.corpus_build import encoding_at
 from road_ray.distributed.train.launch import launch
 from road_ray.errors import ConfigError
-from road_ray.models.encoder import model_directory
+from road_ray.models.encoder import model_directory, size_of
 from road_ray.objectives.base import Objective
 from road_ray.recipes.model_record import atomic_directory, write_model_record
-from road_ray.recipes.pretraining.build import build_objective
+from road_ray.recipes.pretraining.build import build_objective, stored_config
 from road_ray.recipes.pretraining.config import (
     PretrainConfig,
 )
@@ -69,11 +69,13 @@ def _check(config: PretrainConfig) -> None:
     for key, init in (("init", config.init), ("generator.init", config.generator.init)):
         if init:
             model_directory(require_init(init, key), key)
-    if config.data.max_length_tokens > config.encoder.max_length_tokens:
+    positions = config.encoder.max_length_tokens
+    if (stored := stored_config(config.encoder, config.init)) is not None:
+        positions = size_of(stored, config.encoder).max_length_tokens
+    if config.data.max_length_tokens > positions:
         raise ConfigError(
             f"data.max_length_tokens = {config.data.max_length_tokens} exceeds the position table, "
-            f"encoder.max_length_tokens = {config.encoder.max_length_tokens}\n"
-            f"  fix: data.max_length_tokens={config.encoder.max_length_tokens}"
+            f"encoder.max_length_tokens = {positions}\n  fix: data.max_length_tokens={positions}"
         )
 
 

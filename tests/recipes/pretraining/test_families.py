@@ -1,0 +1,65 @@
+"""Pre-training goes on from a published model of any family with a masked language model."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import AutoModelForMaskedLM, AutoModelForTokenClassification
+
+import road_ray as rr
+from road_ray.models.architectures import FAMILIES as BUILT
+from road_ray.models.encoder import load_encoder
+from tests.published import FAMILIES, publish
+
+OTHERS = [family for family in FAMILIES if family not in BUILT]
+
+
+@pytest.fixture
+def settings(pretraining, tmp_path):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("The film was a delight from the first scene to the last.\n\n" * 60)
+    kept = {key: value for key, value in pretraining.items() if not key.startswith("encoder.")}
+    kept.pop("data.vocab_size")
+    kept |= {"encoder.family": "init", "encoder.dropout": 0.0, "data.corpus": str(corpus)}
+    return kept | {"data.shards": str(tmp_path / "shards"), "training.steps": 2}
+
+
+@pytest.mark.parametrize("objective", ["mlm", "electra"])
+@pytest.mark.parametrize("family", OTHERS)
+def test_two_steps_from_a_published_model(family, objective, settings, tmp_path):
+    head = "ForMaskedLM" if objective == "mlm" else ""
+    init = publish(tmp_path / "init", family, head)
+    chosen = settings | {"init": str(init), "objective.name": objective, "optimizer.peak_lr": 1e-5}
+    if objective == "electra":
+        chosen |= {"generator.scale": 0.5, "generator.depth": 0.5, "generator.tying": "none"}
+    run = rr.pretrain(overrides=chosen, run_dir=tmp_path / "run")
+    before, after = (load_encoder(str(place)).state_dict() for place in (init, run.hf_dir))
+    assert before.keys() == after.keys()
+    moved = [(after[name] - before[name]).abs().max() for name in before]
+    assert 0 < max(moved) < 1e-3  # it went on, from these weights
+    kind = AutoModelForMaskedLM if objective == "mlm" else AutoModelForTokenClassification
+    loaded, report = kind.from_pretrained(run.hf_dir, output_loading_info=True)
+    assert not report["missing_keys"]
+    assert loaded.config.model_type == family
+    if objective == "mlm":  # the head over the vocabulary was kept
+        stored = AutoModelForMaskedLM.from_pretrained(init).state_dict()
+        bias = [name for name in stored if name.endswith("bias") and "decoder" in name]
+        for name in bias:
+            assert torch.allclose(loaded.state_dict()[name], stored[name], atol=1e-3)
+
+
+def test_embeddings_may_be_shared_with_a_generator_of_equal_width(settings, tmp_path):
+    init = publish(tmp_path / "init", "roberta")
+    chosen = settings | {"init": str(init), "generator.scale": 1.0, "generator.depth": 0.5}
+    run = rr.pretrain(overrides=chosen, run_dir=tmp_path / "run")
+    generator = AutoModelForMaskedLM.from_pretrained(run.hf_dir / "generator").base_model
+    main = load_encoder(str(run.hf_dir))
+    for ours, theirs in zip(
+        main.embeddings.parameters(), generator.embeddings.parameters(), strict=True
+    ):
+        assert torch.equal(ours, theirs)
+
+
+def test_without_init_there_is_no_family(settings, tmp_path):
+    with pytest.raises(rr.errors.ConfigError, match="family = init without init"):
+        rr.pretrain(overrides=settings, run_dir=tmp_path / "run")
