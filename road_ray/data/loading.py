@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +33,8 @@ from road_ray.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,12 @@ def load_split(
     if split == "train" and not judged and name in source.both_orders:
         examples = [*examples, *(_turned(example, name) for example in examples)]
     examples = [*examples, *_unlabelled(unlabelled, entry, task, source, root)]
+    if not source.history_turns and any(getattr(one, "history", ()) for one in examples[:100]):
+        _log.warning(
+            "%s: questions of a dialog are read without the turns before them\n"
+            "  fix: data.history_turns=2 puts two of them before a question",
+            name,
+        )
     if source.history_turns:
         examples = [_with_history(example, source.history_turns) for example in examples]
     limits: dict[str, int] = {}

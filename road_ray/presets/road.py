@@ -36,7 +36,9 @@ def squad_v2_small() -> FinetuningsConfig:
 
 @preset("multitask")
 def road_large() -> MultitaskConfig:
-    """ROaD-Large multi-task pre-training, its nine data sets. Source: ROaD part 1, section 3.5."""
+    """ROaD-Large multi-task pre-training, its nine data sets. Source: ROaD part 1, section 3.5.
+    Questions of QuAC are read without the turns before them, of which the paper says nothing.
+    """
     return MultitaskConfig(data=MultitaskDataConfig(datasets=_ROAD_SETS))
 
 

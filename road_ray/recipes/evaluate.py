@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from road_ray.data.loading import Split, find_dataset, load_split
+from road_ray.data.loading import Split, find_dataset, load_split, tasks_of
 from road_ray.data.model_files import locate_model
 from road_ray.data.schema import Task
 from road_ray.data.tokenizer import load_tokenizer
@@ -23,7 +23,7 @@ from road_ray.models.multitask import MultitaskModel, load_trained
 from road_ray.recipes.config import EvaluateConfig, EvaluateDataConfig
 from road_ray.recipes.distillation.ensemble_eval import evaluate_ensemble
 from road_ray.recipes.distillation.teacher_list import read_teacher_list
-from road_ray.recipes.model_record import head_for, stored_threshold, trained_length
+from road_ray.recipes.model_record import head_for, stored_threshold, trained_head, trained_length
 from road_ray.recipes.recorded_config import deciding_digest
 from road_ray.recipes.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.validation import check_length, require_init
@@ -105,6 +105,8 @@ def _run(config: EvaluateConfig) -> Run:
             place: load_trained(place, task, config.label_map)
             for place in dict.fromkeys(places.values())
         }
+        for name, place in places.items():
+            _add_further_heads(models[place], Path(directory), tasks_of(name, config.data)[1:])
         first = places[config.data.datasets[0]]
         for model in models.values():
             check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), directory)
@@ -129,6 +131,15 @@ def _heads(directory: str, task: Task, names: Sequence[str]) -> dict[str, str]:
     """
     first = head_for(Path(directory), task, names[0]) or directory
     return {name: str(head_for(Path(directory), task, name) or first) for name in names}
+
+
+def _add_further_heads(model: MultitaskModel, directory: Path, tasks: Sequence[Task]) -> None:
+    """Add the further heads of a data set, such as QuAC's, that were trained with the model."""
+    for task in tasks:
+        place = trained_head(directory, task)
+        if place is not None and task.name not in model.tasks:
+            model.heads[task.name] = load_trained(str(place), task).heads[task.name]
+            model.tasks[task.name] = task
 
 
 def _check_tuned(config: EvaluateConfig) -> None:

@@ -253,20 +253,25 @@ def judge(config: FinetuneConfig, worker: Worker, prepared: Prepared) -> dict[st
 def export(
     config: FinetuneConfig, prepared: Prepared, figures: dict[str, float], threshold: float | None
 ) -> None:
-    """Write the model in Hugging Face layout, with tokenizer, threshold, card and record."""
-    with atomic_directory(config.run_dir / "hf") as directory:
-        prepared.model.export(directory, prepared.task.name)
-        prepared.tokenizer.save_pretrained(directory)
-        write_model_record(
-            directory,
-            task=prepared.task.name,
-            datasets=[config.data.dataset],
-            init=config.init,
-            seed=config.seed,
-            max_length_tokens=config.data.max_length_tokens,
-            no_answer_threshold=threshold,
-            layers_of_init=_kept_layers(config),
-            parameters=sum(x.numel() for x in prepared.model.parameters()),
-            metrics=figures,
-            **prepared.lineage,
-        )
+    """Write the model in Hugging Face layout, with tokenizer, threshold, card and record; further
+    heads that it learnt, such as those of QuAC, below ``heads/``.
+    """
+    own = prepared.task.name
+    with atomic_directory(config.run_dir / "hf") as top:
+        others = [task for task in prepared.model.tasks if task != own]
+        for directory, task in [(top, own), *((top / "heads" / task, task) for task in others)]:
+            prepared.model.export(directory, task)
+            prepared.tokenizer.save_pretrained(directory)
+            write_model_record(
+                directory,
+                task=task,
+                datasets=[config.data.dataset],
+                init=config.init,
+                seed=config.seed,
+                max_length_tokens=config.data.max_length_tokens,
+                no_answer_threshold=threshold if task == own else None,
+                layers_of_init=_kept_layers(config),
+                parameters=sum(x.numel() for x in prepared.model.parameters()),
+                metrics=figures,
+                **prepared.lineage,
+            )
