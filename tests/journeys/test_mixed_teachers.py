@@ -84,6 +84,8 @@ def test_a_student_learns_from_them_in_this_process(name, settings, tmp_path, ro
     assert all(len(teacher[ANSWERS_FOR]) == 64 for teacher in teachers)
     rows = [row for row in read_rows(tmp_path / "metrics.jsonl") if f"train/{name}" in row]
     assert len(rows) == 6
+    assert all(row["teachers/cut_1"] >= 0 for row in rows)
+    assert all(("teachers/outside_2" in row) == (name == "squad_v2") for row in rows)
 
 
 @pytest.mark.ray
@@ -108,6 +110,10 @@ def test_actors_and_a_store_teach_as_teachers_in_this_process_do(name, settings,
     for key, tensor in first.items():
         assert_close(warm[key], tensor, rtol=0, atol=0)
         assert_close(plain[key], tensor, rtol=5e-3, atol=5e-4)
+    rows = [
+        row for row in read_rows(tmp_path / "plain" / "metrics.jsonl") if f"train/{name}" in row
+    ]
+    assert all("teachers/cut_2" in row for row in rows)
 
 
 @pytest.mark.slow

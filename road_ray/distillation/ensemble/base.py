@@ -97,6 +97,11 @@ class Teacher:
             _cast_once(self._model, self._autocast)
         self._segments = "token_type_ids" in input_names(self._model)
 
+    @property
+    def stats(self) -> Mapping[str, float]:
+        """Sums over the rows of the last answer; with the student's tokenizer there are none."""
+        return {}
+
     def logits(
         self,
         input_ids: Tensor,
@@ -182,8 +187,7 @@ def _annotated(
 def _softened(batch: BatchT, handle: Any, ensemble: Ensemble, weigh: Rule, each: bool) -> BatchT:
     begin = time.perf_counter()
     logits = ensemble.gather(handle)
-    stats = {"time/teacher_wait_seconds": time.perf_counter() - begin}
-    stats |= ensemble.stats
+    stats = {"time/teacher_wait_seconds": time.perf_counter() - begin, **ensemble.stats}
     targets, allowed = targets_of(batch).to(logits.device), allowed_of(batch)
     soft = soften(weigh, logits, targets, allowed)
     if not targets.is_floating_point():
@@ -248,6 +252,15 @@ def allowed_of(batch: Mapping[str, Any]) -> Tensor | None:
     and padding; None for all.
     """
     return allowed_positions(batch)[:, None, :] if "start_positions" in batch else None
+
+
+def numbered(figures: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
+    """Return the figures of teachers by number as one mapping: ``teachers/outside_0``."""
+    return {
+        f"teachers/{name}_{number}": value
+        for number, own in figures.items()
+        for name, value in own.items()
+    }
 
 
 def stacked(answers: Sequence[Tensor]) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from road_ray.data.model_files import locate_model
 from road_ray.data.schema import Task
-from road_ray.distillation.ensemble.base import Ensemble, Teacher, inputs_of, stacked
+from road_ray.distillation.ensemble.base import Ensemble, Teacher, inputs_of, numbered, stacked
 from road_ray.distillation.ensemble.text_teacher import TextTeacher
 from road_ray.distillation.teacher_identity import reads_other_tokens
 from road_ray.errors import ConfigError
@@ -65,6 +65,10 @@ class LocalEnsemble(Ensemble):
     @property
     def size(self) -> int:
         return len(self.teachers)
+
+    @property
+    def stats(self) -> Mapping[str, float]:
+        return numbered({n: teacher.stats for n, teacher in enumerate(self.teachers)})
 
     def submit(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Return the inputs of the batch; ``gather`` does the work."""

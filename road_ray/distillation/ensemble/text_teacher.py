@@ -40,6 +40,7 @@ class TokenRow(NamedTuple):
     first_segment: int
     offsets: Ints | None = None  # [T, 2] characters of the context, -1 elsewhere; spans only
     words: Ints | None = None  # [T] word that begins at a token, -1 elsewhere; tags only
+    is_cut: bool = False  # the text was longer than the teacher reads
 
 
 class TextTeacher(Teacher):
@@ -55,14 +56,15 @@ class TextTeacher(Teacher):
         self.tokenizer: Any = teacher_tokenizer(self.directory)
         self._longest = min(longest_row(self._model.base_model), _MOST_TOKENS)
         self._read = lru_cache(_CACHED_ROWS)(self._rows_of)
-        self._lost, self._rows, self._cut = 0.0, 0, 0
+        self._stats: dict[str, float] = {}
 
     @property
     def stats(self) -> Mapping[str, float]:
-        """``outside``: mean part of the start and end mass that the student's tokens did not take;
-        ``cut``: rows that were too long for the teacher. Both since its start.
+        """Sums over the rows of the last answer: ``cut``, rows that were too long for the teacher,
+        and for spans ``outside``, the part of the start and end mass that no token of the student
+        took.
         """
-        return {"outside": self._lost / max(self._rows, 1), "cut": float(self._cut)}
+        return self._stats
 
     def logits(
         self,
@@ -82,6 +84,7 @@ class TextTeacher(Teacher):
             )
         rows = [self._read(tuple(row)) for row in texts["texts"]]
         flat = [row for some in rows for row in some]
+        self._stats = {"cut": float(sum(row.is_cut for row in flat))}
         answers = self._answers(flat)
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         match self.task.kind:
@@ -130,18 +133,18 @@ class TextTeacher(Teacher):
         parts = [tokenized([text], self.tokenizer, offsets=True) for text in texts]
         lengths = np.stack([part.lengths for part in parts])
         fitted = longest_first(lengths, room)
-        self._cut += int((fitted < lengths).any())
+        is_cut = bool((fitted < lengths).any())
         parts = [part.kept(some) for part, some in zip(parts, fitted, strict=True)]
         tokens, _ = assembled(parts, special)
         inner = special.between if len(texts) > 1 else special.after
         first_segment = len(special.before) + int(fitted[0, 0]) + len(inner)
         if not isinstance(self.task.kind, Span):
-            return TokenRow(tokens, first_segment)
+            return TokenRow(tokens, first_segment, is_cut=is_cut)
         offsets = np.full((len(tokens), 2), -1, np.int32)
         context = int(fitted[1, 0])
         assert parts[1].offsets is not None
         offsets[first_segment : first_segment + context] = parts[1].offsets[:context]
-        return TokenRow(tokens, first_segment, offsets)
+        return TokenRow(tokens, first_segment, offsets, is_cut=is_cut)
 
     def _tagged(self, words: Texts) -> list[TokenRow]:
         """Return the rows of a sentence; one that is too long has several."""
@@ -160,7 +163,7 @@ class TextTeacher(Teacher):
     def _spans(
         self, rows: Sequence[TokenRow], answers: Tensor, offsets: Tensor, mask: Tensor
     ) -> Tensor:
-        carried = []
+        carried, outside = [], 0.0
         lengths = mask.sum(-1).tolist()
         for row, answer, ours, length in zip(
             rows, answers.cpu().numpy(), offsets.cpu().numpy(), lengths, strict=True
@@ -170,7 +173,8 @@ class TextTeacher(Teacher):
                 answer[:, : len(row.tokens)], row.offsets, ours, int(length)
             )
             carried.append(torch.from_numpy(logits))
-            self._lost, self._rows = self._lost + lost, self._rows + 1
+            outside += lost
+        self._stats["outside"] = outside
         return torch.stack(carried).to(answers.device)
 
 

@@ -21,7 +21,7 @@ from road_ray.data.batching import INPUTS
 from road_ray.data.schema import Kind, Regress, Span, Tag, Task
 from road_ray.distillation.ensemble.base import Teacher, inputs_of
 from road_ray.distillation.ensemble.local import load_teacher
-from road_ray.distributed.teachers.request_batcher import Answers, Batcher, Inputs
+from road_ray.distributed.teachers.request_batcher import Answers, Batcher, Inputs, Stats
 from road_ray.errors import CheckpointError
 from road_ray.models.config import Precision
 from road_ray.models.labels import LabelMap
@@ -67,13 +67,14 @@ class TeacherActor:
             begin=lambda: torch.set_num_threads(hosting.num_threads),
         )
 
-    def logits(self, inputs: Inputs, caller: str = "") -> tuple[Answers, float]:
-        """Return the packed logits ``[B, ..., L] -> [B, ..., C]`` of each teacher, and the seconds
-        of the forward pass.
+    def logits(self, inputs: Inputs, caller: str = "") -> tuple[Answers, float, list[Stats]]:
+        """Return the packed logits ``[B, ..., L] -> [B, ..., C]`` of each teacher, the seconds of
+        the forward pass, and the figures of each teacher.
 
         Thread-safe; requests of different callers share a forward pass.
         """
-        return self._batcher.infer(inputs, caller)
+        answers, seconds = self._batcher.infer(inputs, caller)
+        return answers, seconds, [teacher.stats for teacher in self._teachers]
 
     def health(self) -> int:
         """Return the process id, once the teachers are loaded; it does not wait for queued

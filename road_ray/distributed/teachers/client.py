@@ -25,14 +25,16 @@ from ray.exceptions import (
 )
 from torch import Tensor
 
-from road_ray.distillation.ensemble.base import Ensemble, stacked
+from road_ray.distillation.ensemble.base import Ensemble, numbered, stacked
 from road_ray.distributed.placement import free_resources
 from road_ray.distributed.teachers.actor import packed_inputs
 from road_ray.distributed.teachers.replicas import Pool, Replicas, cause_of, ping
-from road_ray.distributed.teachers.request_batcher import Answers, Inputs
+from road_ray.distributed.teachers.request_batcher import Answers, Inputs, Stats
 from road_ray.errors import ClusterError, RoadError
 
 logger = logging.getLogger(__name__)
+
+Answered = tuple[Answers, float, list[Stats]]
 
 _MAX_TIMEOUTS = 2  # missed deadlines per request before its teacher is lost
 _MAX_UNREACHABLE = 4
@@ -105,7 +107,7 @@ class ActorEnsemble(Ensemble):
         """
         for attempt in handle.attempts.values():
             attempt.deadline = time.monotonic() + self.handles.timeout_seconds
-        answers: dict[int, tuple[Answers, float]] = {}
+        answers: dict[int, Answered] = {}
         while waiting := self._unanswered(handle, answers):
             patience = min(attempt.deadline for attempt in waiting.values()) - time.monotonic()
             refs = [attempt.ref for attempt in waiting.values()]
@@ -119,8 +121,9 @@ class ActorEnsemble(Ensemble):
                     self._handle_timeout(group, handle, attempt)
         if not answers:
             raise ClusterError(f"no teacher is left of {len(self.handles.directories)}\n{_KEPT}")
-        seconds = max(seconds for _, seconds in answers.values())
-        self._stats = {"time/teacher_busy_seconds": seconds}
+        self._stats = {"time/teacher_busy_seconds": max(one[1] for one in answers.values())}
+        for group, (_, _, figures) in answers.items():
+            self._stats |= numbered(dict(zip(self.handles.members(group), figures, strict=True)))
         if self.dropped:
             self._stats["teachers/dropped"] = float(len(self.dropped))
         arrays = [array for group in sorted(answers) for array in answers[group][0]]
@@ -185,15 +188,11 @@ class ActorEnsemble(Ensemble):
         except TimeoutError:
             self._handle_loss(group, "takes no more requests")
 
-    def _collect(
-        self, group: int, handle: Request, attempt: ReplicaRequest
-    ) -> tuple[Answers, float] | None:
+    def _collect(self, group: int, handle: Request, attempt: ReplicaRequest) -> Answered | None:
         """Return a finished answer, or None if it failed and the request was sent again."""
         replicas = self._groups[group]
         try:
-            answered: tuple[Answers, float] = ray.get(
-                attempt.ref, timeout=self.handles.timeout_seconds
-            )
+            answered: Answered = ray.get(attempt.ref, timeout=self.handles.timeout_seconds)
             return answered
         except RayTaskError as error:
             raise self._remote_error(group, error) from error

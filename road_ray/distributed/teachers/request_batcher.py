@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 Inputs = Mapping[str, NDArray[np.generic]]
 Answers = list[NDArray[np.generic]]  # one per teacher, [B, ...]
+Stats = Mapping[str, float]  # figures of a teacher
 Answering = Callable[[Inputs], Answers]
 
 _ACTIVE_SECONDS = 1.0  # a student without a request for so long is not waited for

@@ -42,8 +42,9 @@ def test_several_teachers_live_in_one_actor(tmp_path, kind):
     actor = TeacherActor([str(place) for place in places], asked)
     local = LocalEnsemble.load(places, asked)
     (one,) = batches(1, kind=kind)
-    answers, seconds = actor.logits(packed_inputs(one))
+    answers, seconds, figures = actor.logits(packed_inputs(one))
     assert seconds > 0
+    assert figures == [{}, {}]
     assert [answer.dtype for answer in answers] == [np.float16] * 2
     expected = local.gather(local.submit(one))
     assert_close(torch.tensor(np.stack(answers)).float(), expected, **FLOAT16)
