@@ -137,14 +137,7 @@ def load_split(
     if split == "train" and not judged and name in source.both_orders:
         examples = [*examples, *(_turned(example, name) for example in examples)]
     examples = [*examples, *_unlabelled(unlabelled, entry, task, source, root)]
-    if not source.history_turns and any(getattr(one, "history", ()) for one in examples[:100]):
-        _log.warning(
-            "%s: questions of a dialog are read without the turns before them\n"
-            "  fix: data.history_turns=2 puts two of them before a question",
-            name,
-        )
-    if source.history_turns:
-        examples = [_with_history(example, source.history_turns) for example in examples]
+    examples = _with_turns(examples, name, source.history_turns)
     limits: dict[str, int] = {}
     if isinstance(task.kind, Span):
         limits = {
@@ -221,10 +214,21 @@ def _unlabelled(
         yield from with_own_ids(without_labels(rows), name)
 
 
-def _with_history(example: Example, turns: int) -> Example:
-    if isinstance(example, SpanExample) and example.history:
-        return with_history(example, turns)
-    return example
+def _with_turns(examples: Sequence[Example], name: str, turns: int) -> Sequence[Example]:
+    """Put turns of a dialog before its questions; warn if it has turns and none is wanted."""
+    spans = [one for one in examples if isinstance(one, SpanExample) and one.history]
+    if spans and not turns:
+        _log.warning(
+            "%s: questions of a dialog are read without the turns before them\n"
+            "  fix: data.history_turns=2 puts two of them before a question",
+            name,
+        )
+    if not spans or not turns:
+        return examples
+    return [
+        with_history(one, turns) if isinstance(one, SpanExample) and one.history else one
+        for one in examples
+    ]
 
 
 def _turned(example: Example, name: str) -> TextExample:

@@ -164,9 +164,9 @@ def _about(kind: str, model: ModelFacts) -> str:
     sets = ", ".join(map(_plain, model.get("datasets") or ()))
     made = f"Made by road_ray {version('road-ray')} as {_code(kind)}."
     if not model.get("task"):
-        return f"An ELECTRA encoder, pre-trained on a text corpus. {made}"
+        return f"An encoder, pre-trained on a text corpus. {made}"
     how = "distilled from several teachers" if model.get("teachers") else "trained"
-    head = f"An ELECTRA encoder with a head for the task {_code(model['task'])}"
+    head = f"An encoder with a head for the task {_code(model['task'])}"
     return f"{head}, {how} on {sets}. {made}"
 
 

@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from road_ray.models.multitask import MultitaskModel, keep_pooler, load_trained
 from road_ray.objectives.base import Objective
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig, judged_names
+from road_ray.recipes.finetuning.model_cost import model_cost
 from road_ray.recipes.model_record import atomic_directory, head_for, other_task, write_model_record
 from road_ray.recipes.resume_identity import resume_identity
 from road_ray.recipes.run import Run, checkpoints, journal, load_finished_run, open_run_directory
@@ -106,8 +108,18 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
     )
     torch.manual_seed(config.seed)  # the new head, and the encoder when from_scratch
     model = _model(config, directory, tasks_of(entry.name, config.data))
+    costs = {}
     if config.student.layers is not None:
+        measured = partial(
+            model_cost,
+            model,
+            split.features,
+            pad_id=int(tokenizer.pad_token_id),
+            device=worker.device,
+        )
+        costs["cost_of_init"] = measured()
         keep_layers(model.encoder, config.student.chosen(num_layers(model.encoder.config)))
+        costs["cost"] = measured()
     check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), directory)
     if worker.leads and (other := other_task(Path(directory), task, entry.name)) is not None:
         _log.info("%s has a head for %s; %s gets a new one", directory, other, task.name)
@@ -127,7 +139,7 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
     total = config.training.steps or max(1, math.ceil(updates))
     identity = identity_of(rows=split.features.fingerprint(), batch=config.data.batch_size)
     identity |= head_units([task])
-    return Prepared(task, tokenizer, model, split, judged, stream, total, identity)
+    return Prepared(task, tokenizer, model, split, judged, stream, total, identity, costs)
 
 
 def _model(config: FinetuneConfig, directory: str, tasks: Sequence[Task]) -> MultitaskModel:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -16,7 +17,7 @@ from road_ray.data.config import Sampler, SourceConfig
 from road_ray.recipes.config import RunConfig
 from road_ray.recipes.distillation.config import TeachingConfig, WeightingConfig
 from road_ray.recipes.distillation.teacher_list import resolve_teachers, teacher_files
-from road_ray.recipes.inputs import TEACHERS, Inputs, model_files, split_files
+from road_ray.recipes.inputs import TEACHERS, Inputs, model_files, split_files, unlabelled_files
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 
 
@@ -27,6 +28,10 @@ class MultitaskDataConfig(SourceConfig):
     """Data sets of the mixture, of the catalogue or of ``data.sets``, each once. The top level of
     ``hf/`` gets the head of the first one. ROaD mixes nine (part 1, figure 2), preset
     ``road_large``."""
+    unlabelled: dict[str, tuple[str, ...]] = Field({})
+    """Files and data sets by data set of the mixture, whose rows follow its own without labels; the
+    teachers of that data set alone teach them. Layouts are those of ``data.unlabelled`` of ``road
+    distill``. Empty: none."""
     batch_size: int = Field(128, ge=1)
     """Global batch size of one pass, in examples, over all workers. A step has ``mixing.passes``
     times as many: ROaD's 512 = 4 * 128 (part 1, section 3.5)."""
@@ -120,7 +125,10 @@ class MultitaskConfig(RunConfig):
         splits = (split_files(self.data, names, split) for split in ("train", "dev"))
         return {
             "init": model_files(self.init),
-            "data": [path for paths in splits for path in paths],
+            "data": [
+                *(path for paths in splits for path in paths),
+                *unlabelled_files(self.data, chain(*self.data.unlabelled.values())),
+            ],
             TEACHERS: [
                 path for name in taught for path in teacher_files(self.distillation.of(name))
             ],

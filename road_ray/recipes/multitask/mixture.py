@@ -52,7 +52,8 @@ def read_mixture(
 
 def _split(config: MultitaskConfig, name: str, part: str, tokenizer: Any) -> Split:
     """The split, its task named after the data set where every data set has its own head."""
-    split = load_split(name, part, config.data, tokenizer)
+    more = config.data.unlabelled.get(name, ()) if part == "train" else ()
+    split = load_split(name, part, config.data, tokenizer, unlabelled=more)
     if config.mixing.heads == "task":
         return split
     features = replace(split.features, task=name)

@@ -52,6 +52,7 @@ def teacher_sources(config: MultitaskConfig) -> dict[str, TeacherSource]:
     ``CheckpointError`` for one that is named in vain, forgotten, or does not fit.
     """
     settings, places = config.distillation, teachers_by_dataset(config)
+    _check_unlabelled(config, places)
     if not places:
         return {}
     alone = [name for name in config.data.datasets if name not in places]
@@ -79,6 +80,17 @@ def teacher_sources(config: MultitaskConfig) -> dict[str, TeacherSource]:
             student=student,
         )
     return found
+
+
+def _check_unlabelled(config: MultitaskConfig, taught: Mapping[str, object]) -> None:
+    """Raise ``ConfigError`` for rows without labels that no teacher teaches."""
+    for name in config.data.unlabelled:
+        if name not in taught:
+            raise ConfigError(
+                f"data.unlabelled.{name}: nobody teaches rows without labels there\n"
+                f"  allowed: data sets with teachers: {', '.join(taught) or 'none'}\n"
+                f"  fix: {_KEY}.{name}=DIRECTORY, or leave data.unlabelled.{name} out"
+            )
 
 
 def teachers_by_dataset(config: MultitaskConfig) -> dict[str, list[str]]:
@@ -116,7 +128,8 @@ def start_teacher_pools(
 
     def split(name: str) -> Split:
         tokenizer = load_tokenizer(model_directory(config.init))
-        return load_split(name, "train", config.data, tokenizer)
+        more = config.data.unlabelled.get(name, ())
+        return load_split(name, "train", config.data, tokenizer, unlabelled=more)
 
     settings = config.distillation
     wanted = {

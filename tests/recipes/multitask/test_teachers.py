@@ -80,6 +80,18 @@ def test_without_soft_loss_it_is_the_plain_mixture(plain, taught, tmp_path):
     assert not (one.directory / "teachers.json").exists()
 
 
+def test_rows_without_labels_are_taught_by_the_teachers_of_their_data_set(taught, tmp_path):
+    more = tmp_path / "more.txt"
+    more.write_text("".join(f"film number {n} is better than expected\n" for n in range(24)))
+    store = {"distillation.store": str(tmp_path / "store"), "data.max_rows": 8}
+    chosen = taught | store | {"data.unlabelled.sst2": [str(more)], "training.steps": 12}
+    run = rr.multitask(overrides=chosen, run_dir=tmp_path / "run")
+    rows = [row for row in read_rows(run.directory / "metrics.jsonl") if "train/sst2" in row]
+    judged = sum(row.get(f"teachers/sst2/right_{n}", 0) for row in rows for n in range(4))
+    seen = sum(row.get("mix/sst2", 0) for row in rows)
+    assert 0 < judged < seen  # rows without labels have no right answer to count
+
+
 def test_a_stopped_mixture_goes_on_to_the_very_same_weights(mixture, taught, tmp_path):
     ways = {
         "distillation.schedule": "linear",
@@ -135,6 +147,7 @@ def test_a_stopped_mixture_goes_on_only_with_its_teachers(taught, teachers, mixt
         ({"distillation.teachers.sst2": "SQUAD"}, 4, "ForSequenceClassification"),
         ({"distillation.teachers.mnli": "/nowhere"}, 4, "distillation.teachers.mnli: /nowhere"),
         ({"distillation.temperature": 0}, 2, "distillation.temperature"),
+        ({"data.unlabelled.mnli": "[more.txt]"}, 2, "data.unlabelled.mnli: nobody teaches"),
     ],
 )
 def test_mistakes_are_told(road, flags, taught, teachers, asked, tmp_path, changed, code, told):
