@@ -6,8 +6,10 @@ A round is one epoch over the same rows with the same models; the batches are ea
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -18,10 +20,12 @@ from typing import Any
 import torch
 
 from road_ray.data.batching import Batching, BatchStream
-from road_ray.data.loading import Split
-from road_ray.data.schema import Span
+from road_ray.data.config import SourceConfig
+from road_ray.data.loading import Split, row_features
+from road_ray.data.schema import Span, Task
 from road_ray.distillation.ensemble.base import Ensemble, annotate
 from road_ray.distillation.ensemble.local import LocalEnsemble
+from road_ray.distillation.ensemble.row_texts import RowTexts, WithTexts
 from road_ray.distillation.ensemble.stored import StoredEnsemble
 from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.distillation.weighting import resolve
@@ -37,13 +41,17 @@ from tests.benchmarks.plan import Plan, Row
 from tests.benchmarks.race import Contestant, race
 
 _RATE, _SEED = 3e-4, 0
+_OTHER = "another tokenizer"  # no tokenizer has this fingerprint
 
 
 def distil_rows(plan: Plan) -> list[Row]:
-    """Ours in process, cold, and with a warm store, against TextBrewer and a student without
-    teachers; ``limit_share`` is the share of the speed that the student has without teachers.
+    """Ours in process, in actors and with a warm store, against TextBrewer and a student without
+    teachers; with "texts" the teachers read as those with another tokenizer do. ``limit_share`` is
+    the share of the speed that the student has without teachers.
     """
     mains = {"no teachers": no_teachers, "in process": in_process, "warm store": in_store}
+    mains |= {"in process, texts": in_process_by_text}
+    mains |= {"actors": in_actors, "actors, texts": in_actors_by_text}
     if find_spec("textbrewer") is None:
         plan.say("distil_rows: textbrewer is not installed, so it is left out")
         plan.say("  fix: pip install --no-deps textbrewer==0.2.1.post1")
@@ -55,7 +63,10 @@ def distil_rows(plan: Plan) -> list[Row]:
         lanes = {name: Contestant(main, told, plan.start) for name, main in mains.items()}
         timings = race(lanes, repeats=plan.few_repeats, warmup=1)
         pairs = [("in process", "no teachers"), ("warm store", "no teachers")]
-        pairs += [(mine, "textbrewer") for mine in ("in process", "warm store") if len(mains) > 3]
+        pairs += [("actors", "no teachers"), ("actors, texts", "no teachers")]
+        pairs += [("in process, texts", "in process"), ("actors, texts", "actors")]
+        if "textbrewer" in mains:
+            pairs += [(mine, "textbrewer") for mine in ("in process", "warm store")]
         alone = timings["no teachers"].median
         for mine, peer in pairs:
             named = f"{peer}; ours {mine}, {study.dataset}"
@@ -80,6 +91,58 @@ def in_process(study: Study, connection: Connection) -> None:
         return LocalEnsemble.load(directories, split.task)
 
     _distil(study, connection, local, lookahead=0)
+
+
+def in_process_by_text(study: Study, connection: Connection) -> None:
+    """The same teachers, which read the texts as those with another tokenizer do."""
+
+    def local(directories: list[Path], split: Split, _: Any) -> Ensemble:
+        return _with_texts(
+            LocalEnsemble.load(directories, split.task, student=_OTHER), study, split
+        )
+
+    _distil(study, connection, local, lookahead=0)
+
+
+def in_actors(study: Study, connection: Connection) -> None:
+    """Three teachers in actors, asked ahead."""
+    with _cluster() as start:
+
+        def pool(directories: list[Path], split: Split, _: Any) -> Ensemble:
+            return start(directories, split.task)
+
+        _distil(study, connection, pool, lookahead=LOOKAHEAD)
+
+
+def in_actors_by_text(study: Study, connection: Connection) -> None:
+    """The same teachers in actors, which read the texts."""
+    with _cluster() as start:
+
+        def pool(directories: list[Path], split: Split, _: Any) -> Ensemble:
+            return _with_texts(start(directories, split.task, student=_OTHER), study, split)
+
+        _distil(study, connection, pool, lookahead=LOOKAHEAD)
+
+
+@contextmanager
+def _cluster() -> Iterator[Callable[..., Ensemble]]:
+    """A cluster of our own with a core for each teacher; yields a function that starts a pool."""
+    from road_ray.distributed.connection import connected
+    from road_ray.distributed.teachers.pool import start_teachers
+
+    with ExitStack() as stack:
+        os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])
+        stack.enter_context(connected(num_cpus=TEACHERS + 1))
+
+        def start(directories: list[Path], task: Task, **options: Any) -> Ensemble:
+            return stack.enter_context(start_teachers(directories, task, num_cpus=1, **options))
+
+        yield start
+
+
+def _with_texts(ensemble: Ensemble, study: Study, split: Split) -> Ensemble:
+    features = row_features(split, study.tokenizer(), SourceConfig())
+    return WithTexts(ensemble, RowTexts(split, features))
 
 
 def in_store(study: Study, connection: Connection) -> None:
@@ -131,6 +194,7 @@ def _teachers(study: Study, split: Split, tokenizer: Any, place: Path) -> list[P
         model_of(study, split, tokenizer, seed=number + 1).export(
             place / str(number), split.task.name
         )
+        tokenizer.save_pretrained(place / str(number))
     return [place / str(number) for number in range(TEACHERS)]
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 
 import pytest
+from transformers import CTRLTokenizer
 
 from road_ray.data.catalog import task
 from road_ray.data.model_files import locate_model
@@ -145,3 +146,14 @@ def test_a_run_directory_stands_for_its_model(tmp_path, teacher):
     assert locate_model(hf) == hf
     with pytest.raises(CheckpointError, match="no/such"):
         locate_model("no/such")
+
+
+def test_a_teacher_without_offsets_is_refused_if_it_must_read_texts(tmp_path, teacher, tokenizer):
+    (tmp_path / "vocab.json").write_text(json.dumps({"<unk>": 0, "a</w>": 1, "b</w>": 2}))
+    (tmp_path / "merges.txt").write_text("#version: 0.2\na b\n")
+    slow = CTRLTokenizer(str(tmp_path / "vocab.json"), str(tmp_path / "merges.txt"))
+    directory = teacher(tmp_path / "a")
+    (directory / "tokenizer.json").unlink()
+    slow.save_pretrained(directory)
+    with pytest.raises(CheckpointError, match=r"(?s)reads texts.*fast tokenizer"):
+        check_teacher(directory, NLI, tokenizer)
