@@ -6,10 +6,8 @@ A round is one epoch over the same rows with the same models; the batches are ea
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -20,12 +18,10 @@ from typing import Any
 import torch
 
 from road_ray.data.batching import Batching, BatchStream
-from road_ray.data.config import SourceConfig
-from road_ray.data.loading import Split, row_features
-from road_ray.data.schema import Span, Task
+from road_ray.data.loading import Split
+from road_ray.data.schema import Span
 from road_ray.distillation.ensemble.base import Ensemble, annotate
 from road_ray.distillation.ensemble.local import LocalEnsemble
-from road_ray.distillation.ensemble.row_texts import RowTexts, WithTexts
 from road_ray.distillation.ensemble.stored import StoredEnsemble
 from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.distillation.weighting import resolve
@@ -38,40 +34,42 @@ from tests.benchmarks.finetune import epoch_row
 from tests.benchmarks.finetuning import Study, epochs, model_of, rows_of
 from tests.benchmarks.learning import learn
 from tests.benchmarks.plan import Plan, Row
-from tests.benchmarks.race import Contestant, race
+from tests.benchmarks.race import Contestant, Main, race
 
 _RATE, _SEED = 3e-4, 0
-_OTHER = "another tokenizer"  # no tokenizer has this fingerprint
 
 
 def distil_rows(plan: Plan) -> list[Row]:
-    """Ours in process, in actors and with a warm store, against TextBrewer and a student without
-    teachers; with "texts" the teachers read as those with another tokenizer do. ``limit_share`` is
-    the share of the speed that the student has without teachers.
+    """Ours in process and with a warm store, against TextBrewer and a student without teachers.
+
+    ``limit_share`` is the share of the speed that the student has without teachers.
     """
     mains = {"no teachers": no_teachers, "in process": in_process, "warm store": in_store}
-    mains |= {"in process, texts": in_process_by_text}
-    mains |= {"actors": in_actors, "actors, texts": in_actors_by_text}
     if find_spec("textbrewer") is None:
         plan.say("distil_rows: textbrewer is not installed, so it is left out")
         plan.say("  fix: pip install --no-deps textbrewer==0.2.1.post1")
     else:
         mains["textbrewer"] = in_textbrewer
+    pairs = [("in process", "no teachers"), ("warm store", "no teachers")]
+    if "textbrewer" in mains:
+        pairs += [(mine, "textbrewer") for mine in ("in process", "warm store")]
+    return compare("distil_rows", plan, mains, pairs)
+
+
+def compare(
+    name: str, plan: Plan, mains: dict[str, Main], pairs: list[tuple[str, str]]
+) -> list[Row]:
+    """Race ``mains``, with "no teachers" among them; return a row for each pair (ours, theirs)."""
     rows = []
     for study in plan.studies:
         told = replace(study, clock=plan.clock)
-        lanes = {name: Contestant(main, told, plan.start) for name, main in mains.items()}
+        lanes = {lane: Contestant(main, told, plan.start) for lane, main in mains.items()}
         timings = race(lanes, repeats=plan.few_repeats, warmup=1)
-        pairs = [("in process", "no teachers"), ("warm store", "no teachers")]
-        pairs += [("actors", "no teachers"), ("actors, texts", "no teachers")]
-        pairs += [("in process, texts", "in process"), ("actors, texts", "actors")]
-        if "textbrewer" in mains:
-            pairs += [(mine, "textbrewer") for mine in ("in process", "warm store")]
         alone = timings["no teachers"].median
         for mine, peer in pairs:
             named = f"{peer}; ours {mine}, {study.dataset}"
             ours, theirs = timings[mine], timings[peer]
-            rows.append(epoch_row("distil_rows", study, named, ours, theirs, alone))
+            rows.append(epoch_row(name, study, named, ours, theirs, alone))
     return rows
 
 
@@ -90,59 +88,7 @@ def in_process(study: Study, connection: Connection) -> None:
     def local(directories: list[Path], split: Split, _: Any) -> Ensemble:
         return LocalEnsemble.load(directories, split.task)
 
-    _distil(study, connection, local, lookahead=0)
-
-
-def in_process_by_text(study: Study, connection: Connection) -> None:
-    """The same teachers, which read the texts as those with another tokenizer do."""
-
-    def local(directories: list[Path], split: Split, _: Any) -> Ensemble:
-        return _with_texts(
-            LocalEnsemble.load(directories, split.task, student=_OTHER), study, split
-        )
-
-    _distil(study, connection, local, lookahead=0)
-
-
-def in_actors(study: Study, connection: Connection) -> None:
-    """Three teachers in actors, asked ahead."""
-    with _cluster() as start:
-
-        def pool(directories: list[Path], split: Split, _: Any) -> Ensemble:
-            return start(directories, split.task)
-
-        _distil(study, connection, pool, lookahead=LOOKAHEAD)
-
-
-def in_actors_by_text(study: Study, connection: Connection) -> None:
-    """The same teachers in actors, which read the texts."""
-    with _cluster() as start:
-
-        def pool(directories: list[Path], split: Split, _: Any) -> Ensemble:
-            return _with_texts(start(directories, split.task, student=_OTHER), study, split)
-
-        _distil(study, connection, pool, lookahead=LOOKAHEAD)
-
-
-@contextmanager
-def _cluster() -> Iterator[Callable[..., Ensemble]]:
-    """A cluster of our own with a core for each teacher; yields a function that starts a pool."""
-    from road_ray.distributed.connection import connected
-    from road_ray.distributed.teachers.pool import start_teachers
-
-    with ExitStack() as stack:
-        os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])
-        stack.enter_context(connected(num_cpus=TEACHERS + 1))
-
-        def start(directories: list[Path], task: Task, **options: Any) -> Ensemble:
-            return stack.enter_context(start_teachers(directories, task, num_cpus=1, **options))
-
-        yield start
-
-
-def _with_texts(ensemble: Ensemble, study: Study, split: Split) -> Ensemble:
-    features = row_features(split, study.tokenizer(), SourceConfig())
-    return WithTexts(ensemble, RowTexts(split, features))
+    learn_from_teachers(study, connection, local, lookahead=0)
 
 
 def in_store(study: Study, connection: Connection) -> None:
@@ -162,10 +108,10 @@ def in_store(study: Study, connection: Connection) -> None:
         opened.flush()
         return opened
 
-    _distil(study, connection, stored, lookahead=LOOKAHEAD)
+    learn_from_teachers(study, connection, stored, lookahead=LOOKAHEAD)
 
 
-def _distil(
+def learn_from_teachers(
     study: Study,
     connection: Connection,
     ensemble_of: Callable[[list[Path], Split, BatchStream], Ensemble],

@@ -25,6 +25,7 @@ from tests.benchmarks import objectives as learning
 from tests.benchmarks.contestants import PRODUCT_FLOPS, Setting
 from tests.benchmarks.distil import Lesson
 from tests.benchmarks.distil_rows import distil_rows
+from tests.benchmarks.distil_texts import distil_texts
 from tests.benchmarks.finetune import finetune
 from tests.benchmarks.objectives import Learning
 from tests.benchmarks.plan import Plan, Row
@@ -412,6 +413,7 @@ SUITE: dict[str, Callable[[Plan], list[Row]]] = {
     "ray_train": ray_train,
     "distil": distil,
     "distil_rows": distil_rows,
+    "distil_texts": distil_texts,
     "transport": transport,
     "store": store,
     "finetune": finetune,

@@ -19,7 +19,7 @@ from tests.benchmarks.suite import SUITE
 FIELDS = {
     "name", "peer", "unit", "ours", "theirs", "ratio", "repeats", "peak_memory_mb", "limit_share",
 }  # fmt: skip
-ON_RAY = {"ray_train", "distil", "transport", "sweep"}
+ON_RAY = {"ray_train", "distil", "distil_texts", "transport", "sweep"}
 TOY = Shape(
     EncoderConfig(layers=1, hidden_size=32, heads=2, intermediate_size=64, embedding_size=16),
     vocab_size=200,
@@ -78,7 +78,7 @@ def test_one_ray_worker_is_compared_with_none():
 
 @pytest.mark.chaos
 @pytest.mark.ray
-@pytest.mark.parametrize("name", ["distil", "transport"])
+@pytest.mark.parametrize("name", ["distil", "distil_texts", "transport"])
 def test_teachers_in_actors_are_compared(name):
     rows = SUITE[name](replace(PLAN, start=InProcess()))
     check(name, rows)

@@ -263,6 +263,6 @@ def test_teachers_of_other_shapes_are_never_broadcast(cluster, three):
     """Should one slip through: [4, 1] beside [4, 3]."""
     request = three.submit(batches(1)[0])
     narrow = three.gather(request)[0].numpy()[:, :1]
-    request.attempts[0].ref = cluster.put(([narrow], 0.0))
+    request.attempts[0].ref = cluster.put(([narrow], 0.0, [{}]))
     with pytest.raises(DataError, match=r"teacher 1 answers in shape \[4, 3\].*\[4, 1\]"):
         three.gather(request)
