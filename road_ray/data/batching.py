@@ -69,7 +69,6 @@ class Batch(TypedDict, total=False):
 
 NOISE_CHANNELS = 3  # which positions are chosen, which of them are masked, what is sampled there
 _BATCHES_SORTED_TOGETHER = 32  # more saves padding but makes neighbouring batches more alike
-_PAD_TO_MULTIPLE = 8
 
 
 class Rows(Protocol):
@@ -191,8 +190,13 @@ def pad(rows: Rows, numbers: NDArray[np.int64], *, pad_id: int, width: int | Non
 
 
 def padded_width(longest: int) -> int:
-    """Return the next multiple of 8, which matrix kernels are efficient for."""
-    return -(-longest // _PAD_TO_MULTIPLE) * _PAD_TO_MULTIPLE
+    """Return the width of a batch: the next multiple of 8, of 4 up to 64 tokens, of 2 up to 32.
+
+    Matrix kernels are efficient for multiples of 8. Short rows are not worth them: a batch of
+    sentences of 10 tokens would be a fifth padding.
+    """
+    multiple = 8 if longest > 64 else 4 if longest > 32 else 2
+    return -(-longest // multiple) * multiple
 
 
 class BatchStream:

@@ -93,7 +93,8 @@ def test_padding_masks_and_segments_of_a_row():
     rows = features()
     batch = pad(rows, np.array([3, 5]), pad_id=0)
     longest = max(len(rows.row(3)), len(rows.row(5)))
-    width = -(-longest // 8) * 8
+    assert longest <= 32
+    width = longest + longest % 2
     for index, number in enumerate((3, 5)):
         row = rows.row(number).tolist()
         rest = width - len(row)
@@ -226,11 +227,17 @@ def test_a_budget_holds_every_row_once_and_no_more_tokens_than_it_says(count, mo
 
 
 def test_budgets_are_cut_as_by_hand():
-    # Padded to 8, 8, 8, 16, 16, 24: three of 8 fill 24 tokens; 16s and the 24 stand alone.
-    assert token_budget_cuts(np.array([3, 5, 8, 9, 16, 17]), 24, 99) == [3, 4, 5]
-    assert token_budget_cuts(np.array([3, 5, 8, 9, 16, 17]), 24, 2) == [2, 3, 4, 5]
-    # Four of 8 and one more: the last batch is given some, or one worker of two had no row.
-    assert token_budget_cuts(np.array([1, 2, 3, 4, 5]), 32, 99) == [3]
+    # Padded to 72, 72, 72, 80, 80, 88: three of 72 fill 216 tokens, one more would be above 220.
+    lengths = np.array([65, 70, 72, 73, 80, 81])
+    assert token_budget_cuts(lengths, 220, 99) == [3, 5]
+    assert token_budget_cuts(lengths, 220, 2) == [2, 4]
+    # Five of 2 tokens and one of 3: the last batch is given some, or one worker of two had no row.
+    assert token_budget_cuts(np.array([1, 1, 2, 2, 2, 3]), 10, 99) == [4]
+
+
+def test_a_width_is_the_next_multiple_of_2_4_or_8():
+    longest = [1, 2, 31, 32, 33, 61, 64, 65, 128]
+    assert [padded_width(tokens) for tokens in longest] == [2, 2, 32, 32, 36, 64, 64, 72, 128]
 
 
 def test_a_stream_with_a_budget_wastes_less_and_keeps_to_it():
@@ -246,5 +253,5 @@ def test_a_stream_with_a_budget_wastes_less_and_keeps_to_it():
 
 
 def test_a_budget_below_the_longest_row_is_refused():
-    with pytest.raises(ConfigError, match=r"max_batch_tokens = 24: the longest rows of d take 32"):
+    with pytest.raises(ConfigError, match=r"max_batch_tokens = 24: the longest rows of d take 30"):
         stream(most_tokens=24)
