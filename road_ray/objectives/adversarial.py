@@ -37,6 +37,8 @@ class Adversarial(Electra):
     appendix.
     """
 
+    metric_names = (*Electra.metric_names, "baseline", "generator_reward")
+
     def __init__(
         self,
         generator: Generator,

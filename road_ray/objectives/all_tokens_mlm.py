@@ -37,6 +37,8 @@ class AllTokensMLM(CorruptingObjective):
     Source: Clark et al. 2020, section 3.5 and table 5; both losses weigh 1, our choice.
     """
 
+    metric_names = ("mlm", *CorruptingObjective.metric_names, "copy_accuracy")
+
     def __init__(
         self,
         generator: Generator,

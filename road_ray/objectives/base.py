@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -48,6 +48,8 @@ class Objective(nn.Module, ABC):
     pass).
     """
 
+    metric_names: ClassVar[tuple[str, ...]] = ()
+    """Names of the terms and metrics that ``forward`` of a pre-training objective returns."""
     sparse: bool = False
     encoder: PreTrainedModel
     noise_channels: int = NOISE_CHANNELS  # channels of `batch["noise"]` that it reads

@@ -12,7 +12,11 @@ from road_ray.data.batching import Batch
 from road_ray.models.language_model import detection_scores
 from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.parts.corruption import CorruptingObjective, Corruption
-from road_ray.objectives.parts.detection import detection_losses, detection_metrics
+from road_ray.objectives.parts.detection import (
+    DETECTION_METRICS,
+    detection_losses,
+    detection_metrics,
+)
 from road_ray.objectives.parts.generator import Generator
 
 
@@ -22,6 +26,8 @@ class Electra(CorruptingObjective):
     The loss is the mean generator loss over chosen positions + ``discriminator_weight`` * the mean
     detection loss over real tokens. Source: Clark et al. 2020, sections 2 and 3.2.
     """
+
+    metric_names = ("discriminator", *CorruptingObjective.metric_names, *DETECTION_METRICS)
 
     def __init__(
         self,

@@ -48,6 +48,13 @@ class MCBert(CorruptingObjective):
     MC-BERT, arXiv 2006.05744 and its released code; special tokens are not masked here, our choice.
     """
 
+    metric_names = (
+        "choice",
+        *CorruptingObjective.metric_names,
+        "choice_accuracy",
+        "choice_accuracy_replaced",
+    )
+
     def __init__(
         self,
         generator: Generator,

@@ -25,6 +25,8 @@ class MaskedLanguageModel(MaskingObjective):
     two objectives differ in nothing else.
     """
 
+    metric_names = ("mlm", "mlm_accuracy")
+
     def __init__(self, model: PreTrainedModel, **masking: Any) -> None:
         super().__init__(**masking)
         tie(model)

@@ -24,6 +24,8 @@ class ReplaceMLM(CorruptingObjective):
     3.5 and table 5; both losses weigh 1, our choice.
     """
 
+    metric_names = ("mlm", *CorruptingObjective.metric_names, "mlm_accuracy")
+
     def __init__(
         self,
         generator: Generator,

@@ -20,7 +20,11 @@ from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.masking import corrupt
 from road_ray.objectives.parts.candidates import candidate_logits, without_replacement
 from road_ray.objectives.parts.corruption import CorruptingObjective, language_model
-from road_ray.objectives.parts.detection import detection_losses, detection_metrics
+from road_ray.objectives.parts.detection import (
+    DETECTION_METRICS,
+    detection_losses,
+    detection_metrics,
+)
 from road_ray.objectives.parts.generator import Generator, draw_from_logits
 
 
@@ -33,6 +37,14 @@ class Teams(CorruptingObjective):
     tokens + ``selection_weight`` * the mean selection loss over chosen positions. Source: TEAMS,
     arXiv 2106.00139, weights from official/projects/teams.
     """
+
+    metric_names = (
+        "discriminator",
+        "selection",
+        *CorruptingObjective.metric_names,
+        *DETECTION_METRICS,
+        "selection_accuracy",
+    )
 
     def __init__(
         self,

@@ -48,6 +48,11 @@ def test_every_parameter_gets_a_finite_gradient(objective, wide_batch):
     assert all(p.grad.isfinite().all() for p in objective.parameters() if p.grad is not None)
 
 
+def test_its_metrics_are_those_that_its_class_names(objective, wide_batch):
+    losses = objective(wide_batch)
+    assert {*losses.terms, *losses.metrics} == {*type(objective).metric_names}
+
+
 def test_layers_that_run_again_give_the_same_gradients(objective, wide_batch):
     def gradients():
         objective.zero_grad()

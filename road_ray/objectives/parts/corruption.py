@@ -41,6 +41,8 @@ class CorruptingObjective(MaskingObjective):
     two stages. No gradient passes through the sampling. Source: Clark et al. 2020, section 2.
     """
 
+    metric_names = ("generator", "generator_accuracy", "generator_entropy", "replaced_fraction")
+
     def __init__(
         self,
         generator: Generator,

@@ -8,6 +8,11 @@ from torch.nn import functional
 
 from road_ray.objectives.base import Metrics
 
+DETECTION_METRICS = tuple(
+    f"detection_{name}" for name in ("auc", "accuracy", "recall", "precision", "specificity")
+)
+"""Names of what ``detection_metrics`` returns."""
+
 
 def detection_losses(scores: Tensor, replaced: Tensor) -> Tensor:
     """Return the cross-entropy of each token, ``[B, L]``; the label is 1 where it is replaced."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from road_ray.data import catalog
 from road_ray.data.schema import Span
+from road_ray.objectives.registry import objective_class
 
 # Metrics of every trial besides those of its runs: wall time, parameters of the final model.
 COSTS = ("cost/seconds", "cost/parameters")
@@ -13,13 +14,6 @@ _SPAN = (
     *("exact", "f1", "at_threshold_exact", "at_threshold_f1", "best_exact", "best_f1"),
     *("no_answer_f1", "answerability_accuracy"),
 )
-_PRETRAIN = {
-    "electra": (
-        *("generator", "discriminator", "generator_accuracy", "replaced_fraction"),
-        *(f"detection_{name}" for name in ("auc", "accuracy", "recall", "precision")),
-    ),
-    "mlm": ("mlm", "mlm_accuracy"),
-}
 
 
 def final_metrics(verb: str, config: Any) -> list[str]:
@@ -42,7 +36,8 @@ def periodic_metrics(verb: str, config: Any) -> list[str]:
 
 
 def _trained(config: Any) -> list[str]:
-    return [f"train/{name}" for name in _PRETRAIN[config.objective.name]]
+    names = objective_class(config.objective.name).metric_names
+    return [f"train/{name}" for name in names]
 
 
 def _of(datasets: Any) -> list[str]:

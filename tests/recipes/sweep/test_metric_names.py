@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
+from road_ray.objectives.registry import OBJECTIVES
 from road_ray.presets import named
 from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.pretraining.config import PretrainConfig
@@ -22,6 +25,12 @@ def test_pretraining(pretrained):
     rows = read_rows(pretrained.directory / "metrics.jsonl")
     assert set(periodic_metrics("pretrain", PretrainConfig())) <= set(rows[0])
     json.dumps(rows)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_every_objective_has_metrics_for_a_sweep(objective):
+    config = PretrainConfig.model_validate({"objective": {"name": objective}})
+    assert len(final_metrics("pretrain", config)) >= 2
 
 
 def test_during_a_run_only_what_is_evaluated():
