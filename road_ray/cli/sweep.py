@@ -62,6 +62,7 @@ def sweep(
         best = [asdict(trial) for trial in done.best]
         told = {"directory": str(done.directory), "best": best}
         typer.echo(json.dumps(told | {"trials": [asdict(trial) for trial in done.trials]}))
+        done.check_complete()
         return
     typer.echo(aligned([row_of(trial, config) for trial in done.trials]))
     for trial in done.best:
@@ -71,6 +72,7 @@ def sweep(
         typer.echo(f"  model: {model_of(done.directory, trial, config)}")
     page, study = done.directory / "report.html", done.directory / "study.journal"
     typer.echo(f"sweep: {done.directory}   report: {page}   optuna-dashboard {study}")
+    done.check_complete()
 
 
 def _show_plan(config: SweepConfig, as_json: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -27,7 +27,11 @@ class Electra(CorruptingObjective):
     detection loss over real tokens. Source: Clark et al. 2020, sections 2 and 3.2.
     """
 
-    metric_names = ("discriminator", *CorruptingObjective.metric_names, *DETECTION_METRICS)
+    metric_names: ClassVar[tuple[str, ...]] = (
+        "discriminator",
+        *CorruptingObjective.metric_names,
+        *DETECTION_METRICS,
+    )
 
     def __init__(
         self,

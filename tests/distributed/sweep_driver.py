@@ -110,6 +110,7 @@ def cluster(place: str) -> Iterator[None]:
 def main(directory: str, place: str, kind: str = "") -> None:
     from road_ray.config import load
     from road_ray.distributed.tune.config import SearchConfig
+    from road_ray.distributed.tune.demand import Demand
     from road_ray.distributed.tune.driver import search
     from road_ray.distributed.tune.lock import sweep_lock
     from tests.distributed import sweep_driver
@@ -129,7 +130,8 @@ def main(directory: str, place: str, kind: str = "") -> None:
     trial = runs.get(kind, sweep_driver.run)
     at = Path(directory)
     with sweep_lock(at):
-        search(config, "s", at, trial, connected=lambda: cluster(place), nested=nested)
+        demand = Demand() if nested else None
+        search(config, "s", at, trial, connected=lambda: cluster(place), demand=demand)
 
 
 if __name__ == "__main__":

@@ -138,8 +138,8 @@ class SearchConfig(Config):
     """Random seed of the sampler. Trials get their own seeds from the verb's configuration and
     ``seeds``."""
     max_concurrent: int | None = Field(None, ge=1)
-    """Number of trials that run at the same time. None: as many as the cluster has room for. Fewer
-    let ``tpe`` learn more from each trial."""
+    """Number of trials that run at the same time. None: as many as the cluster has room for, the
+    workers and teachers of each trial counted. Fewer let ``tpe`` learn more from each trial."""
     cpus_per_trial: float = Field(1.0, gt=0)
     """Number of cores of each trial. Trials that start actors or workers request 0.1 cores; their
     actors and workers request the rest."""
@@ -148,6 +148,9 @@ class SearchConfig(Config):
     trial_timeout_seconds: float | None = Field(None, gt=0)
     """Time limit of a trial since its last start, in seconds; a trial that exceeds it is ended and
     counts as failed. None: no limit. Set it against trials that hang."""
+    retry_failed: bool = False
+    """Try the values of failed trials of earlier starts again, each in a new trial that takes the
+    place of the failed one in ``trials``. False: failed trials stay as they are."""
     storage: Annotated[str, AfterValidator(check_database)] | None = None
     """SQLAlchemy URL of a database that holds the study, such as ``mysql+pymysql://me@host/db``;
     its password is read from the environment variable ``ROAD_SWEEP_PASSWORD``. None:

@@ -18,6 +18,7 @@ from optuna.trial import TrialState
 
 from road_ray.distributed.tune import trial_record
 from road_ray.distributed.tune.config import SearchConfig
+from road_ray.distributed.tune.demand import Demand
 from road_ray.distributed.tune.lock import wait_for_trials
 from road_ray.distributed.tune.study import open_study, record_of
 from road_ray.distributed.tune.trial_record import Record, Report, Run
@@ -59,13 +60,14 @@ def search(
     *,
     connected: Callable[[], AbstractContextManager[object]],
     watch: SweepObserver | None = None,
-    nested: bool = False,
+    demand: Demand | None = None,
 ) -> list[Record]:
     """Run trials until the budget is spent, and return the records of all trials, earlier starts
     included.
 
-    ``run(directory, params, on_report)`` runs one trial. ``nested``: trials start worker processes,
-    so stopping a trial ends its process. The caller holds the sweep lock.
+    ``run(directory, params, on_report)`` runs one trial. ``demand`` is given where trials start
+    processes of their own, so that stopping a trial ends its process. The caller holds the sweep
+    lock.
     """
     watch = watch or SweepObserver()
     study = open_study(config, name, directory)
@@ -78,7 +80,7 @@ def search(
     if running or not searcher.spent():
         wait_for_trials(directory)
         with connected():
-            _tune(config, directory, run, searcher, watch, nested)
+            _tune(config, directory, run, searcher, watch, demand)
     return _records(study, directory)
 
 
@@ -97,7 +99,7 @@ def _tune(
     run: Run,
     searcher: StudySearch,
     watch: SweepObserver,
-    nested: bool,
+    demand: Demand | None,
 ) -> None:
     for key, value in (SETTINGS | _SETTINGS_OF_RAY).items():
         os.environ.setdefault(key, value)
@@ -110,7 +112,9 @@ def _tune(
     from road_ray.distributed.tune.schedulers import replay_reports, scheduler
     from road_ray.distributed.tune.trial import Work, perform
 
-    resources = {"CPU": 0.1 if nested else config.cpus_per_trial, "GPU": config.gpus_per_trial}
+    # The processes of a nested trial request what they need; its own actor only waits for them.
+    own_cpus = 0.1 if demand else config.cpus_per_trial
+    resources = {"CPU": own_cpus, "GPU": config.gpus_per_trial}
     resources = {key: amount for key, amount in resources.items() if amount}
     check_placement("trial", 1, resources, remedy=", or lower cpus_per_trial and gpus_per_trial")
     work = Work(
@@ -121,6 +125,8 @@ def _tune(
         threads=max(1, int(config.cpus_per_trial)),
         timeout_seconds=config.trial_timeout_seconds,
     )
+    total = ray.cluster_resources()
+    room = demand.max_concurrent(total) if demand else _max_concurrent(total, resources)
     judge = scheduler(config, searcher.breed)
     if config.scheduler != "none":
         replay_reports(judge, _reports_of_ended(directory), config.metric[0])
@@ -134,9 +140,8 @@ def _tune(
             search_alg=searcher,
             scheduler=judge,
             num_samples=-1,
-            max_concurrent_trials=config.max_concurrent
-            or _max_concurrent(ray.cluster_resources(), resources),
-            reuse_actors=not nested,
+            max_concurrent_trials=config.max_concurrent or room,
+            reuse_actors=demand is None,
         ),
         run_config=tune.RunConfig(
             name=f"tune-{uuid.uuid4().hex[:8]}",

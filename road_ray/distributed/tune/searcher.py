@@ -20,7 +20,13 @@ from ray.tune.search import Searcher
 from road_ray.distributed.tune import trial_record
 from road_ray.distributed.tune.config import SearchConfig
 from road_ray.distributed.tune.pbt import perturb
-from road_ray.distributed.tune.study import distributions, record_of, tell_outcome, tell_report
+from road_ray.distributed.tune.study import (
+    distributions,
+    record_of,
+    retried,
+    tell_outcome,
+    tell_report,
+)
 from road_ray.distributed.tune.trial import ENDED
 from road_ray.distributed.tune.trial_record import Record
 
@@ -81,10 +87,14 @@ class StudySearch(Searcher):  # type: ignore[misc]
 
     def spent(self) -> bool:
         """Return True if no new trial may start, except for children of a population."""
+        every = self._study.get_trials(deepcopy=False)
+        again = retried(every)
         trials = [
             t
-            for t in self._study.get_trials(deepcopy=False)
-            if not t.user_attrs.get("origin") and t.user_attrs.get("parent") is None
+            for t in every
+            if not t.user_attrs.get("origin")
+            and t.user_attrs.get("parent") is None
+            and t.number not in again
         ]
         started = [trial for trial in trials if trial.state != TrialState.WAITING]
         hours, teachers = self._config.budget_hours, self._config.budget_teacher_seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -49,6 +49,8 @@ def open_study(config: SearchConfig, name: str, directory: Path) -> optuna.Study
     _reconcile(study, directory, config)
     _add_earlier_trials(study, directory, config)
     _enqueue(study, config)
+    if config.retry_failed:
+        _enqueue_failed(study)
     return study
 
 
@@ -79,6 +81,21 @@ def _enqueue(study: optuna.Study, config: SearchConfig) -> None:
         points += [point for point in full if point not in points]
     for point in points[: config.trials]:
         study.enqueue_trial(point, skip_if_exists=True)
+
+
+def _enqueue_failed(study: optuna.Study) -> None:
+    """Enqueue the values of each failed trial that was not tried again."""
+    trials = study.get_trials(deepcopy=False)
+    again = retried(trials)
+    for trial in trials:
+        if trial.state == TrialState.FAIL and trial.params and trial.number not in again:
+            study.enqueue_trial(dict(trial.params), user_attrs={"retry_of": trial.number})
+
+
+def retried(trials: Sequence[FrozenTrial]) -> set[int]:
+    """Return the numbers of the trials whose values another trial tries again."""
+    numbers = (trial.user_attrs.get("retry_of") for trial in trials)
+    return {number for number in numbers if number is not None}
 
 
 def _reconcile(study: optuna.Study, directory: Path, config: SearchConfig) -> None:
@@ -200,6 +217,7 @@ def _attributes(record: Record) -> dict[str, Any]:
         "origin": record.origin,
         "parent": record.parent,
         "parent_step": record.parent_step,
+        "retry_of": record.retry_of,
     }
 
 
@@ -247,4 +265,5 @@ def record_of(trial: FrozenTrial) -> Record:
         origin=attributes.get("origin", ""),
         parent=attributes.get("parent"),
         parent_step=attributes.get("parent_step", 0),
+        retry_of=attributes.get("retry_of"),
     )

@@ -85,7 +85,7 @@ def _run_trial(record: Record, work: Work) -> Record:
     return replace(
         record,
         state="failed" if bad else "complete",
-        reason=f"its metric is {bad[0]}" if bad else "",
+        reason=f"{trial_record.DIVERGED}: its metric is {bad[0]}" if bad else "",
         values=() if bad else tuple(outcome.values),
         deviation=tuple(outcome.deviation),
         figures=dict(outcome.figures),
@@ -102,7 +102,7 @@ def _write_traceback(error: Exception, path: Path) -> None:
 def reason_of(error: BaseException) -> str:
     """Return the reason why a trial failed, in a few lines."""
     if isinstance(error, DivergedError):
-        return f"diverged: {error}"[:_LONGEST_REASON]
+        return f"{trial_record.DIVERGED}: {error}"[:_LONGEST_REASON]
     if isinstance(error, RoadError):
         return str(error)[:_LONGEST_REASON]
     return f"{type(error).__name__}: {error}"[:_LONGEST_REASON]

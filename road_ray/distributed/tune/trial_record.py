@@ -17,6 +17,7 @@ from road_ray.errors import ResourceError
 from road_ray.training.monitoring.journal import read_rows, write_json_atomic
 
 _DIGEST = "sha256"  # over all other fields
+DIVERGED = "diverged"  # how the reason of a trial begins whose loss was not finite
 ENDED = ("complete", "pruned", "failed")
 
 
@@ -36,6 +37,7 @@ class Record:
     origin: str = ""  # the earlier sweep of a copied trial, which no budget counts
     parent: int | None = None  # the trial whose checkpoint it resumes, in a population
     parent_step: int = 0
+    retry_of: int | None = None  # the failed trial whose values it tries again
 
     @property
     def ended(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -41,7 +41,12 @@ class CorruptingObjective(MaskingObjective):
     two stages. No gradient passes through the sampling. Source: Clark et al. 2020, section 2.
     """
 
-    metric_names = ("generator", "generator_accuracy", "generator_entropy", "replaced_fraction")
+    metric_names: ClassVar[tuple[str, ...]] = (
+        "generator",
+        "generator_accuracy",
+        "generator_entropy",
+        "replaced_fraction",
+    )
 
     def __init__(
         self,

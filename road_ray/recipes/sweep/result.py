@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from road_ray.distributed.tune.trial_record import Record
+from road_ray.distributed.tune.trial_record import DIVERGED, Record
+from road_ray.errors import ResourceError
 from road_ray.evaluation.metrics import pareto_front
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.training.monitoring.journal import write_json_atomic
@@ -26,6 +27,31 @@ class Sweep:
     def best(self) -> Sequence[Record]:
         """Return the best trial or, with several metrics, the Pareto front."""
         return best_of(self.trials, self.config.mode)
+
+    @property
+    def failed(self) -> Sequence[Record]:
+        """Return the trials that failed for another reason than divergence, which is a finding
+        about their values, and that no other trial tried again.
+        """
+        again = {trial.retry_of for trial in self.trials}
+        return [
+            trial
+            for trial in self.trials
+            if trial.state == "failed"
+            and trial.number not in again
+            and not trial.reason.startswith(DIVERGED)
+        ]
+
+    def check_complete(self) -> None:
+        """Raise ``ResourceError`` if trials failed; all results are written."""
+        if self.failed:
+            first = self.failed[0]
+            raise ResourceError(
+                f"{len(self.failed)} of {len(self.trials)} trials failed, the first is "
+                f"{first.number}:\n  {first.reason}\n"
+                "  fix: the same command with retry_failed=true\n"
+                f"  kept: all other trials in {self.directory}, and each failed trial's error.txt"
+            )
 
 
 def best_of(trials: Sequence[Record], modes: Sequence[str]) -> list[Record]:

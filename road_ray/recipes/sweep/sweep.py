@@ -10,6 +10,7 @@ from typing import Any
 
 from road_ray.config import to_dict, to_yaml
 from road_ray.distributed.connection import connected, prepare_address
+from road_ray.distributed.tune.demand import Demand
 from road_ray.distributed.tune.driver import SweepObserver, search
 from road_ray.distributed.tune.lock import sweep_lock
 from road_ray.distributed.tune.trial_record import Record
@@ -58,7 +59,7 @@ def run(config: SweepConfig) -> Sweep:
     Mistakes that can be detected are raised before the first trial; ``DivergedError`` if no trial
     is complete.
     """
-    nested = check_sources(config)
+    demand = check_sources(config)
     prepare_address(config.address)
     directory = config.directory
     with sweep_lock(directory):
@@ -69,9 +70,9 @@ def run(config: SweepConfig) -> Sweep:
                 config.name,
                 directory,
                 Trial(config),
-                connected=partial(connected, config.address, dashboard=nested),
+                connected=partial(connected, config.address, dashboard=demand is not None),
                 watch=_with_retention(watch, config),
-                nested=nested,
+                demand=demand,
             )
         remove_models(directory, trials, config)
         done = Sweep(directory, config, trials)
@@ -99,24 +100,45 @@ def _with_retention(watch: SweepObserver, config: SweepConfig) -> SweepObserver:
     return replace(watch, changed=changed)
 
 
-def check_sources(config: SweepConfig) -> bool:
-    """Return True if trials start their own processes.
+def check_sources(config: SweepConfig) -> Demand | None:
+    """Return what trials request beside their own process, or None if they start no others.
 
     Raises ``ConfigError`` if the initial model or a teacher is missing.
     """
-    nested = False
+    demands = []
     for place, stage in enumerate(config.stages):
         base: Any = base_config(stage)
         drawn = any(key.removeprefix("then.") == "init" for key in config.space)
         if place == 0 and stage.verb != "pretrain" and not drawn:
             require_init(base.init)
         if isinstance(base, DistillConfig):
-            teacher_directories(base.distillation)
-            nested = nested or base.distillation.host == "actors"
-        if isinstance(base, MultitaskConfig) and teachers_by_dataset(base):
-            nested = nested or base.distillation.host == "actors"
-        nested = nested or base.workers > 0 or bool(getattr(base, "max_concurrent", 0))
-    return nested
+            demands += _demand(base, len(teacher_directories(base.distillation)))
+        elif isinstance(base, MultitaskConfig):
+            demands += _demand(base, sum(map(len, teachers_by_dataset(base).values())))
+        else:
+            demands += _demand(base, 0)
+    # The stages of a trial run one after another: the largest one has to fit.
+    return max(demands, key=lambda one: (one.teachers, one.workers), default=None)
+
+
+def _demand(base: Any, teachers: int) -> list[Demand]:
+    """Return the demand of one stage, or nothing if it runs in the trial's process alone."""
+    settings = base.distillation if teachers else None
+    if settings is not None and settings.host != "actors":
+        settings = None
+    processes = base.workers or getattr(base, "max_concurrent", None) or 0
+    if settings is None:
+        return [Demand(processes, base.gpus_per_worker)] if processes else []
+    return [
+        Demand(
+            processes,
+            base.gpus_per_worker,
+            teachers * settings.replicas,
+            settings.cpus_per_teacher,
+            settings.gpus_per_teacher,
+            settings.shared,
+        )
+    ]
 
 
 def _record(config: SweepConfig, directory: Path) -> None:

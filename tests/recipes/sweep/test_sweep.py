@@ -56,6 +56,42 @@ def test_a_sweep_without_any_end_is_told(file):
         run(config)
 
 
+def test_failed_trials_are_named_and_tried_again_on_request(file, tmp_path):
+    config = load_sweep(file, ["trials=2"])
+    finished(config.directory, config, ["complete", "failed"])
+    done = run(config)
+    assert [trial.number for trial in done.failed] == [1]
+    with pytest.raises(
+        ResourceError, match=r"1 of 2 trials failed, the first is 1:[^$]*retry_failed"
+    ):
+        done.check_complete()
+    again = run(load_sweep(file, ["trials=2", "retry_failed=true"]))
+    assert [trial.state for trial in again.trials] == ["complete", "failed", "complete"]
+    assert (again.trials[2].retry_of, again.trials[2].params) == (1, again.trials[1].params)
+    again.check_complete()
+    assert len(run(load_sweep(file, ["trials=2", "retry_failed=true"])).trials) == 3
+
+
+def test_a_diverged_trial_is_a_result(file):
+    config = load_sweep(file, ["trials=2"])
+    finished(config.directory, config, ["complete", "complete"])
+    record = trial_record.Record(
+        1, {"optimizer.peak_lr": 1e-2}, "failed", reason="diverged: step 3"
+    )
+    trial_record.write(config.directory, record)
+    run(config).check_complete()
+
+
+def test_a_sweep_knows_what_its_trials_start(file, teachers):
+    listed = teachers.directory / "teachers.json"
+    one = teachers.directory / "teacher-0"
+    told = [f"init={one}", f"overrides.distillation.teachers=[{listed}]"]
+    assert check_sources(load_sweep("temperature", told)) is None  # in the trial's process
+    demand = check_sources(load_sweep("temperature", [*told, "distillation.host=actors"]))
+    assert (demand.teachers, demand.workers) == (3, 0)
+    assert check_sources(load_sweep(file)) is None
+
+
 def test_a_second_start_of_the_same_sweep_is_refused(file):
     config = load_sweep(file)
     with (
