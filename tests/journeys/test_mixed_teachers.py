@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -90,7 +88,7 @@ def test_a_student_learns_from_them_in_this_process(name, settings, tmp_path, ro
 
 @pytest.mark.ray
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.parametrize("name", ["sst2", "squad_v2", "conll2003"])
+@pytest.mark.parametrize("name", ["sst2", "mnli", "squad_v2", "conll2003"])
 def test_actors_and_a_store_teach_as_teachers_in_this_process_do(name, settings, tmp_path):
     stored = {"distillation.store": str(tmp_path / "store")}
     places = {"distillation.cpus_per_teacher": 0.3, "distillation.start_timeout_seconds": 280}
@@ -116,30 +114,40 @@ def test_actors_and_a_store_teach_as_teachers_in_this_process_do(name, settings,
     assert all("teachers/cut_2" in row for row in rows)
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "host"),
+    [
+        pytest.param("squad_v2", "process", marks=pytest.mark.slow),
+        *(
+            pytest.param(name, "actors", marks=(pytest.mark.chaos, pytest.mark.ray))
+            for name in ("sst2", "mnli", "conll2003", "squad_v2")
+        ),
+    ],
+)
 def test_a_killed_run_with_a_store_resumes_to_the_very_same_weights(
-    settings, tmp_path, road, flags
+    name, host, settings, tmp_path, road, flags
 ):
-    long = settings("squad_v2") | {"training.steps": 40, "console": "plain"}
-    long |= {"distillation.host": "process", "training.save_every_steps": 5}
+    long = settings(name) | {"training.steps": 40, "console": "plain"}
+    long |= {"distillation.host": host, "training.save_every_steps": 5}
 
-    def command(name):
-        more = {"distillation.store": str(tmp_path / f"store-{name}")}
-        return ["distill", *flags(long | more), "--run-dir", str(tmp_path / name)]
+    def command(run):
+        more = {"distillation.store": str(tmp_path / f"store-{run}")}
+        return ["distill", *flags(long | more), "--run-dir", str(tmp_path / run)]
 
-    process = subprocess.Popen([sys.executable, "-m", "road_ray", *command("killed")])
-    deadline = time.monotonic() + 200
-    while not list((tmp_path / "killed" / "checkpoints").glob("step-*")):
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait(timeout=60)
+    with subprocess.Popen([sys.executable, "-m", "road_ray", *command("killed")]) as process:
+        try:
+            deadline = time.monotonic() + 250
+            while not list((tmp_path / "killed" / "checkpoints").glob("step-*")):
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+        finally:
+            process.kill()
     assert not (tmp_path / "killed" / "metrics.json").exists()
-    for name in ("killed", "whole"):
-        assert road(*command(name)).code == 0
+    for run in ("killed", "whole"):
+        subprocess.run([sys.executable, "-m", "road_ray", *command(run)], check=True, timeout=280)
     ours, theirs = (
-        load_file(tmp_path / name / "hf" / "model.safetensors") for name in ("killed", "whole")
+        load_file(tmp_path / run / "hf" / "model.safetensors") for run in ("killed", "whole")
     )
     for key, tensor in ours.items():
         assert_close(theirs[key], tensor, rtol=0, atol=0)

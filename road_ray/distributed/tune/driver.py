@@ -103,7 +103,6 @@ def _tune(
 ) -> None:
     for key, value in (SETTINGS | _SETTINGS_OF_RAY).items():
         os.environ.setdefault(key, value)
-    import ray
     from ray import tune
 
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # errors are in the records
@@ -125,8 +124,6 @@ def _tune(
         threads=max(1, int(config.cpus_per_trial)),
         timeout_seconds=config.trial_timeout_seconds,
     )
-    total = ray.cluster_resources()
-    room = demand.max_concurrent(total) if demand else _max_concurrent(total, resources)
     judge = scheduler(config, searcher.breed)
     if config.scheduler != "none":
         replay_reports(judge, _reports_of_ended(directory), config.metric[0])
@@ -140,7 +137,7 @@ def _tune(
             search_alg=searcher,
             scheduler=judge,
             num_samples=-1,
-            max_concurrent_trials=config.max_concurrent or room,
+            max_concurrent_trials=config.max_concurrent or _room(demand, resources),
             reuse_actors=demand is None,
         ),
         run_config=tune.RunConfig(
@@ -157,7 +154,13 @@ def _tune(
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _max_concurrent(total: dict[str, float], resources: dict[str, float]) -> int:
+def _room(demand: Demand | None, resources: dict[str, float]) -> int:
+    """Return the number of trials that the cluster has room for, at least one."""
+    import ray
+
+    total = ray.cluster_resources()
+    if demand is not None:
+        return demand.max_concurrent(total)
     return max(
         1, min(int(total.get(key, 0.0) / amount + 1e-9) for key, amount in resources.items())
     )
