@@ -19,6 +19,7 @@ import typer
 
 from road_ray.cli.data import data_app
 from road_ray.cli.explain import explain
+from road_ray.cli.inference.predict import predict
 from road_ray.cli.info import check, presets, schema
 from road_ray.cli.interrupt import run_interruptible
 from road_ray.cli.options import (
@@ -33,7 +34,6 @@ from road_ray.cli.options import (
     is_verbose,
 )
 from road_ray.cli.plan import plan, show_plan
-from road_ray.cli.predict import predict
 from road_ray.cli.report import report
 from road_ray.cli.runs import runs_app
 from road_ray.cli.submit import submit, submit_settings
