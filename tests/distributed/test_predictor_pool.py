@@ -16,7 +16,7 @@ from road_ray.inference.predict import predict_file
 from road_ray.inference.predictor import load
 from tests.published import TEXTS, publish
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 OPTIONS = {"precision": "fp32"}
 
 

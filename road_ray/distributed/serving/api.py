@@ -28,6 +28,7 @@ from road_ray.inference.predictor import Predictor, Row
 _log = logging.getLogger(__name__)
 _SHOWN = 80  # characters of a value in a message
 _JSON = "application/json"
+_BEARER = HTTPBearer(auto_error=False, description="The token that the server was given.")
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     400: {"model": Problem, "description": "The body is not JSON in UTF-8."},
     401: {"model": Problem, "description": "The token is missing or wrong."},
@@ -71,19 +72,11 @@ def build_api(
         """Return that the model is loaded."""
         return Status(status="ready", task=predictor.task.name)
 
-    bearer = HTTPBearer(auto_error=False, description="The token that the server was given.")
-    credentials = Annotated[HTTPAuthorizationCredentials | None, Security(bearer)]
-
-    async def check_token(given: credentials = None) -> None:  # type: ignore[valid-type]
-        _check_token(given, str(digest))
-
-    check_token.__annotations__["given"] = credentials  # a name that FastAPI could not look up
-
     @app.post(
         "/predict",
-        response_model=prediction | list[prediction],
+        response_model=prediction | list[prediction],  # type: ignore[valid-type]
         responses=_PROBLEMS,
-        dependencies=[Security(check_token)] if digest else [],
+        dependencies=[Security(_TokenCheck(digest))] if digest else [],
         openapi_extra={"requestBody": _request_body(row_type, config)},
     )
     async def predict(request: Request) -> Response:
@@ -174,12 +167,21 @@ def _check_utf8(body: bytes) -> None:
         raise Refusal(400, "body is not UTF-8", where, seen, "JSON in UTF-8") from error
 
 
-def _check_token(given: HTTPAuthorizationCredentials | None, digest: str) -> None:
-    """Raise ``Refusal`` for a request without the token, in constant time; it is shown nowhere."""
-    shown = digest_of(given.credentials) if given else ""
-    if not hmac.compare_digest(shown, digest):
-        error = "wrong token" if given else "missing token"
-        raise Refusal(401, error, "header Authorization", None, "Bearer and the server's token")
+class _TokenCheck:
+    """Dependency that raises ``Refusal`` for a request without the token, in constant time. The
+    token is shown nowhere.
+    """
+
+    def __init__(self, digest: str) -> None:
+        self._digest = digest
+
+    async def __call__(
+        self, given: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)]
+    ) -> None:
+        shown = digest_of(given.credentials) if given else ""
+        if not hmac.compare_digest(shown, self._digest):
+            error = "wrong token" if given else "missing token"
+            raise Refusal(401, error, "header Authorization", None, "Bearer and the server's token")
 
 
 async def _read(request: Request, most: int) -> bytes:

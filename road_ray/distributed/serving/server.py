@@ -85,23 +85,22 @@ def running_application(
         )
     each = {"CPU": float(config.cpus_per_replica), "GPU": config.gpus_per_replica}
     check_placement("replicas", config.replicas, each)
+    http = {
+        "host": listening.host,
+        "port": listening.port,
+        "request_timeout_s": config.timeout_seconds,
+    }
+    quiet = {"enable_access_log": False, "log_level": "WARNING"}
     try:
-        serve.start(
-            proxy_location="HeadOnly",
-            http_options={
-                "host": listening.host,
-                "port": listening.port,
-                "request_timeout_s": config.timeout_seconds,
-            },
-            logging_config={"enable_access_log": False, "log_level": "WARNING"},
-        )
         try:
+            serve.start(proxy_location="HeadOnly", http_options=http, logging_config=quiet)
             serve.run(build_application(config, digest), name=_NAME, route_prefix="/")
-        except RuntimeError as error:
+        except (RuntimeError, TimeoutError) as error:
             raise ClusterError(
                 f"the model could not be served: {error}\n"
-                "  fix: see the replica's error above; every machine with a replica reads "
-                f"{config.model}"
+                "  fix: see the errors of replicas above, or try again when the machine is less "
+                f"busy; every machine with a replica reads {config.model}\n"
+                "  kept: nothing was left running"
             ) from error
         yield
         # The proxy would go at once with Serve, and open requests with it.

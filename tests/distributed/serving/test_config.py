@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from road_ray.distributed.serving.config import digest_of, refuse_exposed, token_digest
 from road_ray.errors import ConfigError
+from tests.published import publish
 
 TOKEN = "0123456789abcdef"
 
@@ -47,4 +50,10 @@ def test_road_serve_refuses_before_anything_starts(road, monkeypatch, tmp_path):
     assert (said.code, "ROAD_TOKEN" in said.err) == (2, True)
     said = road("serve", tmp_path / "none", "max_request_row=3")
     assert (said.code, "max_request_rows" in said.err) == (2, True)
-    assert road("serve", tmp_path / "none").code in (2, 4)
+    said = road("serve", publish(tmp_path / "encoder", "electra"))
+    assert (said.code, "has no head that predicts" in said.err) == (4, True)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        said = road("serve", tmp_path / "encoder", "--port", other.getsockname()[1])
+        assert (said.code, "cannot listen there" in said.err) == (2, True)
