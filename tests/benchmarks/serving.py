@@ -20,9 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+import torch
+from transformers import ElectraConfig, ElectraForSequenceClassification
 
+from road_ray.models.config import EncoderConfig
 from tests.benchmarks.plan import Plan, Row
-from tests.published import TEXTS, publish
+from tests.published import TEXTS, tokenizer_of
 
 AIM = 2.0  # times the requests of the plain handler, at most clients
 _START_SECONDS = 300.0
@@ -41,19 +44,7 @@ class Load:
 def serve(plan: Plan) -> list[Row]:
     """A model of 4 layers behind `road serve` against FastAPI and uvicorn without batching."""
     with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
-        model = str(
-            publish(
-                Path(scratch) / "model",
-                "electra",
-                "ForSequenceClassification",
-                labels=("no", "yes"),
-                layers=plan.tiny.encoder.layers,
-                hidden_size=plan.tiny.encoder.hidden_size,
-                num_attention_heads=plan.tiny.encoder.heads,
-                intermediate_size=plan.tiny.encoder.intermediate_size,
-                embedding_size=plan.tiny.encoder.embedding_size,
-            )
-        )
+        model = _saved(Path(scratch) / "model", plan.tiny.encoder)
         ours, our_port = stack.enter_context(_started("road_ray", "serve", model, "--port"))
         plain, port = stack.enter_context(_started("tests.benchmarks.plain_server", model))
         rows = []
@@ -69,6 +60,24 @@ def serve(plan: Plan) -> list[Row]:
             }
             rows += _rows(clients, loads[our_port], loads[port], memory)
         return rows
+
+
+def _saved(directory: Path, size: EncoderConfig) -> str:
+    """Save a classifier with random weights, whose tokenizer knows the words of the requests."""
+    tokenizer = tokenizer_of("electra", TEXTS * 10, size=2000)  # words that occur often are whole
+    torch.manual_seed(0)
+    config = ElectraConfig(
+        vocab_size=len(tokenizer),
+        embedding_size=size.embedding_size,
+        hidden_size=size.hidden_size,
+        num_hidden_layers=size.layers,
+        num_attention_heads=size.heads,
+        intermediate_size=size.intermediate_size,
+        id2label={0: "no", 1: "yes"},
+    )
+    ElectraForSequenceClassification(config).save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+    return str(directory)
 
 
 def _rows(clients: int, ours: list[Load], theirs: list[Load], memory: Row) -> list[Row]:
