@@ -16,6 +16,8 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = {  # the only modules that may import packages of an extra
+    "road_ray/distributed/serving/api.py": ("serve",),
+    "road_ray/distributed/serving/deployment.py": ("serve",),
     "road_ray/reporting/plots/matplotlib.py": ("figures",),
     "road_ray/training/monitoring/trackers.py": ("wandb", "mlflow"),
 }

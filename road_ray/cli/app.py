@@ -19,6 +19,8 @@ import typer
 
 from road_ray.cli.data import data_app
 from road_ray.cli.explain import explain
+from road_ray.cli.inference.predict import predict
+from road_ray.cli.inference.serve import serve
 from road_ray.cli.info import check, presets, schema
 from road_ray.cli.interrupt import run_interruptible
 from road_ray.cli.options import (
@@ -33,7 +35,6 @@ from road_ray.cli.options import (
     is_verbose,
 )
 from road_ray.cli.plan import plan, show_plan
-from road_ray.cli.predict import predict
 from road_ray.cli.report import report
 from road_ray.cli.runs import runs_app
 from road_ray.cli.submit import submit, submit_settings
@@ -113,7 +114,7 @@ def _register(name: str, about: str) -> None:
 for _verb in VERBS.values():
     _register(_verb.name, _verb.about)
 # Below the verbs of the story, as `road --help` lists them.
-for _command in (predict, sweep, report, plan, check, presets, schema, explain):
+for _command in (predict, serve, sweep, report, plan, check, presets, schema, explain):
     app.command()(_command)
 app.command(context_settings=submit_settings)(submit)
 

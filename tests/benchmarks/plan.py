@@ -45,6 +45,8 @@ class Plan:
     stored_rows: int = 20_000
     trials: int = 8  # of a sweep of short runs
     trivial_trials: int = 100
+    clients: tuple[int, ...] = (1, 8, 32)  # of a server, at once
+    load_seconds: float = 5.0  # of a round of requests
     clock: str = "wall"
     start: Callable[[Main, Any, str], Any] = field(default_factory=InProcess)
     say: Callable[[str], None] = print

@@ -38,6 +38,7 @@ from tests.benchmarks.race import (
     run,
 )
 from tests.benchmarks.saving import saving
+from tests.benchmarks.serving import serve
 from tests.benchmarks.shapes import Shape, flops
 
 TRANSPORT_SECONDS = 0.002
@@ -421,4 +422,5 @@ SUITE: dict[str, Callable[[Plan], list[Row]]] = {
     "corpus": corpus,
     "objectives": objectives,
     "saving": saving,
+    "serve": serve,
 }

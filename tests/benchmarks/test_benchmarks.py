@@ -19,7 +19,7 @@ from tests.benchmarks.suite import SUITE
 FIELDS = {
     "name", "peer", "unit", "ours", "theirs", "ratio", "repeats", "peak_memory_mb", "limit_share",
 }  # fmt: skip
-ON_RAY = {"ray_train", "distil", "distil_texts", "transport", "sweep"}
+ON_RAY = {"ray_train", "distil", "distil_texts", "transport", "sweep", "serve"}
 TOY = Shape(
     EncoderConfig(layers=1, hidden_size=32, heads=2, intermediate_size=64, embedding_size=16),
     vocab_size=200,
@@ -43,6 +43,8 @@ PLAN = Plan(
     stored_rows=100,
     trials=3,
     trivial_trials=4,
+    clients=(1, 2),
+    load_seconds=0.5,
     start=InThread(),
 )
 
@@ -94,6 +96,14 @@ def test_a_sweep_is_compared_with_the_bare_recipe_and_with_tune():
     assert [row["peer"].split(",")[0] for row in rows] == ["the aim of 3 s"] * 2 + [
         "Tune alone"
     ] * 2
+
+
+@pytest.mark.chaos
+@pytest.mark.ray
+def test_a_server_is_compared_with_a_plain_handler():
+    rows = SUITE["serve"](PLAN)
+    check("serve", rows)
+    assert [row["unit"] for row in rows] == ["requests/s", "p50 ms", "p99 ms"] * 2
 
 
 def test_a_peer_that_is_not_installed_is_left_out_with_a_word(monkeypatch):

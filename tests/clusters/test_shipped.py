@@ -166,6 +166,45 @@ def groups(cluster: dict[str, Any]) -> None:
     assert drained < spot["terminationGracePeriodSeconds"]
 
 
+def test_kuberay_takes_the_cluster_of_the_service_and_serve_its_application(crd, monkeypatch):
+    from jsonschema import Draft7Validator
+    from ray.serve.schema import ServeDeploySchema
+
+    from road_ray.distributed.serving.deployment import application
+    from road_ray.errors import ConfigError
+
+    manifest = loaded("kuberay/rayservice")
+    assert set(manifest["spec"]) == {"serveConfigV2", "rayClusterConfig"}
+    cluster = manifest["spec"]["rayClusterConfig"]
+    validator = Draft7Validator(crd("rayclusters")["properties"]["spec"])
+    assert [error.message for error in validator.iter_errors(cluster)] == []
+    assert cluster["authOptions"] == {"mode": "token"}
+    assert cluster["networkPolicy"]["mode"].startswith("DenyAll")
+    (served,) = ServeDeploySchema(**yaml.safe_load(manifest["spec"]["serveConfigV2"])).applications
+    module, name = served.import_path.split(":")
+    assert (module, name) == (application.__module__, application.__name__)
+    variable = served.args["token_env"]
+    monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(ConfigError, match=variable):  # no pod serves without the secret
+        application(served.args)
+    monkeypatch.setenv(variable, 32 * "x")
+    application(served.args)
+    with pytest.raises(ConfigError, match="token_env = None"):
+        application({"model": "m"})
+    with pytest.raises(ConfigError, match="replica"):
+        application(served.args | {"replica": 2})
+    groups = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
+    for container in (group["template"]["spec"]["containers"][0] for group in groups):
+        assert [entry["name"] for entry in container["env"]] == [variable]
+        assert "secretKeyRef" in container["env"][0]["valueFrom"]
+    room = sum(
+        group["minReplicas"]
+        * int(group["template"]["spec"]["containers"][0]["resources"]["limits"]["cpu"])
+        for group in cluster["workerGroupSpecs"]
+    )
+    assert room >= served.args["replicas"] * served.args["cpus_per_replica"]
+
+
 def test_the_image_has_the_versions_that_the_files_name():
     root = Path(SHIPPED).parents[1]
     pins = dict(
@@ -173,7 +212,7 @@ def test_the_image_has_the_versions_that_the_files_name():
     )
     image = (SHIPPED / "Dockerfile").read_text()
     assert f"rayproject/ray:{pins['ray']}-py311" in image
-    for name in ("raycluster", "rayjob"):
+    for name in ("raycluster", "rayjob", "rayservice"):
         assert f'rayVersion: "{pins["ray"]}"' in (SHIPPED / "kuberay" / f"{name}.yaml").read_text()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from road_ray.distributed import auth
 from road_ray.errors import ClusterError
-from tests.distributed.serving import Service, serving
+from tests.distributed.web_service import Service, serving
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from importlib.metadata import version
 import pytest
 
 from road_ray.distributed import check
-from tests.distributed.serving import Service, serving
+from tests.distributed.web_service import Service, serving
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from road_ray.errors import ResourceError
 
 Encoding = Callable[..., Iterator[tuple[int, Encoded]]]
 """``encoded_blocks``, or a function of the same signature and rows."""
+Block = TypeVar("Block")
 Pending = TypeVar("Pending")
 _BLOCK_CHARACTERS = 1 << 20
 _MIN_BLOCKS_FOR_PROCESSES = 4  # starting processes takes as long as encoding about two blocks
@@ -50,8 +51,8 @@ def numbered_blocks(
 
 
 def submit_in_order(
-    numbered: Iterable[tuple[int, list[str]]],
-    submit: Callable[[int, list[str]], Pending],
+    numbered: Iterable[tuple[int, Block]],
+    submit: Callable[[int, Block], Pending],
     workers: int,
 ) -> Iterator[tuple[int, Pending]]:
     """Submit each block and yield its pending result in order, two a worker in flight at most."""

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from road_ray.distributed.train import preemption
-from tests.distributed.serving import Service, serving
+from tests.distributed.web_service import Service, serving
 
 
 @pytest.fixture

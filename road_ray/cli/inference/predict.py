@@ -1,0 +1,141 @@
+"""``road predict``: predictions of a finished model for the rows of a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from road_ray.cli.options import (
+    AddressOption,
+    GpusOption,
+    JsonOption,
+    QuietOption,
+    VerboseOption,
+)
+from road_ray.errors import ConfigError
+
+
+def predict(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="run directory, model directory or hub name")
+    ],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="INPUT",
+            help="CSV, TSV, JSONL, JSON, Parquet, SQuAD JSON or text file; - for standard input",
+        ),
+    ] = "-",
+    output: Annotated[
+        Path | None,
+        typer.Option(help="JSONL, CSV or TSV file, by suffix; default: JSONL to standard output"),
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option("--column", metavar="FIELD=NAME", help="column of a field, such as text=body"),
+    ] = None,
+    head: Annotated[str | None, typer.Option(help="task of the head, if there are several")] = None,
+    n_best: Annotated[int, typer.Option(help="number of answers to list", min=1)] = 1,
+    threshold: Annotated[
+        float | None, typer.Option(help="no-answer threshold; default: the stored one")
+    ] = None,
+    precision: Annotated[str, typer.Option(help="fp32, bf16, or auto: the faster one")] = "fp32",
+    max_length_tokens: Annotated[
+        int | None, typer.Option(help="tokens of a row; default: those of the training")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="number of Ray actors with the model", min=1)
+    ] = None,
+    gpus_per_worker: GpusOption = None,
+    address: AddressOption = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Predict the rows of a file, in their order.
+
+    To resume after an interruption, run the same command.
+    """
+    named = dict(_column(word) for word in columns or [])
+    if precision not in ("fp32", "bf16", "auto"):
+        raise ConfigError(f"--precision {precision}\n  allowed: fp32, bf16, auto")
+    options = {
+        "head": head,
+        "precision": precision,
+        "max_length_tokens": max_length_tokens,
+        "threshold": threshold,
+        "n_best": n_best,
+    }
+    pool = None
+    if workers or address:
+        pool = {"workers": workers, "gpus_per_worker": gpus_per_worker or 0.0, "address": address}
+    if output is None:
+        _print(model, source, named, options, pool)
+        return
+    rows = _write(model, source, output, named, options, pool, not quiet)
+    made = {"output": str(output), "rows": rows}
+    typer.echo(json.dumps(made) if as_json else f"{rows} predictions: {output}")
+
+
+def _print(
+    model: str,
+    source: str,
+    columns: dict[str, str],
+    options: dict[str, Any],
+    pool: dict[str, Any] | None,
+) -> None:
+    """Print the predictions as JSONL."""
+    if pool is not None:
+        raise ConfigError("--workers and --address: need a file to write\n  fix: add --output FILE")
+    from road_ray.inference.input_rows import input_rows
+    from road_ray.inference.predictor import load
+
+    predictor = load(model, **options)
+    for prediction in predictor.predict(input_rows(source, columns, predictor.fields)):
+        typer.echo(json.dumps(prediction, ensure_ascii=False))
+
+
+def _write(
+    model: str,
+    source: str,
+    output: Path,
+    columns: dict[str, str],
+    options: dict[str, Any],
+    pool: dict[str, Any] | None,
+    report_progress: bool,
+) -> int:
+    """Write the predictions to a file, in this process or on a pool of actors; return their
+    number.
+    """
+    if output.exists():  # before a cluster is started
+        raise ConfigError(f"output = {output}: is there already\n  fix: name another, or move it")
+    if pool is not None:
+        from road_ray.distributed.connection import check_machine, prepare_address
+
+        prepare_address(pool["address"])  # what Ray reads at its import
+        check_machine(pool["workers"] or 0, pool["address"])
+    from road_ray.inference.predict import predict_file
+    from road_ray.inference.predictor import load
+
+    predictor = load(model, **options)
+    call: dict[str, Any] = {
+        "model": model,
+        "columns": columns,
+        "report_progress": report_progress,
+    }
+    if pool is None:
+        return predict_file(predictor, source, output, **call)
+    from road_ray.distributed.predictor_pool import predictor_pool
+
+    with predictor_pool(model, options, **pool) as chunks:
+        return predict_file(predictor, source, output, chunks=chunks, **call)
+
+
+def _column(word: str) -> tuple[str, str]:
+    field, equals, name = word.partition("=")
+    if not (field and equals and name):
+        raise ConfigError(f"--column {word}\n  allowed: FIELD=NAME, such as text=body")
+    return field, name

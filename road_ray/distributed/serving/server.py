@@ -1,0 +1,150 @@
+"""Start the application on a Ray cluster, serve until a signal, and stop it gracefully."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from road_ray.distributed.connection import check_machine, connected, prepare_address
+from road_ray.distributed.serving.config import ServingConfig, refuse_exposed, token_digest
+from road_ray.errors import ClusterError, ConfigError
+
+_NAME = "road"  # of the application
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Where the proxy listens, and the cluster to join, if any."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    address: str | None = None
+
+    @property
+    def url(self) -> str:
+        """Return the address of the application."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+
+def serve_model(
+    config: ServingConfig, listening: Listening, ready: Callable[[str], None] = lambda task: None
+) -> None:
+    """Serve until SIGTERM or SIGINT; requests that are open then are answered. ``ready`` is called
+    with the name of the model's task once the application answers.
+
+    Raises ``ConfigError`` for an address beyond this machine without a token, for a port in use and
+    for a model that cannot be loaded, before anything is started.
+    """
+    digest = token_digest(config.token_env)
+    refuse_exposed(listening.host, digest)
+    if find_spec("fastapi_offline") is None or find_spec("fastapi") is None:
+        raise ConfigError("road serve: FastAPI is missing\n  fix: pip install 'road-ray[serve]'")
+    _check_port(listening)
+    prepare_address(listening.address)
+    cpus = config.replicas * config.cpus_per_replica
+    check_machine(cpus, listening.address)
+    from road_ray.inference.predictor import load
+
+    task = load(config.model, **config.loading).task.name
+    place = Path(config.model)
+    if place.exists():
+        config = config.model_copy(update={"model": str(place.resolve())})
+    with (
+        connected(listening.address, num_cpus=None if listening.address else cpus),
+        _signals() as stop,  # within, because Ray has a handler of its own
+        running_application(config, listening, digest),
+    ):
+        ready(task)
+        stop.wait()
+
+
+@contextmanager
+def running_application(
+    config: ServingConfig, listening: Listening, digest: str | None
+) -> Iterator[None]:
+    """Run the application on the joined cluster."""
+    from ray import serve
+
+    from road_ray.distributed.placement import check_placement
+    from road_ray.distributed.serving.deployment import build_application
+
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)
+    if serve.status().proxies:
+        raise ClusterError(
+            "Ray Serve runs on this cluster already, with its own host and port\n"
+            "  fix: name another cluster, or stop what it serves: serve shutdown\n"
+            "  kept: what it serves"
+        )
+    each = {"CPU": float(config.cpus_per_replica), "GPU": config.gpus_per_replica}
+    check_placement("replicas", config.replicas, each)
+    http = {
+        "host": listening.host,
+        "port": listening.port,
+        "request_timeout_s": config.timeout_seconds,
+    }
+    quiet = {"enable_access_log": False, "log_level": "WARNING"}
+    try:
+        try:
+            serve.start(proxy_location="HeadOnly", http_options=http, logging_config=quiet)
+            serve.run(build_application(config, digest), name=_NAME, route_prefix="/")
+        except (RuntimeError, TimeoutError) as error:
+            raise ClusterError(
+                f"the model could not be served: {error}\n"
+                "  fix: see the errors of replicas above, or try again when the machine is less "
+                f"busy; every machine with a replica reads {config.model}\n"
+                "  kept: nothing was left running"
+            ) from error
+        yield
+        # The proxy would go at once with Serve, and open requests with it.
+        serve.delete(_NAME)
+    finally:
+        serve.shutdown()
+
+
+@contextmanager
+def _signals() -> Iterator[threading.Event]:
+    """Give the event that the first SIGTERM or SIGINT sets; a second one ends the process."""
+    stop = threading.Event()
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in numbers}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def ask(number: int, frame: object) -> None:
+        restore()
+        stop.set()
+
+    for number in numbers:
+        signal.signal(number, ask)
+    try:
+        yield stop
+    finally:
+        restore()
+
+
+def _check_port(listening: Listening) -> None:
+    """Raise ``ConfigError`` for a host that is not of this machine and for a port in use; Serve
+    would try it for minutes. The machine of another cluster is not asked.
+    """
+    if listening.address is not None:
+        return
+    family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as one:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.bind((listening.host, listening.port))
+    except OSError as error:
+        raise ConfigError(
+            f"{listening.url}: cannot listen there: {error.strerror or error}\n"
+            "  fix: free the port, or name another host or port\n  kept: nothing was started"
+        ) from error

@@ -1,0 +1,197 @@
+"""The HTTP interface without Ray: predictions of every kind of head, and every refused request."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pydantic import TypeAdapter
+from starlette.testclient import TestClient
+
+from road_ray.distributed.serving.api import build_api
+from road_ray.distributed.serving.config import ServingConfig, digest_of
+from road_ray.distributed.serving.row_queue import RowQueue
+from road_ray.distributed.serving.schemas import body_types
+from road_ray.inference.predictor import load
+from tests.published import TEXTS, publish
+
+TOKEN = "a token of twenty-two characters"
+HEADS = {
+    "classify": ("ForSequenceClassification", ("no", "yes"), {"text": TEXTS[0]}),
+    "regress": ("ForSequenceClassification", ("x",), {"text": TEXTS[0], "text_pair": TEXTS[1]}),
+    "span": ("ForQuestionAnswering", (), {"question": "Who painted it?", "context": TEXTS[1]}),
+    "tag": ("ForTokenClassification", ("O", "B-A", "I-A"), {"text": TEXTS[1]}),
+    "choose": ("ForMultipleChoice", (), {"question": TEXTS[0], "choices": [TEXTS[1], TEXTS[2]]}),
+}
+
+
+@pytest.fixture(scope="module")
+def predictor_of(tmp_path_factory):
+    made = {}
+
+    def get(name):
+        if name not in made:
+            head, labels, _ = HEADS[name]
+            directory = publish(tmp_path_factory.mktemp(name), "electra", head, labels=labels)
+            made[name] = load(directory)
+        return made[name]
+
+    return get
+
+
+@pytest.fixture
+def client(predictor_of):
+    """Start the interface of a head with settings and return its client."""
+    started = []
+
+    def start(name="classify", token=None, **settings):
+        predictor, config = predictor_of(name), ServingConfig(model="m", **settings)
+        queue = RowQueue(predictor.predict_rows, max_rows=config.max_batch_rows)
+        digest = digest_of(token) if token else None
+        started.append(TestClient(build_api(predictor, queue, config, digest)))
+        return started[-1].__enter__()
+
+    yield start
+    for one in started:
+        one.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_answers_are_those_of_the_predictor_and_have_the_declared_type(client, predictor_of, name):
+    row = HEADS[name][2]
+    http, predictor = client(name, n_best=1), predictor_of(name)
+    one = http.post("/predict", json=row | {"id": "a"})
+    assert (one.status_code, one.json()) == (200, predictor(row | {"id": "a"}))
+    many = http.post("/predict", json=[row, row | {"id": 7}, row]).json()
+    assert many == predictor([row | {"id": name} for name in ("0", "7", "2")])
+    declared = TypeAdapter(list[body_types(predictor.task.kind)[1]])
+    assert declared.dump_python(declared.validate_python(many), exclude_unset=True) == many
+
+
+def test_a_sentence_is_given_as_text_or_as_words_and_answers_are_listed(client, predictor_of):
+    http = client("tag")
+    words = http.post("/predict", json={"words": ["Nobody", "in", "York"]})
+    assert words.json()["words"] == ["Nobody", "in", "York"]
+    for row in ({}, {"text": "a", "words": ["a"]}, {"words": []}):
+        assert http.post("/predict", json=row).status_code == 422
+    refused = http.post("/predict", json={"text": "   "})  # the model's own complaint
+    assert (refused.status_code, refused.json()["error"]) == (422, "row: text = '   ' has no word")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "error", "where", "value", "allowed"),
+    [
+        (b"", 400, "Invalid JSON", "body", None, "a JSON object"),
+        (b'{"text": "a"', 400, "Invalid JSON", "body", None, "a JSON object"),
+        (b'{"text": "caf\xe9"}', 400, "not UTF-8", "byte 13 of the body", "0xe9", "JSON in UTF-8"),
+        ('{"text": "a"}'.encode("utf-16"), 400, "not UTF-8", "byte 0 of the", "0xff", "UTF-8"),
+        (rb'{"text": "\ud800"}', 400, "Invalid JSON", "body", None, "a JSON object"),
+        (b"[" * 100_000, 400, "Invalid JSON", "body", None, "a JSON object"),
+        (b'"a text"', 422, "object", "body", "a text", "text, text_pair"),
+        (b"[]", 422, "number of rows", "body", 0, "1 to 3 rows"),
+        (b"[1]", 422, "object", "[0]", 1, "text, text_pair"),
+        (b'{"txt": "a"}', 422, "missing field", "text", None, "id, text, text_pair"),
+        (b'{"text": "a", "x": 1}', 422, "unknown field", "x", None, "id, text, text_pair"),
+        (b'[{"text": "a"}, {"text": 1}]', 422, "valid string", "[1].text", 1, "text_pair"),
+        (b'{"text": null}', 422, "valid string", "text", None, "text_pair"),
+        (json.dumps([{"text": "a"}] * 4).encode(), 413, "rows", "body", 4, "1 to 3 rows"),
+        (json.dumps({"text": "a" * 3001}).encode(), 413, "characters", "row", 3001, "most 3000"),
+        (json.dumps([{"text": "a " * 1100}]).encode(), 413, "tokens", "[0]", 1100, "most 1000"),
+        (json.dumps({"text": "a" * 20_000}).encode(), 413, "bytes", "Length", 20_012, "9000 bytes"),
+    ],
+)
+def test_a_refused_request_says_what_where_value_and_allowed(
+    client, body, status, error, where, value, allowed
+):
+    http = client(
+        max_request_rows=3, max_row_characters=3000, max_row_tokens=1000, max_request_bytes=9000
+    )
+    if body.startswith(b"[[["):
+        http = client(max_request_bytes=1_000_000)
+    answer = http.post("/predict", content=body)
+    told = answer.json()
+    assert answer.status_code == status
+    assert error in told["error"]
+    assert where in told["where"]
+    assert told["value"] == value
+    assert allowed in told["allowed"]
+
+
+def test_a_body_of_unknown_length_is_not_read_to_its_end(client):
+    http, read = client(max_request_bytes=1000), []
+
+    def pieces():
+        for number in range(1000):
+            read.append(number)
+            yield b" " * 100
+
+    answer = http.post("/predict", content=pieces())
+    assert (answer.status_code, answer.json()["error"]) == (413, "bytes of the body")
+
+
+def test_ten_thousand_tokens_are_refused_by_default_and_a_long_text_is_cut(client, predictor_of):
+    http = client()
+    refused = http.post("/predict", json={"text": "a " * 9_999})
+    assert refused.status_code == 413
+    assert refused.json()["value"] == 9_999
+    assert refused.json()["allowed"] == "at most 4096 tokens"
+    long = {"text": "a film " * 1000}
+    assert (
+        http.post("/predict", json=long).json()["label"] == predictor_of("classify")(long)["label"]
+    )
+
+
+def test_only_requests_with_the_token_are_predicted(client, caplog):
+    http, row = client(token=TOKEN), {"text": "a film"}
+    answers = [
+        http.post("/predict", json=row, headers=headers)
+        for headers in (
+            {},
+            {"Authorization": "Bearer wrong"},
+            {"Authorization": f"Basic {TOKEN}"},
+            {"Authorization": f"Bearer {TOKEN} "[:-2]},
+            {"Authorization": f"bearer {TOKEN}"},
+        )
+    ]
+    assert [answer.status_code for answer in answers] == [401, 401, 401, 401, 200]
+    assert [answer.json()["error"] for answer in answers[:4]] == [
+        "missing token", "wrong token", "missing token", "wrong token",
+    ]  # fmt: skip
+    assert answers[0].headers["WWW-Authenticate"] == "Bearer"
+    huge = http.post("/predict", content=b"x" * 5_000_000)
+    assert huge.status_code == 401  # before its body is looked at
+    assert TOKEN not in caplog.text + "".join(answer.text for answer in answers)
+    assert [http.get(path).status_code for path in ("/health", "/ready")] == [200, 200]
+
+
+def test_health_ready_and_unknown_paths_answer_in_json(client):
+    http = client()
+    assert http.get("/health").json()["status"] == "ok"
+    assert http.get("/ready").json() == {"status": "ready", "task": load_name(http)}
+    missing = http.get("/predictions")
+    assert (missing.status_code, missing.json()["where"]) == (404, "GET /predictions")
+    assert http.get("/predict").status_code == 405
+
+
+def load_name(http):
+    return http.get("/openapi.json").json()["info"]["title"].removeprefix("road_ray: ")
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_the_page_describes_rows_predictions_and_token_without_other_hosts(
+    client, predictor_of, name
+):
+    http = client(name, token=TOKEN, max_request_rows=5)
+    page = http.get("/docs").text
+    assert "swagger-ui-bundle.js" in page
+    assert "https://" not in page
+    described = http.get("/openapi.json").json()
+    post = described["paths"]["/predict"]["post"]
+    one, many = post["requestBody"]["content"]["application/json"]["schema"]["anyOf"]
+    assert set(HEADS[name][2]) <= set(one["properties"])
+    assert (many["maxItems"], many["items"]) == (5, one)
+    assert {"200", "400", "401", "413", "422"} <= set(post["responses"])
+    assert post["security"] == [{"HTTPBearer": []}]
+    answer = post["responses"]["200"]["content"]["application/json"]["schema"]["anyOf"][0]
+    declared = body_types(predictor_of(name).task.kind)[1]
+    assert answer["$ref"].endswith(f"/{declared.__name__}")

@@ -1,0 +1,59 @@
+"""Nothing is reached from other machines without a token; a token has a length."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from road_ray.distributed.serving.config import digest_of, refuse_exposed, token_digest
+from road_ray.errors import ConfigError
+from tests.published import publish
+
+TOKEN = "0123456789abcdef"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1", "localhost"])
+def test_this_machine_needs_no_token(host):
+    refuse_exposed(host, None)
+
+
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "10.0.0.1", "example.org", "127.0.0.1.nip.io", ""]
+)
+def test_other_machines_need_one(host):
+    with pytest.raises(ConfigError, match="--token-env") as told:
+        refuse_exposed(host, None)
+    assert f"host = {host}:" in str(told.value)
+    refuse_exposed(host, digest_of(TOKEN))
+
+
+def test_a_token_is_read_from_the_environment_and_is_not_short(monkeypatch):
+    assert token_digest(None) is None
+    monkeypatch.setenv("ROAD_TOKEN", TOKEN)
+    # sha256sum of the token
+    assert token_digest("ROAD_TOKEN") == (
+        "9f9f5111f7b27a781f1f1ddde5ebc2dd2b796bfc7365c9c28b548e564176929f"
+    )
+    for value in ("", TOKEN[:-1]):
+        monkeypatch.setenv("ROAD_TOKEN", value)
+        with pytest.raises(ConfigError, match=f"has {len(value)} characters") as told:
+            token_digest("ROAD_TOKEN")
+        assert not value or value not in str(told.value)
+
+
+def test_road_serve_refuses_before_anything_starts(road, monkeypatch, tmp_path):
+    monkeypatch.delenv("ROAD_TOKEN", raising=False)
+    said = road("serve", tmp_path / "none", "--host", "0.0.0.0")
+    assert (said.code, "host = 0.0.0.0" in said.err) == (2, True)
+    said = road("serve", tmp_path / "none", "--host", "0.0.0.0", "--token-env", "ROAD_TOKEN")
+    assert (said.code, "ROAD_TOKEN" in said.err) == (2, True)
+    said = road("serve", tmp_path / "none", "max_request_row=3")
+    assert (said.code, "max_request_rows" in said.err) == (2, True)
+    said = road("serve", publish(tmp_path / "encoder", "electra"))
+    assert (said.code, "has no head that predicts" in said.err) == (4, True)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        said = road("serve", tmp_path / "encoder", "--port", other.getsockname()[1])
+        assert (said.code, "cannot listen there" in said.err) == (2, True)

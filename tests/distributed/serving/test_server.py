@@ -1,0 +1,164 @@
+"""The application on Ray: a killed replica loses no request, a stopped server answers its last."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from road_ray.distributed.serving.config import ServingConfig, digest_of
+from road_ray.distributed.serving.server import Listening, running_application
+from road_ray.errors import ClusterError
+from road_ray.inference.predictor import load
+from tests.published import TEXTS, publish
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "serving.md"
+TOKEN = "a token of twenty-two characters"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("model") / "sentiment"
+    return str(publish(directory, "electra", "ForSequenceClassification", labels=("no", "yes")))
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def ask(url, body=None, token=TOKEN, seconds=60):
+    """Return status and JSON of a request."""
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    data = None if body is None else json.dumps(body).encode()
+    try:
+        with urllib.request.urlopen(
+            urllib.request.Request(url, data, headers), timeout=seconds
+        ) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            text = error.read()
+        try:
+            return error.code, json.loads(text)
+        except ValueError:
+            return error.code, text
+
+
+def block(name, **variables):
+    """Return what a block of the guide prints."""
+    found = re.search(rf"^```bash {name}\n(.*?)^```", GUIDE.read_text(), flags=re.M | re.S)
+    command, environment = ["bash", "-c", found[1]], os.environ | variables
+    return subprocess.run(command, env=environment, capture_output=True, text=True).stdout
+
+
+def replica_processes():
+    import ray
+
+    return [
+        one["Pid"]
+        for one in ray._private.state.actors().values()
+        if one["ActorClassName"].startswith("ServeReplica") and one["State"] == "ALIVE"
+    ]
+
+
+def test_a_killed_replica_loses_no_request_that_is_sent_twice(cluster, model):
+    config = ServingConfig(model=model, replicas=2, stop_seconds=5)
+    listening = Listening(port=free_port())
+    row, retried, wrong = {"text": TEXTS[0]}, [], []
+    expected = load(model)(TEXTS[0])["label"]
+    with running_application(config, listening, digest_of(TOKEN)):
+        url = f"{listening.url}/predict"
+        assert ask(f"{listening.url}/ready")[1]["status"] == "ready"
+        assert ask(url, row, token="wrong")[0] == 401
+        status, huge = ask(url, {"text": "a" * 3_000_000})
+        assert (status, huge["error"]) == (413, "bytes of the body")
+        second = running_application(config, listening, None)
+        with pytest.raises(ClusterError, match="runs on this cluster already"), second:
+            pass
+        over = threading.Event()
+
+        def client():
+            done = 0
+            while not over.is_set():
+                for attempt in (1, 2):
+                    try:
+                        status, answer = ask(url, row)
+                    except OSError as error:
+                        status, answer = 0, error
+                    if status == 200:
+                        assert answer["label"] == expected
+                        done += 1
+                        break
+                    (retried if attempt == 1 else wrong).append((status, answer))
+            return done
+
+        with ThreadPoolExecutor(4) as threads:
+            clients = [threads.submit(client) for _ in range(4)]
+            time.sleep(2)
+            before = replica_processes()
+            assert len(before) == 2
+            os.kill(before[0], signal.SIGKILL)
+            time.sleep(5)
+            over.set()
+            done = [one.result() for one in clients]
+        deadline = time.monotonic() + 120
+        while not set(replica_processes()) - set(before):
+            assert time.monotonic() < deadline, "the replica was not replaced"
+            time.sleep(0.5)
+    assert wrong == []
+    assert min(done) > 0
+    assert len(retried) <= 4 * 2  # those that the dead replica had, and a few before it was known
+
+
+def test_a_server_that_is_told_to_stop_answers_what_it_has(model, tmp_path):
+    port = free_port()
+    command = [
+        *(sys.executable, "-m", "road_ray", "serve", model, "max_wait_ms=1000"),
+        *("--port", str(port), "--token-env", "ROAD_TEST_TOKEN", "--json"),
+    ]
+    environment = os.environ | {"ROAD_TEST_TOKEN": TOKEN}
+    with (tmp_path / "err").open("w+") as errors:
+        server = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment
+        )
+        try:
+            first = server.stdout.readline()
+            assert first.startswith("{"), (tmp_path / "err").read_text() + first
+            said = json.loads(first)
+            assert said["url"] == f"http://127.0.0.1:{port}"
+            answers = json.loads(block("request", ROAD_TOKEN=TOKEN, PORT=str(port)))
+            assert [answer["id"] for answer in answers] == ["0", "b"]
+            refused = block("refused", ROAD_TOKEN=TOKEN, PORT=str(port))
+            assert f"\n    {refused}\n" in GUIDE.read_text()
+            with ThreadPoolExecutor(4) as threads:
+                # Requests wait a second for others, so they are open when the signal arrives.
+                url = f"{said['url']}/predict"
+                answers = [threads.submit(ask, url, {"text": text}) for text in TEXTS]
+                time.sleep(0.5)
+                server.send_signal(signal.SIGTERM)
+                assert [answer.result()[0] for answer in answers] == [200] * 3
+            assert server.wait(60) == 0
+            with pytest.raises(OSError, match="refused"):
+                ask(url, {"text": "a"})
+            errors.seek(0)
+            logged = errors.read()
+        finally:
+            server.kill()
+            server.stdout.close()
+    assert TOKEN not in logged
+    assert "Traceback" not in logged
