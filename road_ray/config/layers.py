@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from road_ray.config import yaml as yaml_lines
 from road_ray.config.fields import Field, Key, field_at, format_value
 from road_ray.config.messages import InvalidConfig, invalid_value, missing_key, unknown_key
+from road_ray.config.types import BesideFile
 from road_ray.errors import Problem
 
 T = TypeVar("T", bound=BaseModel)
@@ -58,7 +59,20 @@ class Layers:
         self.problems += written.problems
         self.refused |= written.refused
         origins = {key: f"{path}:{line}" for key, line in written.lines.items()}
+        self._locate(path, written.values)
         self.put((), written.values, origins)
+
+    def _locate(self, path: Path, section: dict[str, Any], above: Key = ()) -> None:
+        """Replace paths of files beside a YAML file by absolute ones."""
+        for name, value in section.items():
+            key = (*above, name)
+            if isinstance(value, dict):
+                self._locate(path, value, key)
+                continue
+            field = field_at(self.kind, key)
+            for mark in field.metadata if field else ():
+                if isinstance(mark, BesideFile):
+                    section[name] = mark.located(value, path, section)
 
     def put_overrides(self, overrides: Sequence[str] | Mapping[str, Any]) -> None:
         if isinstance(overrides, Mapping):

@@ -5,10 +5,31 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic_core import PydanticCustomError, core_schema
+
+
+@dataclass(frozen=True)
+class BesideFile:
+    """Mark of a field: a relative path in a YAML file names what is beside that file, if there is
+    something of that name. ``unless`` is a key of the same section with which it is no path.
+    """
+
+    unless: str = ""
+
+    def located(self, value: Any, file: Path, section: Mapping[str, Any]) -> Any:
+        """Return the absolute path beside ``file``, or the value as it is."""
+        if not isinstance(value, str) or not value or section.get(self.unless) is not None:
+            return value
+        place = Path(os.path.abspath(file)).parent / value
+        try:
+            there = place.exists() or place.with_name(f"{place.name}.gz").exists()
+        except (OSError, ValueError):  # no name of a file
+            return value
+        return str(place) if there and not Path(value).is_absolute() else value
 
 
 def strict_types(schema: Any) -> None:

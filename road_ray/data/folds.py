@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,7 +16,10 @@ from road_ray.data.features.types import (
     TagExample,
     TextExample,
 )
-from road_ray.data.loading import Split
+from road_ray.errors import DataError
+
+if TYPE_CHECKING:  # loading imports this module
+    from road_ray.data.loading import Split
 
 
 def fold_of(example: Example, num_folds: int) -> int:
@@ -23,9 +28,7 @@ def fold_of(example: Example, num_folds: int) -> int:
     All questions about one context are in one fold, since a model that has seen one of them has
     seen the text.
     """
-    text = " ".join(_text(example).casefold().split())
-    digest = hashlib.sha256(text.encode()).digest()
-    return int.from_bytes(digest[:8], "big") % num_folds
+    return _number_of(example) % num_folds
 
 
 def row_folds(split: Split, num_folds: int) -> Ints:
@@ -33,6 +36,37 @@ def row_folds(split: Split, num_folds: int) -> Ints:
     folds = np.array([fold_of(example, num_folds) for example in split.examples], dtype=np.int32)
     taken: Ints = folds[split.features.example]
     return taken
+
+
+def held_out(examples: Sequence[Example], fraction: float, name: str) -> list[bool]:
+    """Return for each example whether it is in the dev split of ``fraction`` of all.
+
+    Examples with one text (for spans: one context) stay together. Raises ``DataError`` if all have
+    the same text.
+    """
+    groups: dict[int, list[int]] = {}
+    for index, example in enumerate(examples):
+        groups.setdefault(_number_of(example), []).append(index)
+    if len(groups) < 2:
+        raise DataError(
+            f"data.sets.{name}: dev_fraction = {fraction}: all {len(examples)} rows have one text\n"
+            "  fix: add rows with other texts, or name a file as dev"
+        )
+    held = [False] * len(examples)
+    left = max(1, round(fraction * len(examples)))
+    for group in sorted(groups)[:-1]:
+        if left <= 0:
+            break
+        left -= len(groups[group])
+        for index in groups[group]:
+            held[index] = True
+    return held
+
+
+def _number_of(example: Example) -> int:
+    """Return a number of 64 bits that follows from the text, ignoring case and white space."""
+    text = " ".join(_text(example).casefold().split())
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
 def _text(example: Example) -> str:

@@ -16,8 +16,10 @@ from road_ray.data import catalog, miniature
 from road_ray.data import paths as places
 from road_ray.data.config import HUB, MINIATURE, SourceConfig
 from road_ray.data.features import cache as feature_cache
-from road_ray.data.features.encode import encode
+from road_ray.data.features.encode import check_labels, encode
 from road_ray.data.features.types import Example, Features, SpanExample, TextExample
+from road_ray.data.folds import held_out
+from road_ray.data.own_task import labels_missing, own_task
 from road_ray.data.readers.hub import read_hub
 from road_ray.data.readers.quac import with_history
 from road_ray.data.readers.registry import read_split
@@ -73,6 +75,24 @@ def find_dataset(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
     return dataset, task
 
 
+def root_of(name: str, source: SourceConfig) -> Path | None:
+    """Return the directory that the files of a data set are named from; None for the hub."""
+    own = source.sets.get(name)
+    if own is not None and own.hub is not None:
+        return None
+    root = resolve_root(source.root)
+    return Path.cwd() if root is None and own is not None else root
+
+
+def read_examples(entry: Dataset, split: str, root: Path | None) -> list[Example]:
+    """Return the examples of a split below ``root``, or from the hub."""
+    read = read_hub(entry, split) if root is None else read_split(entry, root, split)
+    if entry.dev_fraction is None or split == "test":
+        return read
+    held = held_out(read, entry.dev_fraction, entry.name)
+    return [one for one, is_dev in zip(read, held, strict=True) if is_dev == (split == "dev")]
+
+
 def _entry(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
     own = source.sets.get(name)
     if own is None:
@@ -87,15 +107,11 @@ def _entry(name: str, source: SourceConfig) -> tuple[Dataset, Task]:
             f"data.sets.{name}: the catalogue has a data set of that name\n  fix: choose another"
         )
     dataset = own.dataset(name)
-    if own.task is None:
-        return dataset, own.own_task(name)
-    task = catalog.task(own.task)
-    if not isinstance(task.kind, type(own.own_task(name).kind)):
-        raise ConfigError(
-            f"data.sets.{name}: kind is {own.kind}, task {task.name} is of kind "
-            f"{type(task.kind).__name__}\n  fix: set kind, or name another task"
-        )
-    return replace(dataset, task=task.name), task
+    task = own_task(name, source.sets)
+    needs = own.kind in ("classify", "tag") and not task.kind.width
+    if needs:
+        raise labels_missing(dataset, own.kind, partial(read_examples, root=root_of(name, source)))
+    return dataset, task
 
 
 def tasks_of(name: str, source: SourceConfig) -> list[Task]:
@@ -122,21 +138,17 @@ def load_split(
     filters examples. The rows of the files and data sets ``unlabelled`` follow without labels.
     """
     entry, task = find_dataset(name, source)
-    root = resolve_root(source.root)
-    if root is None and name in source.sets:
-        root = Path.cwd()
-    examples: Sequence[Example] = (
-        read_hub(entry, split) if root is None else read_split(entry, root, split)
-    )
+    examples: Sequence[Example] = read_examples(entry, split, root_of(name, source))
     most = source.max_rows if split == "train" and not judged else source.max_judged_rows
     if most is not None and most < len(examples):
+        check_labels(examples, entry, task)  # of all rows: a longer run fails no later
         chosen = np.sort(np.random.default_rng((seed, 4)).permutation(len(examples))[:most])
         examples = [examples[index] for index in chosen]
     if keep is not None:
         examples = [example for example in examples if keep(example)]
     if split == "train" and not judged and name in source.both_orders:
         examples = [*examples, *(_turned(example, name) for example in examples)]
-    examples = [*examples, *_unlabelled(unlabelled, entry, task, source, root)]
+    examples = [*examples, *_unlabelled(unlabelled, entry, task, source)]
     examples = _with_turns(examples, name, source.history_turns)
     limits: dict[str, int] = {}
     if isinstance(task.kind, Span):
@@ -182,9 +194,10 @@ def row_features(
 
 
 def _unlabelled(
-    names: Sequence[str], entry: Dataset, task: Task, source: SourceConfig, root: Path | None
+    names: Sequence[str], entry: Dataset, task: Task, source: SourceConfig
 ) -> Iterator[Example]:
     """Yield the rows of files and of training splits of data sets, without labels."""
+    root = resolve_root(source.root) if names else None
     for name in names:
         file = unlabelled_file(name, root)
         if file is not None:
@@ -203,8 +216,7 @@ def _unlabelled(
                     f"{entry.name} of kind {type(task.kind).__name__}\n"
                     "  allowed: data sets of the same kind, but of tags, and files"
                 )
-            below = Path.cwd() if root is None and name in source.sets else root
-            rows = read_hub(other, "train") if below is None else read_split(other, below, "train")
+            rows = read_examples(other, "train", root_of(name, source))
         widths = {len(row.texts) for row in rows if isinstance(row, TextExample)}
         if widths and widths != {len(entry.columns.text)}:
             raise ConfigError(

@@ -136,7 +136,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Hub:
-    """Location of a data set on the Hugging Face hub: path, configuration, and differences there.
+    """Location of a data set on the Hugging Face hub: path, configuration, revision, differences.
 
     ``only`` is a column and the value that it has in the rows of this set; ``splits`` names the
     hub's split where it is not ``train``, ``validation`` or ``test``.
@@ -146,6 +146,7 @@ class Hub:
     configuration: str | None = None
     only: tuple[str, str] | None = None
     splits: dict[str, str] = field(default_factory=dict)
+    revision: str | None = None
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,7 @@ class Dataset:
     of a test file that is laid out in another way. ``hub`` serves when no local root is given.
     ``label_map`` maps what the file says to a label name of the task, where the two differ.
     ``also`` names tasks that learn from the same rows, each with a head of its own.
+    ``dev_fraction`` is the fraction of the training rows that is the dev split; None: it has files.
     """
 
     name: str
@@ -169,6 +171,7 @@ class Dataset:
     label_map: dict[str, str] = field(default_factory=dict)
     test_columns: Columns | None = None
     also: tuple[str, ...] = ()
+    dev_fraction: float | None = None
 
     def columns_of(self, split: str) -> Columns:
         """Return the columns of the files of a split."""

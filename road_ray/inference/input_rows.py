@@ -15,14 +15,14 @@ from road_ray.data.readers.files import (
     missing_columns,
     numbered_lines,
     parse_json_line,
-    table_rows,
+    read_document,
 )
-from road_ray.data.readers.squad import read_document
+from road_ray.data.readers.tables import json_shape, suffix_of, table_rows
 from road_ray.errors import ConfigError, DataError
 from road_ray.inference.predictor import Row
 
 STDIN = "-"
-_TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
+_TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".arrow")
 _DOCUMENTS, _LINES = (".json",), (".txt",)
 
 
@@ -64,7 +64,7 @@ def _rows(source: str) -> Iterator[tuple[str, Row]]:
         raise ConfigError(
             f"{source}: no such file\n  fix: name a file, or - for lines of standard input"
         )
-    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    suffix = suffix_of(path)
     if suffix in _TABLES:
         return table_rows(path)
     if suffix in _LINES:
@@ -73,7 +73,7 @@ def _rows(source: str) -> Iterator[tuple[str, Row]]:
         return _document(path)
     raise ConfigError(
         f"{source}: {suffix or 'no suffix'} is not read\n"
-        f"  allowed: {', '.join((*_TABLES, *_DOCUMENTS, *_LINES))}, each also with .gz but .parquet"
+        f"  allowed: {', '.join((*_TABLES, *_DOCUMENTS, *_LINES))}, all texts also with .gz"
     )
 
 
@@ -87,18 +87,14 @@ def _lines(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Row]]:
 
 def _document(path: Path) -> Iterator[tuple[str, Row]]:
     """Yield the rows of a JSON array, or the questions of a file in SQuAD's layout."""
-    first = next((line for _, line in numbered_lines(path) if line.strip()), "")
-    if first.startswith("{") and first.rstrip().endswith("}") and '"paragraphs"' not in first:
-        yield from table_rows(path)  # JSON lines with another suffix
+    if json_shape(path) != "document":
+        yield from table_rows(path)
         return
     document = read_document(path)
-    if isinstance(document, list):
-        for number, row in enumerate(document):
-            if not isinstance(row, dict):
-                raise DataError(f"{path}: [{number}] is no JSON object")
-            yield f"{path}: [{number}]", row
-        return
     try:
+        if "paragraphs" not in document["data"][0]:
+            yield from table_rows(path)
+            return
         for article in document["data"]:
             for paragraph in article["paragraphs"]:
                 for question in paragraph["qas"]:

@@ -42,20 +42,21 @@ def model_files(init: str) -> list[Path]:
 def split_files(source: SourceConfig, names: Iterable[str], split: str) -> list[Path]:
     """Return the local files of a split of the named data sets; of the hub none."""
     # The readers are loaded when files are listed: configuration classes import this module.
-    from road_ray.data.loading import find_dataset, resolve_root
+    from road_ray.data.loading import find_dataset, root_of
     from road_ray.data.readers.registry import file_names
+    from road_ray.data.readers.tables import table_files
 
-    root = resolve_root(source.root)
-    found = []
+    found: list[Path] = []
     for name in names:
-        below = Path.cwd() if root is None and name in source.sets else root
+        below = root_of(name, source)
         entry, _ = find_dataset(name, source)
         if below is None:
             continue
         for alternatives in file_names(entry, split):
             plain = [below / entry.folder / one for one in alternatives.split("|")]
             either = [path for one in plain for path in (one, one.with_name(f"{one.name}.gz"))]
-            found += [path for path in either if path.is_file()][:1]
+            for path in [path for path in either if path.exists()][:1]:
+                found += table_files(path) if path.is_dir() else [path]
     return found
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import Config, to_dict
+from road_ray.data.readers.registry import SPLITS
 from road_ray.recipes.recorded_config import FREE_ON_RESUME
 from road_ray.training.checkpoint.remote_copy import address_below
 from road_ray.training.config import TrainingConfig
@@ -24,10 +25,22 @@ _BY_CONTENT = {
 
 def resume_identity(config: Config) -> dict[str, Any]:
     """The verb, and every dotted key whose value decides what a run of it makes."""
-    keys = _keys(config, to_dict(config))
+    keys = _keys(config, _without_files(to_dict(config)))
     left_out = FREE_ON_RESUME | _BY_CONTENT
     verb = type(config).__name__.removesuffix("Config").lower()
     return {"verb": verb} | {key: value for key, value in keys if key not in left_out}
+
+
+def _without_files(told: dict[str, Any]) -> dict[str, Any]:
+    """Leave out where the files of own data sets lie: their rows are told by content."""
+    data = told.get("data") or {}
+    if not data.get("sets"):
+        return told
+    sets = {
+        name: {key: value for key, value in one.items() if one["hub"] or key not in SPLITS}
+        for name, one in data["sets"].items()
+    }
+    return told | {"data": data | {"sets": sets}}
 
 
 def _keys(config: Config, told: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

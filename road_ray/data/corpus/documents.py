@@ -8,18 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from road_ray.data.readers.compression import SUFFIXES
-from road_ray.data.readers.files import (
-    MISFITS,
-    check_text,
-    missing_columns,
-    numbered_lines,
-    parquet_rows,
-    parse_json_line,
-    refuse_repeated_columns,
-)
+from road_ray.data.compression import SUFFIXES
+from road_ray.data.readers.files import check_text, numbered_lines, parse_json_line
+from road_ray.data.readers.tables import arrow_rows, parquet_rows
 from road_ray.errors import DataError
 
 _SUFFIXES = (
@@ -67,8 +59,8 @@ def _documents(path: Path) -> Iterator[str]:
         for row, found in enumerate(parquet_rows(path, ["text"]), 1):
             yield check_text(found["text"], f"{path}:{row}", "text")
     elif path.name.endswith(".arrow"):
-        for row, text in enumerate(_arrow_texts(path), 1):
-            yield check_text(text, f"{path}:{row}", "text")
+        for row, found in enumerate(arrow_rows(path, ["text"]), 1):
+            yield check_text(found["text"], f"{path}:{row}", "text")
     elif ".jsonl" in path.suffixes[-2:]:
         for number, line in numbered_lines(path):
             if line.strip():
@@ -76,27 +68,6 @@ def _documents(path: Path) -> Iterator[str]:
                 yield check_text(parse_json_line(line, where).get("text"), where, "text")
     else:
         yield from _paragraphs(path)
-
-
-def _arrow_texts(path: Path) -> Iterator[object]:
-    """Yield the column ``text`` of an Arrow file, a batch in memory at a time."""
-    import pyarrow as pa
-
-    try:
-        source = pa.memory_map(str(path))
-        try:
-            batches: Any = pa.ipc.open_stream(source)
-        except pa.ArrowInvalid:
-            file = pa.ipc.open_file(source)
-            batches = (file.get_batch(number) for number in range(file.num_record_batches))
-        for batch in batches:
-            names = batch.schema.names
-            if "text" not in names:
-                raise DataError(missing_columns(str(path), ["text"], names))
-            refuse_repeated_columns(names, str(path))
-            yield from batch.column("text").to_pylist()
-    except (pa.ArrowException, OSError, *MISFITS) as error:
-        raise DataError(f"{path}: damaged Arrow file ({error})\n  fix: save it again") from error
 
 
 def _paragraphs(path: Path) -> Iterator[str]:

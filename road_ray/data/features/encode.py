@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from road_ray.data.features.rows import text_rows
 from road_ray.data.features.span_windows import encode_spans
-from road_ray.data.features.tags import encode_tags
+from road_ray.data.features.tags import encode_tags, tag_numbers
 from road_ray.data.features.types import (
     FURTHER,
     IMPOSSIBLE,
@@ -96,6 +96,14 @@ def encode_texts(
         example=np.arange(len(examples), dtype=np.int32),
         **text_rows(columns, tokenizer, max_length_tokens=max_length_tokens, name=dataset.name),
     )
+
+
+def check_labels(examples: Sequence[Example], dataset: Dataset, task: Task) -> None:
+    """Raise ``DataError`` for a label outside the task's set or range."""
+    if isinstance(task.kind, Tag):
+        tag_numbers(_all_of(TagExample, examples, dataset, task), task)
+    elif isinstance(task.kind, Classify | Regress):
+        _labels(_all_of(TextExample, examples, dataset, task), dataset, task)
 
 
 def _with_further(

@@ -41,7 +41,7 @@ def encode_tags(
         raise ConfigError(
             f"max_length_tokens = {max_length_tokens}\n  allowed: at least {special.count + 1}"
         )
-    labels = _labels(examples, task)
+    labels = tag_numbers(examples, task)
     words = tokenized([space + word for e in examples for word in e.words], tokenizer)
     parts: Longs = np.minimum(np.maximum(words.lengths, 1), room)  # an empty word becomes [UNK]
     row_of_word, rows = _rows(examples, parts, room, name)
@@ -94,7 +94,7 @@ def _rows(
     return row_of_word, np.array(rows, np.int32)
 
 
-def _labels(examples: Sequence[TagExample], task: Task) -> list[int]:
+def tag_numbers(examples: Sequence[TagExample], task: Task) -> list[int]:
     """Return the class of every word. Raises ``DataError`` for an unknown tag."""
     assert isinstance(task.kind, Tag)
     known = {label: index for index, label in enumerate(task.kind.labels)}

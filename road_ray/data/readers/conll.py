@@ -1,6 +1,7 @@
 """Reader of tagged sentences, as in CoNLL-2003.
 
-Layout: one word a line in columns separated by white space, an empty line between sentences.
+Layout: one word a line in columns separated by white space, an empty line between sentences; or a
+table whose rows have a list of words and a list of tags.
 Columns: the numbers of word and tag that the entry names. Tags in IOB1 are converted to IOB2.
 Source: Tjong Kim Sang and De Meulder 2003.
 """
@@ -8,16 +9,20 @@ Source: Tjong Kim Sang and De Meulder 2003.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from road_ray.data.features.types import TagExample
-from road_ray.data.readers.files import check_text, numbered_lines, shorten
+from road_ray.data.readers.files import check_text, missing_columns, numbered_lines, shorten
+from road_ray.data.readers.tables import table_rows
 from road_ray.data.schema import Columns
 from road_ray.errors import DataError
 
 _TAG = re.compile(r"O|[BI]-\S+")
 _DOCUMENT = "-DOCSTART-"
+# Columns of the copies on the Hugging Face hub.
+_HUB_WORDS, _HUB_TAGS = "tokens", "ner_tags"
 
 
 def read_conll(path: Path, columns: Columns, *, labelled: bool = False) -> list[TagExample]:
@@ -53,6 +58,54 @@ def read_conll(path: Path, columns: Columns, *, labelled: bool = False) -> list[
     return [
         TagExample(s.id, s.words, next(in_iob2) if s.tags else None, s.where) for s in sentences
     ]
+
+
+def read_tagged_rows(path: Path, columns: Columns, *, labelled: bool = False) -> list[TagExample]:
+    """Return the sentences of a table with a list of words and a list of tags in each row."""
+    examples = [
+        tagged_row(row, columns, str(number), where, labelled=labelled)
+        for number, (where, row) in enumerate(table_rows(path))
+    ]
+    if not examples:
+        raise DataError(f"{path}: 0 sentences")
+    return examples
+
+
+def tagged_row(
+    row: Mapping[str, Any],
+    columns: Columns,
+    id: str,
+    where: str,
+    names: Sequence[str] = (),
+    *,
+    labelled: bool,
+) -> TagExample:
+    """Return a sentence of lists of words and tags; ``names`` are those of tags that are numbers.
+
+    Columns that the data set does not name are ``tokens`` and ``ner_tags``.
+    """
+    words, tags = word_and_tag(columns)
+    missing = [name for name in (words, *([tags] if labelled else [])) if name not in row]
+    if missing:
+        raise DataError(missing_columns(where, missing, list(row)))
+    found, said = row[words], row.get(tags)
+    if not isinstance(found, list) or not isinstance(said, list | None):
+        raise DataError(f"{where}: columns {words!r} and {tags!r} must be lists")
+    texts = tuple(check_text(word, where, words) for word in found)
+    if said is None and not labelled:
+        return TagExample(id, texts, None, where)
+    if said is None or len(said) != len(texts):
+        raise DataError(f"{where}: {len(texts)} words and {len(said or ())} tags")
+    written = [names[tag] if isinstance(tag, int) and names else str(tag) for tag in said]
+    (converted,) = iob2([written], [f"{where} tag {n + 1}" for n in range(len(written))])
+    return TagExample(str(row.get("id", id)), texts, converted, where)
+
+
+def word_and_tag(columns: Columns) -> tuple[str, str]:
+    """Return the columns of words and tags in a table."""
+    text, tag = columns.text[0], columns.label
+    words = text if isinstance(text, str) else _HUB_WORDS
+    return words, tag if isinstance(tag, str) else _HUB_TAGS
 
 
 def iob2(sentences: Sequence[Sequence[str]], where: Sequence[str]) -> list[tuple[str, ...]]:

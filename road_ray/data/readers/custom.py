@@ -14,12 +14,14 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from road_ray.config import Config
+from road_ray.config.types import BesideFile
 from road_ray.data.readers.files import repeated
 from road_ray.data.schema import (
     Choose,
     Classify,
     Columns,
     Dataset,
+    Hub,
     Regress,
     Span,
     Splits,
@@ -30,6 +32,8 @@ from road_ray.data.schema import (
 
 _LAYOUTS = {"span": "squad_json", "tag": "conll", "choose": "choices"}
 _NAME = re.compile(r"[^\W_][\w.-]{0,79}")
+SPANS = "mrc"  # task of the catalogue's spans; all heads of spans have one shape
+TOO_FEW_LABELS = "at least two, or a task; for numbers: kind: regress"
 _METRICS = {"span": ("exact", "f1"), "tag": ("entity_f1",), "regress": ("pearson", "spearman")}
 
 
@@ -44,6 +48,7 @@ def _set_name(name: str) -> str:
 
 
 SetName = Annotated[str, AfterValidator(_set_name)]
+_File = Annotated[str | None, BesideFile(unless="hub")]
 
 
 class CustomDataset(Config):
@@ -56,24 +61,41 @@ class CustomDataset(Config):
     text or a pair. ``span``: an answer span in a context, or none. ``tag``: one label for each
     word. ``choose``: the best of several answers."""
     task: str | None = None
-    """Task of the catalogue whose head and labels the data set shares, such as ``sentiment``. None:
-    a separate task with a new head."""
+    """Task whose head the data set shares: one of the catalogue, such as ``sentiment``, or any name
+    that several sets of ``data.sets`` have in common. None: ``mrc``, the task of SQuAD, for spans;
+    else a separate task with a new head."""
     layout: (
         Literal["table", "glue_tsv", "squad_json", "mrqa", "quac", "conll", "choices"] | None
     ) = None
-    """Layout of the files. ``table``: JSONL, CSV, TSV or Parquet by suffix. ``glue_tsv``: GLUE's
-    TSV without quoting. ``squad_json``, ``mrqa``, ``quac``: those formats. ``conll``: columns, one
-    word a line. ``choices``: a table with one column for each choice. None: ``squad_json`` for
-    spans, ``conll`` for tags, ``choices`` for choices, else ``table``."""
-    train: str | None = None
-    """Path of the training file, absolute or below ``data.root`` (below the working directory
-    without one); a ``.gz`` of that name is found too. None: the data set has no training split."""
-    dev: str | None = None
-    """Path of the evaluation file, absolute or below ``data.root``. None: the data set has no dev
-    split."""
-    test: str | None = None
-    """Path of the test file, absolute or below ``data.root``; its labels may be missing. None: the
-    data set has no test split."""
+    """Layout of the files. ``table``: CSV, TSV, JSONL, a JSON array, Parquet or Arrow by suffix.
+    ``glue_tsv``: GLUE's TSV without quoting. ``squad_json``: SQuAD's JSON, or a table of its flat
+    rows. ``mrqa``, ``quac``: those formats. ``conll``: columns, one word a line, or a table with
+    lists of words and tags. ``choices``: a table with one column for each choice. None:
+    ``squad_json`` for spans, ``conll`` for tags, ``choices`` for choices, else ``table``."""
+    train: _File = None
+    """Path of the training file: beside the YAML file that names it, absolute, or below
+    ``data.root`` (below the working directory without one). A ``.gz`` of that name is found too; a
+    folder stands for its Parquet or Arrow files. With ``hub``: the name of its split. None: the
+    data set has no training split."""
+    dev: _File = None
+    """Path of the evaluation file, or split of ``hub``, as for ``train``. None: the data set has no
+    dev split but that of ``dev_fraction``."""
+    test: _File = None
+    """Path of the test file, or split of ``hub``, as for ``train``; its labels may be missing.
+    None: the data set has no test split."""
+    dev_fraction: float | None = Field(None, gt=0, lt=1)
+    """Fraction of the training rows that becomes the dev split, chosen by their text: the same for
+    every seed, and equal texts (for spans: all questions about a context) stay together. None:
+    ``dev`` names the dev split."""
+    hub: str | None = None
+    """Data set of the Hugging Face hub, such as ``org/name``, or a folder that ``datasets`` loads.
+    ``train``, ``dev`` and ``test`` then name its splits, by default ``train`` and ``validation``.
+    None: the data set is in files."""
+    configuration: str | None = None
+    """Configuration (subset) of ``hub``. None: its only one."""
+    revision: str | None = None
+    """Revision of ``hub``: a branch, tag or commit. None: the newest. A commit makes a run
+    repeatable."""
     text: tuple[str | int, ...] = ()
     """Columns of the text, by name, or by number from 0 in a file without a header. ``classify``
     and ``regress``: one or two. ``choose``: the question, then one column for each choice. ``tag``:
@@ -85,7 +107,8 @@ class CustomDataset(Config):
     """Column of a unique identifier, which predictions repeat. None: rows are numbered from 0."""
     labels: tuple[str, ...] = ()
     """All labels of ``classify`` and ``tag``, in the order of the logits; ``tag`` uses the IOB2
-    scheme. Empty: those of ``task``, or none where the kind has no labels."""
+    scheme. Empty: those of ``task``, or none where the kind has no labels. Where they are missing,
+    the error lists those of the file."""
     label_map: dict[str, str] = Field({})
     """Map from a value of the label column to one of ``labels``. Empty: the file holds the labels
     themselves."""
@@ -112,17 +135,21 @@ class CustomDataset(Config):
 
     @model_validator(mode="after")
     def _whole(self) -> CustomDataset:
-        if not (self.train or self.dev or self.test):
-            raise ValueError("names no file; give train, dev or test")
-        if self.task is None and self.kind in ("classify", "tag") and len(self.labels) < 2:
+        if not (self.train or self.dev or self.test or self.hub):
+            raise ValueError("names no file; give train, dev or test, or hub")
+        if self.hub is None and (self.configuration or self.revision):
+            raise ValueError("configuration and revision are those of hub, which is not given")
+        if self.dev_fraction is not None and (self.dev or not (self.train or self.hub)):
             raise ValueError(
-                f"labels = {list(self.labels)}: at least two, or a task; for numbers: kind: regress"
+                "dev_fraction takes the dev split from train: give train, and leave dev out"
             )
+        if self.task is None and self.kind in ("classify", "tag") and len(self.labels) == 1:
+            raise ValueError(f"labels = {list(self.labels)}: {TOO_FEW_LABELS}")
         if self.kind == "choose" and len(self.text) < 3:
             raise ValueError("text names the question and at least two choices")
         if self.kind in ("classify", "regress") and len(self.text) not in (1, 2):
             raise ValueError(f"text = {list(self.text)}: one or two columns")
-        if self.task is None and (odd := set(self.label_map.values()) - set(self.labels)):
+        if self.labels and (odd := set(self.label_map.values()) - set(self.labels)):
             raise ValueError(
                 f"label_map names {', '.join(map(repr, sorted(odd)))}, labels are "
                 f"{list(self.labels)}"
@@ -134,16 +161,32 @@ class CustomDataset(Config):
         text, label = self.text, self.label
         if self.kind == "tag" and not text:
             text, label = (0,), -1 if label == "label" else label
+        train, dev, test = self.train, self.dev, self.test
+        if self.hub and not (train or dev or test):
+            train, dev = "train", "validation"
+        if self.dev_fraction is not None:
+            dev = train = train or "train"
+        named = {"train": train, "dev": dev, "test": test}
+        splits = {split: name for split, name in named.items() if name}
+        hub = None
+        if self.hub:
+            hub = Hub(self.hub, self.configuration, splits=splits, revision=self.revision)
         return Dataset(
             name,
-            task=self.task or name,
+            task=self.task_name(name),
             layout=self.layout or _LAYOUTS.get(self.kind, "table"),
             folder="",
             columns=Columns(text, label, self.id),
-            splits=Splits(self.train, self.dev, self.test),
+            splits=Splits(train, dev, test),
             metrics=self.metrics or _METRICS.get(self.kind, ("accuracy",)),
+            hub=hub,
             label_map=self.label_map,
+            dev_fraction=self.dev_fraction,
         )
+
+    def task_name(self, name: str) -> str:
+        """Return the name of the task, whose head the data set trains."""
+        return self.task or (SPANS if self.kind == "span" else name)
 
     def own_task(self, name: str) -> Task:
         """Return the task of a data set that shares none."""

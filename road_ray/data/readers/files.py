@@ -1,29 +1,28 @@
-"""Parts that readers share: lines, JSON and table rows of a file, checks, error messages.
+"""Parts that readers share: lines and JSON of a file, checks, error messages.
 
 Every error names file and line.
 """
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from road_ray.data.readers.compression import DAMAGED, open_bytes
+from road_ray.data.compression import DAMAGED, open_bytes
 from road_ray.errors import DataError, ResourceError, nearest
 
 if TYPE_CHECKING:  # configuration imports this module, and loads without numpy
     from road_ray.data.features.types import Example
 
 _Name = TypeVar("_Name", bound=Hashable)
-_LONGEST_LINE = 64 << 20  # bytes; a book has about 1 MiB
+LONGEST_LINE = 64 << 20  # bytes; a book has about 1 MiB
+_LARGEST_DOCUMENT = 2 << 30  # bytes; parsed JSON takes several times as much memory
 _LISTED = 5  # faults that a message shows
 # Exceptions of indexing a value that has another shape than its layout.
 MISFITS = (KeyError, TypeError, AttributeError, ValueError, IndexError)
-csv.field_size_limit(_LONGEST_LINE)  # the module's own limit of 131,072 characters is too low
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -35,10 +34,10 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     number = 0
     try:
         with open_bytes(path) as file:
-            for number, raw in enumerate(iter(partial(file.readline, _LONGEST_LINE), b""), 1):
-                if len(raw) == _LONGEST_LINE:
+            for number, raw in enumerate(iter(partial(file.readline, LONGEST_LINE), b""), 1):
+                if len(raw) == LONGEST_LINE:
                     raise DataError(
-                        f"{path}:{number}: a line of more than {_LONGEST_LINE >> 20} MiB\n"
+                        f"{path}:{number}: a line of more than {LONGEST_LINE >> 20} MiB\n"
                         "  fix: write one paragraph a line, or JSONL with one document a line"
                     )
                 line = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
@@ -95,6 +94,33 @@ def parse_json(text: str, where: str) -> Any:
         ) from error
 
 
+def read_document(path: Path) -> Any:
+    """Return the content of a plain or ``.gz`` JSON file. Raises ``DataError`` with the line."""
+    try:
+        if path.stat().st_size > _LARGEST_DOCUMENT:
+            raise DataError(
+                f"{path}: one JSON value of more than {_LARGEST_DOCUMENT >> 30} GiB\n"
+                "  fix: write JSONL, one object a line, or parquet"
+            )
+        with open_bytes(path) as file:
+            raw = file.read()
+        return parse_json(raw.decode("utf-8-sig"), str(path))
+    except json.JSONDecodeError as error:
+        raise DataError(
+            f"{path}:{error.lineno}: broken JSON at column {error.colno}: {error.msg}\n"
+            "  fix: download the file again; it may be truncated"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}: not UTF-8: byte 0x{error.object[error.start]:02x} at byte {error.start + 1}"
+            f"\n  fix: {_conversion(error.object)}"
+        ) from error
+    except DAMAGED as error:
+        raise DataError(f"{path}: the gzip stream is damaged or cut short ({error})") from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
 def repeated(names: Iterable[_Name]) -> list[_Name]:
     """Return the names that occur more than once, in the order of their second occurrence."""
     seen: set[_Name] = set()
@@ -146,69 +172,6 @@ def unreadable(path: Path, error: OSError) -> ResourceError:
     )
 
 
-def parquet_rows(path: Path, only: list[str] | None = None) -> Iterator[dict[str, object]]:
-    """Yield the rows of a parquet file, reading 256 at a time; ``only`` selects columns."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        file = pq.ParquetFile(path)
-        names = file.schema_arrow.names
-        missing = [name for name in only or [] if name not in names]
-        if missing:
-            raise DataError(missing_columns(str(path), missing, names))
-        refuse_repeated_columns(only or names, str(path))
-        for batch in file.iter_batches(batch_size=256, columns=only):
-            yield from batch.to_pylist()
-    except (pa.ArrowException, OSError, *MISFITS) as error:
-        raise DataError(
-            f"{path}: damaged or cut-off parquet file ({error})\n  fix: download it again"
-        ) from error
-
-
-def table_rows(path: Path) -> Iterator[tuple[str, dict[str, object]]]:
-    """Yield ``file:line`` and the row by column names of a JSONL, CSV, TSV or parquet file.
-
-    CSV and TSV have quoting; a row may span lines.
-    """
-    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
-    match suffix:
-        case ".jsonl" | ".json":
-            for number, line in numbered_lines(path):
-                if line.strip():
-                    yield f"{path}:{number}", parse_json_line(line, f"{path}:{number}")
-        case ".csv" | ".tsv":
-            yield from _csv_rows(path, "," if suffix == ".csv" else "\t")
-        case ".parquet":
-            for number, row in enumerate(parquet_rows(path), 1):
-                yield f"{path}:{number}", row
-        case _:
-            raise DataError(
-                f"{path}: {suffix or 'no suffix'} is not a supported table\n"
-                "  allowed: .jsonl, .csv, .tsv (each also with .gz) and .parquet"
-            )
-
-
-def _csv_rows(path: Path, delimiter: str) -> Iterator[tuple[str, dict[str, object]]]:
-    lines = (line + "\n" for _, line in numbered_lines(path))
-    reader = csv.reader(lines, strict=True, delimiter=delimiter)
-    header: list[str] | None = None
-    try:
-        for cells in reader:
-            where = f"{path}:{reader.line_num}"
-            if header is None:
-                refuse_repeated_columns(header := cells, where)
-            elif cells:
-                if len(cells) != len(header):
-                    raise DataError(f"{where}: {len(cells)} columns, expected {len(header)}")
-                yield where, dict(zip(header, cells, strict=True))
-    except csv.Error as error:
-        raise DataError(
-            f"{path}:{reader.line_num}: broken CSV: {error}\n"
-            "  fix: close every quote, and double quotes within a cell"
-        ) from error
-
-
 def check_text(text: object, where: str, column: str | int) -> str:
     """Return ``text``. Raises ``DataError`` unless it is a string that UTF-8 can encode."""
     if not isinstance(text, str):
@@ -256,7 +219,7 @@ def _decoded(raw: bytes, where: str) -> str:
         raise DataError(
             f"{where}: not UTF-8: byte 0x{raw[error.start]:02x} "
             f"at byte {error.start + 1} of the line\n"
-            "  fix: convert the file, for instance iconv -f latin1 -t utf-8"
+            f"  fix: {_conversion(raw)}"
         ) from error
     if "\x00" in text:
         raise DataError(
@@ -264,3 +227,11 @@ def _decoded(raw: bytes, where: str) -> str:
             "  fix: write the file as UTF-8 text; it is binary, UTF-16 or damaged"
         )
     return text
+
+
+def _conversion(raw: bytes) -> str:
+    """Return the command that converts a file that begins with these bytes."""
+    wide = raw.startswith((b"\xff\xfe", b"\xfe\xff"))
+    encoding = "utf-16" if wide else "latin1"
+    about = "it is UTF-16; " if wide else ""
+    return f"{about}convert the file, for instance iconv -f {encoding} -t utf-8 OLD > NEW"

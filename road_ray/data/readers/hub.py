@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from road_ray.data.features.types import Example, TagExample, TextExample
-from road_ray.data.readers.conll import iob2
+from road_ray.data.features.types import Example, TextExample
+from road_ray.data.readers.conll import tagged_row, word_and_tag
+from road_ray.data.readers.files import check_text, missing_columns
 from road_ray.data.readers.mrqa import from_hub as mrqa_row
 from road_ray.data.readers.multiple_choice import CHOICES, choice_example
 from road_ray.data.readers.registry import file_names
@@ -39,7 +40,7 @@ def read_hub(dataset: Dataset, split: str) -> list[Example]:
     examples: list[Example] = []
     for part in dict.fromkeys(_hub_split(dataset, n, split) for n in file_names(dataset, split)):
         try:
-            rows = load_dataset(path, configuration, split=part)
+            rows = load_dataset(path, configuration, split=part, revision=dataset.hub.revision)
             if dataset.hub.only is not None:
                 column, wanted = dataset.hub.only
                 rows = rows.filter(lambda value, same=wanted: value == same, input_columns=column)
@@ -47,8 +48,13 @@ def read_hub(dataset: Dataset, split: str) -> list[Example]:
             raise DataError(
                 f"data set {dataset.name!r}: {path} ({configuration}) split {part!r} "
                 f"could not be loaded from the hub: {type(error).__name__}: {error}\n"
-                "  fix: check the network, or set `data.root` (or ROAD_DATA) to a directory with "
-                f"{dataset.folder}/"
+                + (
+                    "  fix: check the network, or set `data.root` (or ROAD_DATA) to a directory "
+                    f"with {dataset.folder}/"
+                    if dataset.folder
+                    else f"  fix: check the network, and hub, configuration, revision and split of "
+                    f"data.sets.{dataset.name}"
+                )
             ) from error
         where = f"hf://{path}/{part}"
         examples += hub_examples(dataset, rows, where, labelled=split != "test")
@@ -69,20 +75,28 @@ def hub_examples(dataset: Dataset, rows: Any, where: str, *, labelled: bool) -> 
         ]
     if dataset.layout in _ROWS:
         make = _ROWS[dataset.layout]
-        tags = _tag_names(rows)
-        return [make(row, f"{where}:{n + 1}", tags) for n, row in enumerate(rows)]
+        return [make(row, f"{where}:{n + 1}") for n, row in enumerate(rows)]
+    if dataset.layout == "conll":
+        tags = _tag_names(rows, word_and_tag(dataset.columns)[1])
+        return [
+            tagged_row(row, dataset.columns, str(n), f"{where}:{n + 1}", tags, labelled=labelled)
+            for n, row in enumerate(rows)
+        ]
     texts, label, name = _hub_columns(dataset, rows, where)
     names = getattr(rows.features.get(label), "names", None) if label else None
     examples: list[Example] = []
     for index, row in enumerate(rows):
+        place = f"{where}:{index + 1}"
         value = _hub_label(dataset, row[label], names) if label else None
         if value is not None or not labelled:
             examples.append(
                 TextExample(
                     id=str(row[name]) if name else str(index),
-                    texts=tuple(row[text] for text in texts),
+                    texts=tuple(
+                        check_text(row[text], f"{where}:{index + 1}", text) for text in texts
+                    ),
                     label=value,
-                    where=f"{where}:{index + 1}",
+                    where=place,
                 )
             )
     if not examples:
@@ -92,33 +106,26 @@ def hub_examples(dataset: Dataset, rows: Any, where: str, *, labelled: bool) -> 
     return examples
 
 
-def _squad_row(row: Any, where: str, names: Sequence[str]) -> Example:
+def _squad_row(row: Any, where: str) -> Example:
     answers = list(zip(row["answers"]["text"], row["answers"]["answer_start"], strict=True))
     place = f"{where}: question {row['id']!r}"
     return span_example(str(row["id"]), row["question"], row["context"], answers, place)
 
 
-def _zre_row(row: Any, where: str, names: Sequence[str]) -> Example:
+def _zre_row(row: Any, where: str) -> Example:
     cells = [row[name] for name in ("relation", "question", "subject", "context")]
     return zre_example([*cells, *row["answers"]], where.rsplit(":", 1)[-1], where)
 
 
-def _conll_row(row: Any, where: str, names: Sequence[str]) -> Example:
-    tags = [names[tag] if isinstance(tag, int) else str(tag) for tag in row["ner_tags"]]
-    (converted,) = iob2([tags], [f"{where} tag {n + 1}" for n in range(len(tags))])
-    return TagExample(str(row["id"]), tuple(row["tokens"]), converted, where)
-
-
-_ROWS: dict[str, Callable[[Any, str, Sequence[str]], Example]] = {
+_ROWS: dict[str, Callable[[Any, str], Example]] = {
     "squad_json": _squad_row,
-    "mrqa": lambda row, where, names: mrqa_row(row, where),
+    "mrqa": mrqa_row,
     "zre": _zre_row,
-    "conll": _conll_row,
 }
 
 
-def _tag_names(rows: Any) -> list[str]:
-    return list(getattr(getattr(rows.features.get("ner_tags"), "feature", None), "names", ()))
+def _tag_names(rows: Any, column: str) -> list[str]:
+    return list(getattr(getattr(rows.features.get(column), "feature", None), "names", ()))
 
 
 def _hub_columns(
@@ -127,6 +134,10 @@ def _hub_columns(
     """Return names of texts, label and id; texts that the hub renamed go by type and order."""
     features = rows.features
     texts = [str(text) for text in dataset.columns.text]
+    if not dataset.folder:  # a set of the user's own: its columns have the names that it gives
+        named = [*texts, *(str(n) for n in (dataset.columns.label, dataset.columns.id) if n)]
+        if missing := [name for name in named if name not in features]:
+            raise DataError(missing_columns(where, missing, list(features)))
     if any(text not in features for text in texts):
         texts = [n for n, f in features.items() if getattr(f, "dtype", None) == "string"]
     labels = [*str(dataset.columns.label).split("|"), "label"]

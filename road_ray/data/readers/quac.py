@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.data.features.types import SpanExample
-from road_ray.data.readers.files import MISFITS, require_unique
-from road_ray.data.readers.squad import read_document, span_example
+from road_ray.data.readers.files import MISFITS, read_document, require_unique
+from road_ray.data.readers.squad import span_example
 from road_ray.errors import DataError
 
 YES_NO, CONTINUE = "quac_yes_no", "quac_continue"

@@ -11,12 +11,13 @@ from pathlib import Path
 from road_ray.data.features.qnli_ranking import to_ranking
 from road_ray.data.features.types import Example
 from road_ray.data.readers.adv_glue import read_adv_glue
-from road_ray.data.readers.conll import read_conll
+from road_ray.data.readers.conll import read_conll, read_tagged_rows
 from road_ray.data.readers.mrqa import read_mrqa
 from road_ray.data.readers.multiple_choice import CHOICES, read_choices
 from road_ray.data.readers.qasrl import read_qasrl
 from road_ray.data.readers.quac import read_quac
 from road_ray.data.readers.squad import read_squad
+from road_ray.data.readers.tables import NESTED, suffix_of
 from road_ray.data.readers.tabular import read_glue_tsv, read_table
 from road_ray.data.readers.zre import read_zre
 from road_ray.data.schema import Dataset
@@ -42,7 +43,9 @@ def _ranking(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
 
 
 def _conll(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
-    return read_conll(path, dataset.columns_of(split), labelled=split != "test")
+    table = path.is_dir() or suffix_of(path) in NESTED
+    read = read_tagged_rows if table else read_conll
+    return read(path, dataset.columns_of(split), labelled=split != "test")
 
 
 def _choices(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
@@ -88,7 +91,7 @@ def is_there(dataset: Dataset, root: Path, split: str) -> bool:
         return False
     folder = root / dataset.folder
     return all(
-        any((folder / f"{name}{end}").is_file() for name in names.split("|") for end in ("", ".gz"))
+        any((folder / f"{name}{end}").exists() for name in names.split("|") for end in ("", ".gz"))
         for names in file_names(dataset, split)
     )
 
@@ -112,6 +115,8 @@ def _existing(dataset: Dataset, root: Path, names: str) -> Path:
     plain = [folder / name for name in names.split("|")]
     for wanted in plain:
         for path in (wanted, wanted.with_name(f"{wanted.name}.gz")):
+            if path.is_dir():
+                return path
             if path.is_file():
                 if not path.stat().st_size:
                     raise DataError(

@@ -1,16 +1,14 @@
 """Reader of SQuAD 1.1 and 2.0, and of data sets in their layout such as NewsQA and DuoRC.
 
-Layout: one JSON file, ``_LAYOUT`` below. Each answer has ``text`` and ``answer_start``, in
-characters of the context. Source: Rajpurkar et al. 2016 and 2018.
+Layout: one JSON file, ``_LAYOUT`` below, or a table of the flat rows of Hugging Face's copy,
+``_FLAT``. Each answer has ``text`` and ``answer_start``, in characters of the context. Source:
+Rajpurkar et al. 2016 and 2018.
 """
 
 from __future__ import annotations
 
-import gzip
-import json
 import logging
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,10 +18,10 @@ from road_ray.data.readers.files import (
     MISFITS,
     check_text,
     first_faults,
-    parse_json,
+    read_document,
     require_unique,
-    unreadable,
 )
+from road_ray.data.readers.tables import json_shape, suffix_of, table_rows
 from road_ray.errors import DataError
 
 # An offset counted in bytes, or before a cleaning step, is off by a few characters. Farther away
@@ -31,6 +29,7 @@ from road_ray.errors import DataError
 _NEARBY_CHARACTERS = 64
 
 _LAYOUT = '{"data": [{"paragraphs": [{"context", "qas": [{"id", "question", "answers"}]}]}]}'
+_FLAT = '{"id", "context", "question", "answers": {"text": [...], "answer_start": [...]}}'
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +59,8 @@ def read_squad(path: Path) -> list[SpanExample]:
         ]
     except MISFITS as error:
         raise DataError(
-            f"{path}: not in SQuAD layout: {type(error).__name__} {error}\n  allowed: {_LAYOUT}"
+            f"{path}: not in SQuAD layout: {type(error).__name__} {error}\n"
+            f"  allowed: {_LAYOUT}\n  or rows: {_FLAT}"
         ) from error
     _judge(path, examples, findings)
     return examples
@@ -83,7 +83,14 @@ def span_example(
 
 def _questions(path: Path) -> Iterator[tuple[str, dict[str, Any], str]]:
     """Yield context, raw question and its place in the file."""
-    for article_index, article in enumerate(read_document(path)["data"]):
+    if path.is_dir() or suffix_of(path) != ".json" or json_shape(path) != "document":
+        yield from _flat_questions(table_rows(path))
+        return
+    document = read_document(path)
+    if document["data"] and "paragraphs" not in document["data"][0]:
+        yield from _flat_questions(table_rows(path))
+        return
+    for article_index, article in enumerate(document["data"]):
         for index, paragraph in enumerate(article["paragraphs"]):
             where = f"{path}: data[{article_index}].paragraphs[{index}]"
             context = check_text(paragraph["context"], where, "context")
@@ -91,24 +98,17 @@ def _questions(path: Path) -> Iterator[tuple[str, dict[str, Any], str]]:
                 yield context, question, f"{path}: question {question['id']!r}"
 
 
-def read_document(path: Path) -> Any:
-    """Return the content of a plain or ``.gz`` JSON file. Raises ``DataError`` with the line."""
-    try:
-        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        return parse_json(raw.decode("utf-8-sig"), str(path))
-    except json.JSONDecodeError as error:
-        raise DataError(
-            f"{path}:{error.lineno}: broken JSON at column {error.colno}: {error.msg}\n"
-            "  fix: download the file again; it may be truncated"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}: not UTF-8: byte 0x{error.object[error.start]:02x} at byte {error.start + 1}"
-        ) from error
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: the gzip stream is damaged or cut short ({error})") from error
-    except OSError as error:
-        raise unreadable(path, error) from error
+def _flat_questions(
+    rows: Iterable[tuple[str, dict[str, Any]]],
+) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Yield the same of flat rows; a row without ``id`` gets its number from 0."""
+    for number, (where, row) in enumerate(rows):
+        answers = row.get("answers") or []
+        if isinstance(answers, dict):
+            pairs = zip(answers["text"], answers["answer_start"], strict=True)
+            answers = [{"text": text, "answer_start": start} for text, start in pairs]
+        question = {"id": number, **row, "answers": answers}
+        yield check_text(row["context"], where, "context"), question, where
 
 
 def _example(

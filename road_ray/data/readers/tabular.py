@@ -21,8 +21,8 @@ from road_ray.data.readers.files import (
     refuse_repeated_columns,
     refuse_repeated_ids,
     shorten,
-    table_rows,
 )
+from road_ray.data.readers.tables import table_rows
 from road_ray.data.schema import Columns
 from road_ray.errors import DataError
 

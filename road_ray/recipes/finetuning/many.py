@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import override
-from road_ray.data.loading import find_dataset, resolve_root
+from road_ray.data.loading import find_dataset, root_of
 from road_ray.data.readers.registry import is_there
 from road_ray.distributed.parallel import run_all
 from road_ray.errors import ConfigError
@@ -126,7 +126,7 @@ def _at_hand(config: FinetuningsConfig) -> list[str]:
 
 
 def _is_there(config: FinetuningsConfig, name: str, split: str) -> bool:
-    root = resolve_root(config.data.root)
+    root = root_of(name, config.data)
     return root is None or is_there(find_dataset(name, config.data)[0], root, split)
 
 

@@ -80,7 +80,15 @@ def test_a_set_may_share_the_head_of_a_task(tmp_path):
     ("own", "told"),
     [
         ({"labels": ["a", "b"], "text": ["t"]}, "names no file"),
-        ({"train": "x.csv", "text": ["t"]}, "at least two, or a task; for numbers: kind: regress"),
+        (
+            {"train": "x.csv", "text": ["t"], "labels": ["a"]},
+            "at least two, or a task; for numbers: kind: regress",
+        ),
+        (
+            {"train": "x.csv", "dev": "y.csv", "dev_fraction": 0.1, "kind": "span"},
+            "give train, and leave dev out",
+        ),
+        ({"train": "x.csv", "kind": "span", "revision": "main"}, "hub, which is not given"),
         ({"train": "x.csv", "labels": ["a", "b"]}, "one or two columns"),
         ({"train": "x.csv", "kind": "choose", "text": ["q", "a"]}, "at least two choices"),
         ({"train": "x.csv", "lables": ["a"]}, "labels"),

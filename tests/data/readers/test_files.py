@@ -12,11 +12,10 @@ from road_ray.data.readers.files import (
     first_faults,
     missing_columns,
     numbered_lines,
-    parquet_rows,
     parse_json_line,
     shorten,
-    table_rows,
 )
+from road_ray.data.readers.tables import parquet_rows, table_rows
 from road_ray.errors import DataError, ResourceError
 
 

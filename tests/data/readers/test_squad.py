@@ -128,7 +128,7 @@ def test_broken_json_is_named_with_line_and_column(file: Path) -> None:
     "content",
     [
         '{"rows": []}',
-        "[]",
+        '[{"context": "x"}]',
         '{"data": [{}]}',
         '{"data": [{"paragraphs": [{"context": "x", "qas": 1}]}]}',
     ],

@@ -8,7 +8,7 @@ import lzma
 import pyarrow as pa
 import pytest
 
-from road_ray.data.readers.compression import SUFFIXES, open_bytes
+from road_ray.data.compression import SUFFIXES, open_bytes
 from road_ray.data.readers.files import numbered_lines
 from road_ray.errors import DataError
 

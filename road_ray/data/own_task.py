@@ -1,0 +1,132 @@
+"""Task of a user's own data set: one of the catalogue, one that several own sets share, or its own.
+
+Labels that the entry does not name are listed from its file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from road_ray.data import catalog
+from road_ray.data.features.types import Example, TagExample, TextExample
+from road_ray.data.readers.custom import TOO_FEW_LABELS, CustomDataset
+from road_ray.data.readers.files import shorten
+from road_ray.data.schema import Classify, Dataset, Tag, Task, plain_label
+from road_ray.errors import ConfigError, DataError, nearest
+
+_MOST_LABELS = 200  # more different values are numbers, ids or texts
+
+
+def own_task(name: str, sets: Mapping[str, CustomDataset]) -> Task:
+    """Return the task of the own data set ``name``; one without labels is empty.
+
+    Sets with one ``task`` share its head. Labels are matched by name, in the order of the
+    catalogue, or of the first set that has labels. Raises ``ConfigError`` for sets that do not fit
+    together.
+    """
+    own = sets[name]
+    shared = own.task_name(name)
+    if shared in catalog.TASKS:
+        task = catalog.TASKS[shared]
+        _check_fit(name, own, task, f"task {shared}")
+        return task
+    peers = {other: one for other, one in sets.items() if one.task_name(other) == shared}
+    if len(peers) == 1 and own.task is not None and nearest(shared, catalog.TASKS, 0.8):
+        catalog.task(shared)  # raises, with the nearest name
+    first = next((other for other, one in peers.items() if one.labels), next(iter(peers)))
+    task = peers[first].own_task(shared)
+    if first != name:
+        _check_fit(name, own, task, f"data.sets.{first} of the same task {shared}")
+    return task
+
+
+def _check_fit(name: str, own: CustomDataset, task: Task, other: str) -> None:
+    """Raise ``ConfigError`` unless a data set has the kind and the labels of a task."""
+    mine, kind = own.own_task(task.name).kind, task.kind
+    if not isinstance(kind, type(mine)):
+        raise ConfigError(
+            f"data.sets.{name}: kind is {own.kind}, {other} is of kind {type(kind).__name__}\n"
+            "  fix: set kind, or name another task"
+        )
+    if isinstance(mine, Classify | Tag) and isinstance(kind, Classify | Tag):
+        labels = sorted(map(plain_label, kind.labels))
+        if own.labels and sorted(map(plain_label, own.labels)) != labels:
+            raise ConfigError(
+                f"data.sets.{name}: labels = {list(own.labels)}, those of {other} are "
+                f"{list(kind.labels)}\n  allowed: the same labels, in any order\n"
+                "  fix: correct them, or map what the file says by label_map"
+            )
+        if odd := sorted(set(own.label_map.values()) - {*kind.labels}):
+            raise ConfigError(
+                f"data.sets.{name}: label_map names {', '.join(map(repr, odd))}, labels of {other} "
+                f"are {list(kind.labels)}"
+            )
+    elif task.name not in catalog.TASKS and mine != kind:
+        raise ConfigError(
+            f"data.sets.{name}: {mine}, {other} has {kind}\n  allowed: the same, for one head"
+        )
+
+
+def labels_missing(
+    dataset: Dataset, kind: str, read: Callable[[Dataset, str], Sequence[Example]]
+) -> ConfigError:
+    """Return the error of a data set without labels, with those of its file ready to paste."""
+    split = next(s for s in ("train", "dev", "test") if getattr(dataset.splits, s))
+    what = f"data.sets.{dataset.name}: labels are not given"
+    try:
+        examples = read(replace(dataset, dev_fraction=None), split)
+    except DataError as error:
+        why = str(error).splitlines()[0]
+        return ConfigError(f"{what}: {TOO_FEW_LABELS}\n  they cannot be listed: {why}")
+    counts = label_counts(examples)
+    where = f"{getattr(dataset.splits, split)} has"
+    if len(counts) > _MOST_LABELS:
+        few = ", ".join(map(repr, list(counts)[:3]))
+        return ConfigError(
+            f"{what}; {where} {len(counts):,} different values in column "
+            f"{dataset.columns.label!r}: {few}, ...\n  fix: for numbers kind: regress; or name "
+            "another column as label"
+        )
+    if len(counts) < 2:
+        return ConfigError(
+            f"{what}: {TOO_FEW_LABELS}\n  {where} {len(counts)} in column "
+            f"{dataset.columns.label!r}: {', '.join(counts)}\n  fix: name the column of the label"
+        )
+    listed = ", ".join(f"{label} ({count:,})" for label, count in counts.most_common())
+    labels = list(counts) if kind == "classify" else tag_labels(counts)
+    return ConfigError(
+        f"{what}\n  {where}: {shorten(listed, 300)}\n"
+        f"  fix: below data.sets.{dataset.name} write\n    labels: {flow_list(labels)}"
+    )
+
+
+def label_counts(examples: Sequence[Example]) -> Counter[str]:
+    """Return how often each label occurs, sorted by label; numbers by value."""
+    counts: Counter[str] = Counter()
+    for example in examples:
+        if isinstance(example, TextExample) and example.label is not None:
+            counts[example.label] += 1
+        elif isinstance(example, TagExample):
+            counts.update(example.tags or ())
+    return Counter(dict(sorted(counts.items(), key=lambda item: _label_key(item[0]))))
+
+
+def tag_labels(tags: Sequence[str] | Counter[str]) -> list[str]:
+    """Return the labels of an IOB2 scheme with the entity types of these tags."""
+    types = sorted({tag[2:] for tag in tags if tag != "O"})
+    return ["O", *(f"{mark}-{kind}" for kind in types for mark in "BI")]
+
+
+def flow_list(labels: Sequence[str]) -> str:
+    """Return the labels as a YAML list on one line, all of them text."""
+    return json.dumps(list(labels), ensure_ascii=False)
+
+
+def _label_key(label: str) -> tuple[bool, float, str]:
+    try:
+        return False, float(label), label
+    except ValueError:
+        return True, 0.0, label

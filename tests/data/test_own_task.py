@@ -1,0 +1,253 @@
+"""Own data sets: the task whose head they train, labels that are found, the dev split, the hub."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from ruamel.yaml import YAML
+
+from road_ray.config import load
+from road_ray.data.config import SourceConfig
+from road_ray.data.loading import find_dataset, load_split, read_examples, root_of
+from road_ray.data.readers.custom import CustomDataset
+from road_ray.data.schema import Classify, Regress, Span, Tag
+from road_ray.data.tokenizer import train_wordpiece
+from road_ray.errors import ConfigError, DataError
+from road_ray.recipes.finetuning.config import FinetuneConfig
+from road_ray.recipes.inputs import split_files
+from road_ray.recipes.resume_identity import resume_identity
+
+REVIEW = {"train": "r.csv", "text": ["t"], "label": "l"}
+
+
+def source(root=None, **sets):
+    made = {name: CustomDataset(**own) for name, own in sets.items()}
+    return SourceConfig(root=None if root is None else str(root), sets=made)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_wordpiece(["the red and the green apple fell far " * 9], vocab_size=60)
+
+
+def test_two_sets_share_a_head_with_labels_by_name(tokenizer, tmp_path):
+    (tmp_path / "a.csv").write_text("t,l\nred,bad\ngreen,good\n")
+    (tmp_path / "b.csv").write_text("t,l\napple,good\nfar,bad\n")
+    mine = source(
+        tmp_path,
+        a=REVIEW | {"train": "a.csv", "task": "reviews", "labels": ["bad", "good"]},
+        b=REVIEW | {"train": "b.csv", "task": "reviews", "labels": ["good", "bad"]},
+        c=REVIEW | {"train": "b.csv", "task": "reviews"},
+    )
+    first, second, third = (load_split(name, "train", mine, tokenizer) for name in "abc")
+    assert first.task == second.task == third.task
+    assert first.task.kind == Classify(("bad", "good"))
+    assert first.features.gold["labels"].tolist() == [0, 1]
+    assert second.features.gold["labels"].tolist() == third.features.gold["labels"].tolist()
+    assert second.features.gold["labels"].tolist() == [1, 0]
+
+
+def test_labels_of_a_task_of_the_catalogue_are_those_of_the_catalogue_by_name(tokenizer, tmp_path):
+    (tmp_path / "r.csv").write_text("t,l\nred,positive\ngreen,negative\n")
+    own = REVIEW | {"task": "sentiment", "labels": ["positive", "negative"]}
+    split = load_split("mine", "train", source(tmp_path, mine=own), tokenizer)
+    assert split.task.kind == Classify(("negative", "positive"))
+    assert split.features.gold["labels"].tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "told"),
+    [
+        ({"labels": ["a", "b"]}, {"labels": ["a", "c"]}, "allowed: the same labels, in any order"),
+        ({"labels": ["a", "b"]}, {"kind": "regress"}, "kind is regress, data.sets.one of the same"),
+        ({"kind": "regress"}, {"kind": "regress", "high": 5.0}, "allowed: the same, for one head"),
+        (
+            {"labels": ["a", "b"]},
+            {"label_map": {"0": "c"}},
+            r"label_map names 'c', labels of .* are \['a', 'b'\]",
+        ),
+    ],
+)
+def test_sets_that_do_not_fit_together_are_refused(one, other, told):
+    mine = source(one=REVIEW | {"task": "x"} | one, other=REVIEW | {"task": "x"} | other)
+    find_dataset("one", mine)
+    with pytest.raises(ConfigError, match=told):
+        find_dataset("other", mine)
+
+
+def test_a_mistyped_task_of_one_set_is_not_a_new_head():
+    own = REVIEW | {"task": "sentimnt", "labels": ["negative", "positive"]}
+    with pytest.raises(ConfigError, match=r"sentimnt.*did you mean 'sentiment'"):
+        find_dataset("mine", source(mine=own))
+
+
+def test_own_spans_share_the_head_of_squad():
+    mine = source(a={"kind": "span", "train": "a.json"}, b={"kind": "span", "dev": "b.json"})
+    tasks = {find_dataset(name, mine)[1] for name in ("a", "b", "squad_v2")}
+    assert len(tasks) == 1
+    assert isinstance(tasks.pop().kind, Span)
+    other = source(a={"kind": "span", "train": "a.json", "task": "manuals"})
+    assert find_dataset("a", other)[1].name == "manuals"
+
+
+@pytest.mark.parametrize(
+    ("own", "content", "labels"),
+    [
+        ({"text": ["t"], "label": "l"}, "t,l\nx,yes\ny,no\nz,10\nz,9\n", ["9", "10", "no", "yes"]),
+        ({"kind": "tag"}, "Ann I-PER\nran O\n\nRome I-LOC\n", None),
+    ],
+)
+def test_missing_labels_are_listed_ready_to_paste(tmp_path, own, content, labels):
+    (tmp_path / "x.csv").write_text(content)
+    own |= {"train": "x.csv", "layout": "conll" if "kind" in own else "table"}
+    with pytest.raises(ConfigError) as refused:
+        find_dataset("mine", source(tmp_path, mine=own))
+    said = str(refused.value)
+    assert "x.csv has: " in said
+    line = next(line for line in said.splitlines() if "labels: [" in line)
+    pasted = YAML(typ="safe").load(line.strip())["labels"]
+    assert pasted == (labels or ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"])
+    kind = find_dataset("mine", source(tmp_path, mine=own | {"labels": pasted}))[1].kind
+    assert isinstance(kind, Classify | Tag)
+    assert kind.labels == tuple(pasted)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "they cannot be listed: data set 'mine': no file"),
+        ("t,l\nx,a\ny,a\n", "x.csv has 1 in column 'l': a"),
+        ("t,l\n" + "".join(f"x,{n}\n" for n in range(300)), "300 different values.*kind: regress"),
+    ],
+)
+def test_labels_that_cannot_be_listed_are_explained(tmp_path, content, told):
+    if content:
+        (tmp_path / "x.csv").write_text(content)
+    with pytest.raises(ConfigError, match=f"(?s){told}"):
+        find_dataset("mine", source(tmp_path, mine=REVIEW | {"train": "x.csv"}))
+
+
+def test_a_dev_fraction_holds_out_whole_texts(tmp_path):
+    rows = [f"text {number % 40},{'ab'[number % 2]}" for number in range(100)]
+    (tmp_path / "r.csv").write_text("\n".join(["t,l", *rows]) + "\n")
+    own = REVIEW | {"labels": ["a", "b"], "dev_fraction": 0.2}
+    entry, _ = find_dataset("mine", mine := source(tmp_path, mine=own))
+    train, dev = (read_examples(entry, part, root_of("mine", mine)) for part in ("train", "dev"))
+    assert len(train) + len(dev) == 100
+    assert 20 <= len(dev) <= 22  # up to the rest of the last group of equal texts
+    assert not {one.texts for one in train} & {one.texts for one in dev}
+    assert read_examples(entry, "dev", root_of("mine", mine)) == dev
+    assert split_files(mine, ["mine"], "dev") == [tmp_path / "r.csv"]
+    (tmp_path / "r.csv").write_text("t,l\nsame,a\nSame,b\n")
+    with pytest.raises(DataError, match="all 2 rows have one text"):
+        read_examples(entry, "dev", tmp_path)
+
+
+def test_a_dev_fraction_keeps_all_questions_about_a_context_together(tmp_path):
+    rows = [
+        {"id": str(n), "context": f"context {n % 10}", "question": f"{n}?", "answers": None}
+        for n in range(100)
+    ]
+    (tmp_path / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    mine = source(tmp_path, q={"kind": "span", "train": "q.jsonl", "dev_fraction": 0.25})
+    entry, _ = find_dataset("q", mine)
+    train, dev = (read_examples(entry, part, tmp_path) for part in ("train", "dev"))
+    assert len(dev) == 30
+    assert not {one.context for one in train} & {one.context for one in dev}
+
+
+def test_a_wrong_label_beyond_max_rows_is_found(tokenizer, tmp_path):
+    rows = "".join(f"red {n},{'x' if n == 99 else 'a'}\n" for n in range(100))
+    (tmp_path / "r.csv").write_text(f"t,l\n{rows}")
+    mine = source(tmp_path, mine=REVIEW | {"labels": ["a", "b"]})
+    with pytest.raises(DataError, match=r"r.csv:101 label='x', allowed: a, b"):
+        load_split("mine", "train", mine.model_copy(update={"max_rows": 2}), tokenizer)
+
+
+def test_paths_are_relative_to_the_yaml_file_that_names_them(tmp_path, monkeypatch):
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "r.csv").write_text("t,l\nred,a\n")
+    (tmp_path / "project" / "d.csv.gz").write_bytes(b"")
+    own = {**REVIEW, "dev": "d.csv", "test": "elsewhere.csv", "labels": ["a", "b"]}
+    file = tmp_path / "project" / "own.yaml"
+    file.write_text(json.dumps({"data": {"sets": {"mine": own}}}))
+    monkeypatch.chdir(tmp_path)
+    found = load(FinetuneConfig, path=file.relative_to(tmp_path)).data.sets["mine"]
+    assert found.train == str(tmp_path / "project" / "r.csv")
+    assert found.dev == str(tmp_path / "project" / "d.csv")
+    assert found.test == "elsewhere.csv"
+    (tmp_path / "project" / "train").mkdir()  # beside a split of the hub of that name
+    file.write_text(
+        json.dumps({"data": {"sets": {"mine": {**own, "hub": "x/y", "train": "train"}}}})
+    )
+    assert load(FinetuneConfig, path=file).data.sets["mine"].train == "train"
+
+
+def test_where_the_files_of_own_sets_lie_is_no_part_of_a_runs_identity(tmp_path):
+    def identity(**changed):
+        own = REVIEW | {"labels": ["a", "b"]} | changed
+        return resume_identity(load(FinetuneConfig, base={"data": {"sets": {"mine": own}}}))
+
+    assert identity(train="/a/x.csv") == identity(train="/b/x.csv")
+    assert identity(label="l") != identity(label="m")
+    assert identity(hub="x/y", train="train") != identity(hub="x/y", train="train[:10]")
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """A folder as the hub has them: parquet files by split, with class names."""
+    import datasets
+
+    features = datasets.Features(
+        {"body": datasets.Value("string"), "label": datasets.ClassLabel(names=["calm", "urgent"])}
+    )
+    place = tmp_path / "recorded"
+    for split, number in (("train", 8), ("validation", 4)):
+        rows = {
+            "body": [f"mail {n}" for n in range(number)],
+            "label": [n % 2 for n in range(number)],
+        }
+        made = datasets.Dataset.from_dict(rows, features=features)
+        made.to_parquet(place / f"{split}-00000-of-00001.parquet")
+    return place
+
+
+def test_a_hub_data_set_by_name(recorded, tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    own = {"hub": str(recorded), "text": ["body"], "labels": ["urgent", "calm"]}
+    mine = source(tmp_path, mails=own)
+    train, dev = (load_split("mails", part, mine, tokenizer) for part in ("train", "dev"))
+    assert (len(train.features), len(dev.features)) == (8, 4)
+    assert dev.features.gold["labels"].tolist() == [1, 0, 1, 0]
+    assert split_files(mine, ["mails"], "train") == []
+    fraction = source(mails=own | {"dev_fraction": 0.25, "train": "train"})
+    assert len(load_split("mails", "dev", fraction, tokenizer).features) == 2
+    with pytest.raises(ConfigError, match=r'labels: \["calm", "urgent"\]'):
+        find_dataset("mails", source(mails=own | {"labels": []}))
+    with pytest.raises(DataError, match=r"no column 'bodi'; found: body, label; nearest: 'bodi'"):
+        load_split("mails", "dev", source(mails=own | {"text": ["bodi"]}), tokenizer)
+    with pytest.raises(
+        DataError, match=re.escape("configuration, revision and split of data.sets.m")
+    ):
+        load_split("mails", "dev", source(mails=own | {"dev": "nowhere"}), tokenizer)
+
+
+def test_tags_in_lists_and_numbers_from_a_table(tokenizer, tmp_path):
+    row = {"tokens": ["Ann", "ran"], "tags": ["I-PER", "O"]}
+    (tmp_path / "t.jsonl").write_text(json.dumps(row) + "\n")
+    own = {"kind": "tag", "train": "t.jsonl", "text": ["tokens"], "label": "tags"}
+    mine = source(tmp_path, t=own | {"labels": ["O", "B-PER", "I-PER"]})
+    split = load_split("t", "train", mine, tokenizer)
+    assert split.examples[0].tags == ("B-PER", "O")
+    with pytest.raises(DataError, match="no column 'ner_tags'; found: tokens, tags"):
+        load_split(
+            "t",
+            "train",
+            source(tmp_path, t=own | {"label": None, "labels": ["O", "B-PER"]}),
+            tokenizer,
+        )
+    number = {"kind": "regress", "train": "t.jsonl", "text": ["t"], "label": "y", "high": 5.0}
+    (tmp_path / "t.jsonl").write_text('{"t": "a", "y": 4.5}\n')
+    assert find_dataset("n", source(tmp_path, n=number))[1].kind == Regress(0.0, 5.0)
