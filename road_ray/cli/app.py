@@ -17,7 +17,8 @@ from typing import Annotated, Any
 
 import typer
 
-from road_ray.cli.data import data_app
+from road_ray.cli.data.commands import data_app
+from road_ray.cli.data.init import init
 from road_ray.cli.explain import explain
 from road_ray.cli.inference.predict import predict
 from road_ray.cli.inference.serve import serve
@@ -114,7 +115,7 @@ def _register(name: str, about: str) -> None:
 for _verb in VERBS.values():
     _register(_verb.name, _verb.about)
 # Below the verbs of the story, as `road --help` lists them.
-for _command in (predict, serve, sweep, report, plan, check, presets, schema, explain):
+for _command in (init, predict, serve, sweep, report, plan, check, presets, schema, explain):
     app.command()(_command)
 app.command(context_settings=submit_settings)(submit)
 

@@ -34,7 +34,7 @@ def presets(
     if output is not None:
         if output.exists():
             raise ConfigError(f"{output}: exists\n  fix: name a new file\n  kept: {output}")
-        schema(chosen.verb, output.with_name(_schema_name(chosen.verb)))
+        schema(chosen.verb, output.with_name(schema_name(chosen.verb)))
         _write(output, _annotated(chosen))
     elif as_json:
         row = {"name": name, "verb": chosen.verb, "about": chosen.about}
@@ -50,16 +50,20 @@ def schema(
     ] = None,
 ) -> None:
     """Print the JSON schema of a verb's configuration, for editors."""
+    if output is None:
+        typer.echo(schema_text(verb), nl=False)
+        return
+    _write(output, schema_text(verb))
+
+
+def schema_text(verb: str) -> str:
+    """Return the JSON schema of the configuration of a verb, of sweep files or cluster files."""
     from road_ray.config import json_schema
     from road_ray.presets import PRESETS
     from road_ray.verbs import configuration_class
 
     names = [p.name for p in PRESETS.values() if p.verb == verb]
-    text = json.dumps(json_schema(configuration_class(verb), names), indent=1)
-    if output is None:
-        typer.echo(text)
-        return
-    _write(output, f"{text}\n")
+    return json.dumps(json_schema(configuration_class(verb), names), indent=1) + "\n"
 
 
 def check(
@@ -84,7 +88,7 @@ def _write(path: Path, text: str) -> None:
     typer.echo(path)
 
 
-def _schema_name(verb: str) -> str:
+def schema_name(verb: str) -> str:
     return f"{verb}.schema.json"
 
 
@@ -92,13 +96,13 @@ def _annotated(preset: Preset) -> str:
     """Write the YAML file of a preset; its first line names the schema beside it."""
     from road_ray.config.annotated_yaml import annotated_yaml, comment
 
-    verb, schema_name = preset.verb, _schema_name(preset.verb)
+    verb, beside = preset.verb, schema_name(preset.verb)
     about = [
         *comment(f"Preset {preset.name} of `road {verb}`: {preset.about}"),
         *comment(
             f"Editors complete and check this file by the schema of the first line, which `road "
-            f"schema {verb} --output {schema_name}` writes beside it."
+            f"schema {verb} --output {beside}` writes beside it."
         ),
     ]
-    first = f"# yaml-language-server: $schema={schema_name}"
+    first = f"# yaml-language-server: $schema={beside}"
     return "\n".join([first, *about, "", annotated_yaml(preset.make())])

@@ -13,6 +13,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from road_ray.config import Config
+from road_ray.config.types import BesideFile
 from road_ray.data.readers.custom import CustomDataset, SetName
 
 MINIATURE = "miniature"
@@ -103,10 +104,10 @@ class CorpusConfig(Config):
     root: str | None = None
     """Directory below which ``data.corpus`` and ``data.tokenizer`` are looked up, or ``miniature``
     (the embedded data set). None: the environment variable ``ROAD_DATA``."""
-    corpus: str = "wikipedia/train-00000-of-00001.parquet"
-    """Text to train on: a file or directory (Parquet, Arrow, JSONL or plain text) below
-    ``data.root``, a path of its own, or ``hub:NAME`` or ``hub:NAME:CONFIG`` for the training split
-    of a hub data set."""
+    corpus: Annotated[str, BesideFile()] = "wikipedia/train-00000-of-00001.parquet"
+    """Text to train on: a file or directory (Parquet, Arrow, JSONL or plain text) beside the YAML
+    file that names it, below ``data.root``, or a path of its own; ``hub:NAME`` or
+    ``hub:NAME:CONFIG`` for the training split of a hub data set."""
     tokenizer: str | None = None
     """Tokenizer of the text: a ``vocab.txt`` below ``data.root``, a model directory or a hub name.
     None: that of ``init`` if it is given, else a WordPiece tokenizer that is trained on the corpus.

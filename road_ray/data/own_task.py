@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from road_ray.data import catalog
@@ -111,7 +111,12 @@ def label_counts(examples: Sequence[Example]) -> Counter[str]:
             counts[example.label] += 1
         elif isinstance(example, TagExample):
             counts.update(example.tags or ())
-    return Counter(dict(sorted(counts.items(), key=lambda item: _label_key(item[0]))))
+    return Counter({label: counts[label] for label in sorted_labels(counts)})
+
+
+def sorted_labels(labels: Iterable[str]) -> list[str]:
+    """Return the labels sorted: numbers by value, then texts."""
+    return sorted(labels, key=_label_key)
 
 
 def tag_labels(tags: Sequence[str] | Counter[str]) -> list[str]:

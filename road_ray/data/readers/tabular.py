@@ -28,7 +28,7 @@ from road_ray.errors import DataError
 
 # QQP as published has a few rows with line ends in a text; more of them mean a wrong file.
 _MAX_RAGGED_FRACTION = 1e-3
-_NO_LABEL = "-"  # SNLI and MNLI: the annotators did not agree
+NO_LABEL = "-"  # SNLI and MNLI: the annotators did not agree
 
 _log = logging.getLogger(__name__)
 
@@ -162,10 +162,10 @@ def _labelled(path: Path, examples: Iterable[TextExample]) -> list[TextExample]:
     """
     examples = list(examples)
     refuse_repeated_ids(path, examples)
-    kept = [example for example in examples if example.label != _NO_LABEL]
+    kept = [example for example in examples if example.label != NO_LABEL]
     dropped = len(examples) - len(kept)
     if dropped:
-        _log.warning("%s: dropped %d rows without a label (%r)", path, dropped, _NO_LABEL)
+        _log.warning("%s: dropped %d rows without a label (%r)", path, dropped, NO_LABEL)
     if not kept:
         raise DataError(
             f"{path}: 0 usable rows of {dropped} ({dropped} have no label)\n"

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from road_ray.cli.data.store import store_app
 from road_ray.cli.options import AddressOption, JsonOption, show_list
-from road_ray.cli.store import store_app
 from road_ray.errors import ConfigError
 
 data_app = typer.Typer(help="Look at data, train a tokenizer, build corpora.", no_args_is_help=True)

@@ -1,0 +1,122 @@
+"""``road init``: from a file of one's own to a configuration that trains on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from road_ray.cli.info import schema_name, schema_text
+from road_ray.cli.options import JsonOption
+from road_ray.errors import ConfigError, ResourceError
+
+if TYPE_CHECKING:
+    from road_ray.data.config import SourceConfig
+    from road_ray.data.inspection.guess import Guess
+
+_INIT = "google/electra-small-discriminator"
+
+
+def init(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|FOLDER|hub:NAME",
+            help="CSV, TSV, JSONL, JSON, Parquet, Arrow, SQuAD JSON, CoNLL or text",
+        ),
+    ],
+    output: Annotated[
+        Path | None, typer.Option(help="YAML file to write; default: named after the data")
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="column of the label")] = None,
+    text: Annotated[
+        list[str] | None, typer.Option(help="column of the text; twice for a pair")
+    ] = None,
+    kind: Annotated[str | None, typer.Option(help="classify or regress")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--init", help=f"model to start from; default: {_INIT}, for text none"),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Guess task, columns and labels of your data; write a configuration that trains on it."""
+    from road_ray.data.inspection.guess import KINDS, Wishes, guess
+    from road_ray.data.inspection.starter import set_name, starter_yaml, verb_of
+
+    if kind not in (None, *KINDS):
+        raise ConfigError(f"--kind {kind}\n  allowed: {', '.join(KINDS)}")
+    if output is not None:
+        _refuse_existing(output)
+    found = guess(source, Wishes(text or (), label, kind))
+    verb = verb_of(found)
+    place = output or Path(f"{set_name(found)}.yaml")
+    _refuse_existing(place)
+    chosen = model or (_INIT if verb == "finetune" else "")
+    content = starter_yaml(found, place, chosen, schema_name(verb), source)
+    rows = _write(place, content, verb, found)
+    command = shlex.join(["road", verb, str(place)])
+    if as_json:
+        entry = {"output": str(place), "command": command, "kind": found.kind}
+        typer.echo(json.dumps(entry | {"rows": rows, "reasons": found.reasons}))
+        return
+    for line in [*found.reasons, *([f"rows: {rows}"] if rows else [])]:
+        typer.echo(f"  {line}")
+    typer.echo(f"written: {place}, and {schema_name(verb)} for editors")
+    typer.echo(f"next: {command}")
+
+
+def _refuse_existing(place: Path) -> None:
+    if place.exists():
+        raise ConfigError(f"{place}: exists\n  fix: name a new file by --output\n  kept: {place}")
+
+
+def _write(place: Path, content: str, verb: str, found: Guess) -> str:
+    """Write the file and its schema, once the file loads and all rows that it names are right.
+
+    Return the number of rows of its splits.
+    """
+    from road_ray.verbs import configure
+
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place.parent, prefix=".road-init-") as staged:
+            new = Path(staged) / place.name
+            new.write_text(content, encoding="utf-8")
+            beside = place.parent / f".{place.name}.partial"  # paths are those beside it
+            os.replace(new, beside)
+            try:
+                config = configure(verb, path=beside)
+                rows = "" if verb == "pretrain" else _checked_rows(config.data, found)  # type: ignore[attr-defined]
+                schema = place.with_name(schema_name(verb))
+                if not schema.exists():
+                    new.write_text(schema_text(verb), encoding="utf-8")
+                    os.replace(new, schema)
+                _refuse_existing(place)
+                os.replace(beside, place)
+            finally:
+                beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise ResourceError(f"{place}: cannot be written: {error.strerror}") from None
+    return rows
+
+
+def _checked_rows(source: SourceConfig, found: Guess) -> str:
+    """Read all rows of the splits in files, check their labels, and say how many there are."""
+    from road_ray.data.features.encode import check_labels
+    from road_ray.data.loading import find_dataset, read_examples, root_of
+
+    if found.source.hub is not None:
+        return ""
+    (name,) = source.sets
+    entry, task = find_dataset(name, source)
+    counts = []
+    for split in ("train", "dev"):
+        examples = read_examples(entry, split, root_of(name, source))
+        check_labels(examples, entry, task)
+        counts.append(f"{len(examples):,}")
+    return f"{counts[0]} to train on, {counts[1]} to evaluate on"

@@ -1,0 +1,7 @@
+"""What a user's own data holds: files by split, task, columns and labels, for ``road init``.
+
+Start in ``guess.py``. It calls ``sources.py``, which finds files and reads rows, and
+``columns.py``, which guesses what the columns are. ``starter.py`` writes the guess as a commented
+YAML file. A layout of files is added in ``sources.py``; reading it is the work of
+``data/readers``.
+"""

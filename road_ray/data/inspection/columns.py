@@ -1,0 +1,234 @@
+"""Guess of the text and label columns of a table, with the reasons."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from road_ray.data.inspection.sources import Row
+from road_ray.data.readers.files import missing_columns
+from road_ray.errors import ConfigError, DataError
+
+PAIRS = (
+    *(("premise", "hypothesis"), ("sentence1", "sentence2"), ("question1", "question2")),
+    *(("question", "sentence"), ("text", "text_pair"), ("text_a", "text_b"), ("query", "document")),
+)
+_TEXTS = (
+    *("text", "sentence", "review", "body", "content", "comment", "message", "tweet", "document"),
+    *("description", "title", "question", "utterance", "abstract"),
+)
+_LABELS = (
+    *("label", "labels", "gold_label", "class", "category", "target", "sentiment", "intent"),
+    *("emotion", "topic", "rating", "stars", "score", "similarity", "polarity", "y"),
+)
+_IDS = ("id", "idx", "index", "guid", "uid", "uuid", "key", "row_id")
+_FEW = 50  # different values of a column that may be classes without being named so
+_MOST_CLASSES = 1000
+_MOST_NUMBERED_CLASSES = 20  # whole numbers with more values are a regression
+_SHORT_WORDS = 3  # of a value that may be a class
+
+
+@dataclass
+class Column:
+    """Counts of the values of one column."""
+
+    name: str
+    count: int = 0
+    missing: str = ""  # place of the first empty value
+    num_missing: int = 0
+    texts: int = 0
+    lists: int = 0
+    words: int = 0
+    values: dict[str, int] = field(default_factory=dict)
+
+    def add(self, value: Any, where: str) -> None:
+        """Count one value."""
+        if value is None or value == "":
+            self.num_missing += 1
+            self.missing = self.missing or where
+            return
+        self.count += 1
+        if isinstance(value, str):
+            self.texts += 1
+            self.words += value.count(" ") + 1
+        elif isinstance(value, list | dict):
+            self.lists += 1
+            return
+        said = value if isinstance(value, str) else json.dumps(value, default=str)
+        self.values[said] = self.values.get(said, 0) + 1
+
+    @property
+    def numbers(self) -> list[float] | None:
+        """The different values as numbers; None if one is not a finite number."""
+        try:
+            found = [float(value) for value in self.values]
+        except ValueError:
+            return None
+        return found if found and all(map(math.isfinite, found)) else None
+
+    @property
+    def mean_words(self) -> float:
+        return self.words / max(self.texts, 1)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether most values are different texts, not numbers."""
+        return self.texts > 0 and self.numbers is None and not self.is_classes
+
+    @property
+    def is_classes(self) -> bool:
+        """Whether a few short values repeat."""
+        few = 2 <= len(self.values) <= _FEW and 2 * len(self.values) <= self.count
+        return few and self.mean_words <= _SHORT_WORDS
+
+    @property
+    def is_fractions(self) -> bool:
+        numbers = self.numbers
+        return bool(numbers) and any(not number.is_integer() for number in numbers or ())
+
+    def shown(self) -> str:
+        """Return the first different values, for messages."""
+        few = ", ".join(map(repr, list(self.values)[:3]))
+        return f"{len(self.values):,} different values, such as {few}"
+
+
+def count_columns(rows: Sequence[Row]) -> dict[str, Column]:
+    """Return the columns of a table by name, in their order."""
+    columns: dict[str, Column] = {}
+    for where, row in rows:
+        for name, value in row.items():
+            columns.setdefault(name, Column(name)).add(value, where)
+    return columns
+
+
+def is_span(columns: Mapping[str, Column]) -> bool:
+    """Return True for the flat rows of SQuAD."""
+    return {"context", "question", "answers"} <= set(columns) and columns["answers"].lists > 0
+
+
+def word_and_tag_columns(rows: Sequence[Row]) -> tuple[str, str] | None:
+    """Return the columns of a list of words and a list of as many tags, if there are such."""
+    row = next((row for _, row in rows), {})
+    lists = {name: v for name, v in row.items() if isinstance(v, list) and v}
+    words = [n for n, v in lists.items() if all(isinstance(one, str) for one in v)]
+    for word in words:
+        for tag, values in lists.items():
+            tags = all(re.fullmatch(r"O|[BI]-\S+", str(one)) for one in values)
+            if tag != word and len(values) == len(lists[word]) and tags:
+                return word, tag
+    return None
+
+
+def id_column(columns: Mapping[str, Column], used: Sequence[str]) -> str | None:
+    """Return a column that is named like an identifier and whose values are all different."""
+    for name, column in columns.items():
+        whole = column.num_missing == 0 and len(column.values) == column.count
+        if name.lower() in _IDS and name not in used and whole:
+            return name
+    return None
+
+
+def label_column(
+    columns: Mapping[str, Column], wanted: str | None, texts: Sequence[str], where: str
+) -> tuple[Column, str]:
+    """Return the column of the label and why. Raises ``ConfigError`` if several could be it."""
+    if wanted is not None:
+        return _named(columns, wanted, where), "--label names it"
+    free = {
+        name: column
+        for name, column in columns.items()
+        if name not in texts and name.lower() not in _IDS and column.lists == 0 and column.count
+    }
+    named = [name for name in free if name.lower() in _LABELS]
+    usual = [name for name in named if name.lower() == "label"] or named
+    if len(usual) == 1:
+        return free[usual[0]], "its name says so"
+    likely = named or [n for n, c in free.items() if c.is_classes or c.is_fractions]
+    if len(likely) == 1:
+        kind = "few values that repeat" if free[likely[0]].is_classes else "numbers"
+        return free[likely[0]], f"the only column of {kind}"
+    if likely:
+        listed = "".join(f"\n    {name}: {free[name].shown()}" for name in likely)
+        raise ConfigError(
+            f"{where}: {len(likely)} columns could be the label:{listed}\n"
+            f"  fix: name one by --label, such as --label {likely[0]}"
+        )
+    listed = "".join(f"\n    {name}: {column.shown()}" for name, column in columns.items())
+    raise ConfigError(
+        f"{where}: no column looks like a label:{listed}\n"
+        "  fix: name one by --label; for pre-training text, a table has the column `text` alone"
+    )
+
+
+def text_columns(
+    columns: Mapping[str, Column], wanted: Sequence[str], label: str, where: str
+) -> tuple[list[str], str]:
+    """Return one or two columns of the text and why. Raises ``ConfigError`` if it is not clear."""
+    if wanted:
+        return [_named(columns, name, where).name for name in wanted], "--text names it"
+    lower = {name.lower(): name for name in columns if name != label and columns[name].texts}
+    for pair in PAIRS:
+        if all(name in lower for name in pair):
+            return [lower[name] for name in pair], "the two usual names of a pair"
+    texts = [
+        name
+        for name, column in columns.items()
+        if name != label and name.lower() not in _IDS and column.is_text
+    ]
+    texts = [name for name in texts if columns[name].mean_words > 1] or texts  # names, codes
+    if len(texts) == 1:
+        return texts, "the only column of text"
+    usual = [lower[name] for name in _TEXTS if name in lower and lower[name] in texts]
+    if usual and (len(texts) > 2 or usual[0].lower() in _TEXTS[:2]):
+        return usual[:1], f"its name; not read: {', '.join(n for n in texts if n != usual[0])}"
+    if len(texts) == 2:
+        return texts, "two columns of text are read as a pair; --text names one alone"
+    if not texts and len(lower) == 1:
+        return list(lower.values()), "the only column of text"
+    listed = ", ".join(texts or columns)
+    raise ConfigError(
+        f"{where}: {len(texts)} columns of text: {listed}\n"
+        "  fix: name one, or two of a pair, by --text, such as --text "
+        f"{(texts or list(columns))[0]}"
+    )
+
+
+def is_regression(column: Column) -> bool:
+    """Return True for fractions and for many different whole numbers."""
+    numbers = column.numbers
+    return numbers is not None and (column.is_fractions or len(numbers) > _MOST_NUMBERED_CLASSES)
+
+
+def check_classes(column: Column, where: str) -> None:
+    """Raise ``DataError`` for a column that cannot be classes."""
+    if len(column.values) < 2:
+        raise DataError(
+            f"{where}: column {column.name!r} has one class only: {', '.join(column.values)}, in "
+            f"all {column.count:,} rows\n  fix: add rows of another class, or name another column "
+            "by --label"
+        )
+    if len(column.values) > _MOST_CLASSES or len(column.values) > max(2, column.count // 2):
+        raise ConfigError(
+            f"{where}: column {column.name!r} has {column.shown()} in {column.count:,} rows, which "
+            "is no label\n  fix: name another column by --label"
+        )
+
+
+def check_complete(column: Column, where: str) -> None:
+    """Raise ``DataError`` for empty values, which the training would refuse."""
+    if column.num_missing:
+        raise DataError(
+            f"{where}: {column.num_missing:,} of {column.num_missing + column.count:,} rows have "
+            f"nothing in column {column.name!r}, the first at {column.missing}\n"
+            "  fix: fill or remove these rows, or name another column"
+        )
+
+
+def _named(columns: Mapping[str, Column], name: str, where: str) -> Column:
+    if name not in columns:
+        raise ConfigError(missing_columns(where, [name], list(columns)).split("\n")[0])
+    return columns[name]

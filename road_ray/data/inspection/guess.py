@@ -1,0 +1,257 @@
+"""Guess of a data set's task, columns, labels and split, with the reason for each."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from road_ray.data.features.types import SpanExample
+from road_ray.data.inspection.columns import (
+    Column,
+    check_classes,
+    check_complete,
+    count_columns,
+    id_column,
+    is_regression,
+    is_span,
+    label_column,
+    text_columns,
+    word_and_tag_columns,
+)
+from road_ray.data.inspection.sources import MOST_ROWS, Row, Source, find_source
+from road_ray.data.own_task import sorted_labels, tag_labels
+from road_ray.data.readers.tabular import NO_LABEL
+from road_ray.data.schema import plain_label
+from road_ray.errors import ConfigError, DataError
+
+DEV_FRACTION = 0.1
+KINDS = ("classify", "regress")  # that --kind decides between
+_TOKENS_PER_WORD = 1.4
+_LENGTHS = (128, 256, 384, 512)
+
+
+@dataclass
+class Guess:
+    """The entry of ``data.sets`` for a data set, and in plain lines what was guessed and why.
+
+    ``kind`` is that of ``data.sets``, or ``corpus`` for pre-training text.
+    """
+
+    source: Source
+    kind: str
+    entry: dict[str, Any]
+    reasons: list[str] = field(default_factory=list)
+    num_rows: int = 0
+    max_length_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user says of the columns: text, label and kind; the rest is guessed."""
+
+    text: Sequence[str] = ()
+    label: str | None = None
+    kind: str | None = None
+
+
+def guess(place: str, wishes: Wishes | None = None) -> Guess:
+    """Return the guess for a file, a folder or ``hub:NAME``.
+
+    Raises ``ConfigError`` for a question that an option answers, ``DataError`` for data that cannot
+    be used.
+    """
+    wishes = wishes or Wishes()
+    source = find_source(place)
+    made = _of_source(source, wishes, place)
+    if made.kind != "corpus":
+        _add_splits(made)
+    made.reasons += source.notes
+    return made
+
+
+def _of_source(source: Source, wishes: Wishes, place: str) -> Guess:
+    if source.layout == "text":
+        return Guess(source, "corpus", {}, ["task: pre-training, as this is plain text"])
+    rows: Any = source.rows["train"]
+    if source.layout == "squad_json":
+        return _spans(source, "SQuAD's JSON")
+    if source.layout == "conll":
+        return _tags(source, [one.tags for one in rows], "as every line is a word with a tag", {})
+    columns = count_columns(rows)
+    if is_span(columns):
+        return _spans(source, "the columns context, question and answers")
+    if (lists := word_and_tag_columns(rows)) is not None:
+        tags = [row[lists[1]] for _, row in rows]
+        entry = {"text": [lists[0]], "label": lists[1]}
+        return _tags(source, tags, f"as the columns {lists[0]} and {lists[1]} are lists", entry)
+    if list(columns) == ["text"] and wishes.label is None and source.hub is None:
+        return Guess(source, "corpus", {}, ["task: pre-training, as `text` is the only column"])
+    return _sentences(source, columns, wishes, place)
+
+
+def _spans(source: Source, why: str) -> Guess:
+    found = source.rows["train"]
+    first: Any = found[0]
+    entry: dict[str, Any] = {"kind": "span"}
+    reasons = [f"task: answers in a context (span), by {why}"]
+    if isinstance(first, SpanExample):
+        spans: Sequence[Any] = found
+        lengths = [len(one.context.split()) for one in spans]
+        without = sum(not one.answers for one in spans)
+    else:
+        rows: Any = found
+        lengths = [len(str(row["context"]).split()) for _, row in rows]
+        without = sum(not (row["answers"] or {}).get("text") for _, row in rows)
+    reasons.append(f"questions: {len(found):,}, of which {without:,} have no answer")
+    mean = sum(lengths) / len(lengths)
+    reasons.append(f"contexts: {mean:.0f} words on average; longer ones are read in windows")
+    return Guess(source, "span", entry, reasons, len(found), 384)
+
+
+def _tags(source: Source, tags: Sequence[Any], why: str, entry: dict[str, Any]) -> Guess:
+    counts = Counter(tag for sentence in tags for tag in sentence or ())
+    for split, found in source.rows.items():  # labels of the other splits count too
+        if split != "train" and source.layout == "conll":
+            sentences: Any = found
+            counts.update(tag for one in sentences for tag in one.tags or ())
+        elif split != "train":
+            rows: Any = found
+            counts.update(tag for _, row in rows for tag in row.get(entry["label"]) or ())
+    labels = tag_labels(list(counts))
+    if len(labels) < 2:
+        raise DataError(f"{source.splits['train']}: all tags are O\n  fix: name another file")
+    kinds = [label[2:] for label in labels if label.startswith("B-")]
+    reasons = [
+        f"task: a tag for each word, {why}",
+        f"entities: {', '.join(kinds)}, in {len(tags):,} sentences",
+    ]
+    return Guess(source, "tag", {"kind": "tag", **entry, "labels": labels}, reasons, len(tags))
+
+
+def _sentences(source: Source, columns: Mapping[str, Column], wishes: Wishes, place: str) -> Guess:
+    rows: Any = source.rows["train"]
+    label, why_label = label_column(columns, wishes.label, wishes.text, place)
+    check_complete(label, place)
+    texts, why_texts = text_columns(columns, wishes.text, label.name, place)
+    if len(texts) > 2:
+        raise ConfigError(f"--text names {len(texts)} columns\n  allowed: one, or two of a pair")
+    for text in texts:
+        check_complete(columns[text], place)
+    pair = " and ".join(texts)
+    reasons = [f"text: {pair} ({why_texts})", f"label: {label.name} ({why_label})"]
+    entry: dict[str, Any] = {"text": texts, "label": label.name}
+    if (id_name := id_column(columns, [*texts, label.name])) is not None:
+        entry["id"] = id_name
+        reasons.append(f"id: {id_name} (its name says so, and no value repeats)")
+    what = "a pair of texts" if len(texts) == 2 else "a text"
+    kind = wishes.kind or ("regress" if is_regression(label) else "classify")
+    if kind == "regress":
+        low, high = _range_of(source, label, place)
+        entry = {"kind": "regress", **entry, "low": low, "high": high}
+        reasons.insert(0, f"task: a number for {what} (regress), as {label.shown()}")
+        reasons.append(f"range: {low:g} to {high:g}, around the numbers of the file")
+    else:
+        labels, label_map, lines = _classes(source, label, place)
+        entry["labels"] = labels
+        if label_map:
+            entry["label_map"] = label_map
+        numbers = "; for a number: --kind regress" if label.numbers else ""
+        reasons.insert(0, f"task: one of {len(labels)} classes for {what}{numbers}")
+        reasons += lines
+    made = Guess(source, kind, entry, reasons, len(rows))
+    made.max_length_tokens = _length(rows, texts, reasons)
+    return made
+
+
+def _range_of(source: Source, label: Column, place: str) -> tuple[float, float]:
+    """Return the whole numbers around the values of all splits."""
+    for split, found in source.rows.items():
+        rows: Any = found
+        more = count_columns(rows).get(label.name) if split != "train" else None
+        label.values.update(more.values if more else {})
+    numbers = label.numbers
+    if numbers is None or len(numbers) < 2:
+        raise DataError(
+            f"{place}: column {label.name!r} holds no numbers, but {label.shown()}\n"
+            "  fix: name another column by --label, or leave out --kind regress"
+        )
+    return float(math.floor(min(numbers))), float(math.ceil(max(numbers)))
+
+
+def _classes(
+    source: Source, label: Column, place: str
+) -> tuple[list[str], dict[str, str], list[str]]:
+    """Return labels, the map from other spellings to them, and lines about both."""
+    counts = Counter(label.values)
+    for split, found in source.rows.items():
+        rows: Any = found
+        if split != "train":
+            more = count_columns(rows).get(label.name)
+            new = [v for v in (more.values if more else {}) if v not in counts]
+            counts.update(more.values if more else {})
+            if more is None and split == "dev":
+                raise DataError(
+                    f"{source.splits[split]}: no column {label.name!r}, which the training file has"
+                    "\n  fix: add it, or move the file away to split the training rows instead"
+                )
+            if new and split == "dev":
+                label.values.update(dict.fromkeys(new, 0))
+    label.values.pop(NO_LABEL, None)
+    check_classes(label, place)
+    if (names := source.class_names.get(label.name)) is not None:
+        shown = ", ".join(names[:12])
+        if source.hub is not None:  # its reader gives names
+            return list(names), {}, [f"classes: {shown}, by the features of the data set"]
+        label_map = {str(number): name for number, name in enumerate(names)}
+        return list(names), label_map, [f"classes: {shown}; the file has their numbers"]
+    shown = ", ".join(f"{value} ({counts[value]:,})" for value in sorted_labels(label.values)[:12])
+    lines = [f"classes: {shown}{', ...' if len(label.values) > 12 else ''}"]
+    spellings: dict[str, list[str]] = {}
+    for value in sorted(label.values, key=lambda value: -label.values[value]):
+        spellings.setdefault(plain_label(value), []).append(value)
+    label_map = {other: same[0] for same in spellings.values() for other in same[1:]}
+    if label_map:
+        lines.append(f"one class in several spellings: {', '.join(map(repr, label_map))}")
+        if len(spellings) < 2:
+            single = {next(iter(spellings)): label.count}
+            check_classes(Column(label.name, label.count, values=single), place)
+    return sorted_labels([same[0] for same in spellings.values()]), label_map, lines
+
+
+def _length(rows: Sequence[Row], texts: Sequence[str], reasons: list[str]) -> int | None:
+    """Return the length that holds 95% of the texts; None for the default of 128 tokens."""
+    words = sorted(sum(str(row[text]).count(" ") + 1 for text in texts) for _, row in rows)
+    long = words[int(0.95 * (len(words) - 1))] * _TOKENS_PER_WORD + 3
+    length = next((length for length in _LENGTHS if length >= long), _LENGTHS[-1])
+    if length == _LENGTHS[0]:
+        return None
+    reasons.append(
+        f"length: {length} tokens, as 95% of the texts have at most about {long:.0f}; longer ones "
+        "are cut"
+    )
+    return length
+
+
+def _add_splits(made: Guess) -> None:
+    """Add files and dev split to the entry."""
+    source = made.source
+    splits: dict[str, Any] = dict(source.splits)
+    if source.hub is not None:
+        path, configuration = source.hub
+        made.entry["hub"] = path
+        if configuration:
+            made.entry["configuration"] = configuration
+    if "dev" in splits:
+        made.reasons.append(f"split: {splits['train']} to train on, {splits['dev']} to evaluate on")
+    else:
+        splits["dev_fraction"] = DEV_FRACTION
+        made.reasons.append(
+            f"split: {DEV_FRACTION:.0%} of the rows are held out to evaluate on, by their text "
+            "(dev_fraction); name a file as `dev` instead if you have one"
+        )
+    made.entry.update(splits)
+    if made.num_rows >= MOST_ROWS and source.layout == "table":
+        made.reasons.append(f"looked at the first {MOST_ROWS:,} rows only")
