@@ -10,7 +10,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from road_ray.config import Config, load, override, preset_named_in, to_dict
+from road_ray.config import Config, flatten, load, override, preset_named_in, to_dict
+from road_ray.config.fields import field_at
+from road_ray.config.yaml import read_yaml
 from road_ray.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
@@ -119,6 +121,17 @@ def configuration_class(name: str) -> type[Config]:
             f"  allowed: {', '.join(CONFIGURABLE)}"
         )
     return cast("type[Config]", _named(_FILES[name]))
+
+
+def verb_of_file(path: Path) -> str:
+    """Return the verb of a YAML file: that of its preset, else the first that has all its keys."""
+    if (named := preset_named_in(path)) is not None:
+        from road_ray.presets import named as preset_named
+
+        return preset_named(named).verb
+    keys = [tuple(key.split(".")[:2]) for key in flatten(read_yaml(path).values)]
+    fitting = (name for name in VERBS if all(field_at(VERBS[name].config, k) for k in keys))
+    return min(fitting, key=lambda name: name != "finetune", default="finetune")
 
 
 def configure(

@@ -1,18 +1,64 @@
-"""Text preview of encoded rows: tokens, segments and the label."""
+"""Text preview of a split: examples as in the file, or rows of tokens, each with its label."""
 
 from __future__ import annotations
 
 from road_ray.data.config import SourceConfig
-from road_ray.data.features.types import UNKNOWN
-from road_ray.data.loading import Split, load_split
+from road_ray.data.features.types import (
+    UNKNOWN,
+    ChoiceExample,
+    Example,
+    SpanExample,
+    TagExample,
+    TextExample,
+)
+from road_ray.data.loading import Split, find_dataset, load_split, read_examples, root_of
+from road_ray.data.own_task import label_counts
+from road_ray.data.readers.files import shorten
 from road_ray.data.schema import Choose, Classify, Span, Tag
 from road_ray.data.tokenizer import load_tokenizer
 
+_SHOWN = 300  # characters of a text
 
-def format_rows(dataset: str, split: str, root: str, tokenizer: str, rows: int) -> str:
+
+def format_examples(dataset: str, split: str, source: SourceConfig, rows: int) -> str:
+    """Return the first examples of a split as in the file, and the number of each label."""
+    entry, _ = find_dataset(dataset, source)
+    examples = read_examples(entry, split, root_of(dataset, source))
+    spans = [one for one in examples if isinstance(one, SpanExample)]
+    bare = sum(not one.answers for one in spans)
+    counts = label_counts(examples)
+    named = [f"{entry.label_map.get(said, said)} ({n:,})" for said, n in counts.most_common(12)]
+    about = f"{bare:,} without answer" if spans else ", ".join(named)
+    lines = [f"{dataset} {split}: {len(examples):,} examples" + (f"; {about}" if about else "")]
+    for example in examples[:rows]:
+        lines += ["", *_shown(example)]
+    return "\n".join(lines)
+
+
+def _shown(example: Example) -> list[str]:
+    match example:
+        case TextExample():
+            return [*map(_cut, example.texts), f"  gold: {example.label or 'unknown'}"]
+        case SpanExample():
+            said = [f"{a.text} (character {a.start})" for a in example.answers]
+            gold = "; ".join(dict.fromkeys(said)) or "no answer"
+            return [_cut(example.question), _cut(example.context), f"  gold: {gold}"]
+        case TagExample():
+            tags = example.tags or ("?",) * len(example.words)
+            return [" ".join(f"{w}/{t}" for w, t in zip(example.words, tags, strict=True))]
+        case ChoiceExample():
+            gold = "unknown" if example.answer is None else f"choice {example.answer + 1}"
+            return [_cut(example.question), *map(_cut, example.choices), f"  gold: {gold}"]
+
+
+def _cut(text: str) -> str:
+    return shorten(" ".join(text.split()), _SHOWN)
+
+
+def format_rows(dataset: str, split: str, source: SourceConfig, tokenizer: str, rows: int) -> str:
     """Return the first rows of a split as text, each followed by its answer or label."""
     loaded = load_tokenizer(tokenizer)
-    encoded = load_split(dataset, split, SourceConfig(root=root), loaded)
+    encoded = load_split(dataset, split, source, loaded)
     lengths = encoded.features.lengths
     head = (
         f"{dataset} {split}: {len(encoded.examples)} examples, {len(encoded.features)} rows, "

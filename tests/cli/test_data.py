@@ -51,8 +51,10 @@ class TestData:
         [
             (("tokenizer", "nowhere", "out"), 3, "nowhere: no such file"),
             (("tokenizer", "nowhere", "out", "--vocab-size", 2), 2, "--vocab-size"),
-            (("peek", "sst3", "--tokenizer", "."), 3, "holds no tokenizer"),
-            (("peek", "sst2"), 2, "--tokenizer"),
+            (("peek", "sst2", "--tokenizer", "."), 3, "holds no tokenizer"),
+            (("peek", "sst3"), 2, "did you mean 'sst2'?"),
+            (("peek", "sst2", "data.rot=x"), 2, "did you mean 'data.root'?"),
+            (("peek", "own.yaml"), 2, "own.yaml  no such file"),
             (("corpus", "nowhere", "out", "--tokenizer", "."), 2, "nowhere: no such file"),
             (("corpus", __file__, "out", "--tokenizer", "."), 3, "holds no tokenizer"),
         ],
@@ -64,3 +66,28 @@ class TestData:
         assert said.code == code
         assert told in said.err
         assert not list(tmp_path.iterdir())
+
+    def test_own_sets_of_a_yaml_file_are_shown(self, road, world, tmp_path, sentiment):
+        (tmp_path / "a.csv").write_text("t,l\nred,x\ngreen,y\n")
+        sets = {"mine": {"train": "a.csv", "text": ["t"], "label": "l", "labels": ["x", "y"]}}
+        file = tmp_path / "own.yaml"
+        file.write_text(json.dumps({"data": {"dataset": "mine", "sets": sets}}))
+        shown = road("data", "peek", file).out
+        lines = ["mine train: 2 examples; x (1), y (1)", "", "red", "  gold: x", "", "green"]
+        assert shown.splitlines() == [*lines, "  gold: y"]
+        file.write_text(json.dumps({"data": {"datasets": ["mine", "sst2"], "sets": sets}}))
+        both = road("data", "peek", file, f"data.root={world}", "--rows", 1).out
+        assert both.startswith("mine train: 2 examples")
+        assert "\n\nsst2 train: " in both
+        tokens = road("data", "peek", file, f"data.root={world}", f"init={sentiment['init']}").out
+        assert "[CLS] re ##d [SEP]\n  gold: x" in tokens
+        assert road("data", "peek", "sst2", f"data.root={world}").out.startswith("sst2 train: ")
+
+    def test_a_corpus_of_a_yaml_file_is_shown(self, road, tmp_path):
+        (tmp_path / "text.txt").write_text("one story\n\nanother one\n")
+        file = tmp_path / "text.yaml"
+        file.write_text(json.dumps({"preset": "tiny_electra", "data": {"corpus": "text.txt"}}))
+        assert (
+            road("data", "peek", file).out
+            == f"{tmp_path / 'text.txt'}:\n\none story\n\nanother one\n"
+        )

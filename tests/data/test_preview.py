@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from road_ray.data.preview import format_rows
+from road_ray.data.config import SourceConfig
+from road_ray.data.preview import format_examples, format_rows
 from road_ray.data.tokenizer import train_wordpiece
 
 
@@ -16,8 +17,12 @@ def vocabulary(world, tmp_path_factory):
     return str(place)
 
 
+def source(world):
+    return SourceConfig(root=str(world))
+
+
 def test_labels_are_named(world, vocabulary):
-    lines = format_rows("mnli", "dev", str(world), vocabulary, 3).splitlines()
+    lines = format_rows("mnli", "dev", source(world), vocabulary, 3).splitlines()
     assert lines[0].startswith("mnli dev: 25 examples, 25 rows, tokens a row: mean ")
     gold = [line.removeprefix("  gold: ") for line in lines if line.startswith("  gold: ")]
     assert len(gold) == 3
@@ -26,7 +31,7 @@ def test_labels_are_named(world, vocabulary):
 
 
 def test_answers_are_the_tokens_between_their_ends(world, vocabulary):
-    text = format_rows("squad_v2", "train", str(world), vocabulary, 40)
+    text = format_rows("squad_v2", "train", source(world), vocabulary, 40)
     lines = text.splitlines()
     answers = 0
     for tokens, gold in zip(lines[2::3], lines[3::3], strict=True):
@@ -39,9 +44,23 @@ def test_answers_are_the_tokens_between_their_ends(world, vocabulary):
 
 
 def test_a_split_without_labels_is_shown_too(world, vocabulary):
-    assert "gold: -100" not in format_rows("sst2", "test", str(world), vocabulary, 1)
-    assert "gold: unknown" in format_rows("sst2", "test", str(world), vocabulary, 1)
+    assert "gold: -100" not in format_rows("sst2", "test", source(world), vocabulary, 1)
+    assert "gold: unknown" in format_rows("sst2", "test", source(world), vocabulary, 1)
 
 
 def test_no_more_rows_than_there_are(world, vocabulary):
-    assert format_rows("rte", "dev", str(world), vocabulary, 500).count("gold:") == 12
+    assert format_rows("rte", "dev", source(world), vocabulary, 500).count("gold:") == 12
+
+
+def test_examples_are_shown_without_a_tokenizer(world):
+    chosen = source(world)
+    lines = format_examples("mnli", "dev", chosen, 2).splitlines()
+    assert lines[0].startswith("mnli dev: 25 examples; entailment ")
+    assert lines[0].count(" (") == 3
+    gold = [line.removeprefix("  gold: ") for line in lines if line.startswith("  gold: ")]
+    assert len(gold) == 2
+    assert set(gold) <= {"contradiction", "entailment", "neutral"}
+    shown = format_examples("squad_v2", "train", chosen, 40)
+    assert shown.startswith("squad_v2 train: 128 examples; ")
+    assert "  gold: no answer" in shown
+    assert "(character " in shown

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from road_ray.cli.data.store import store_app
 from road_ray.cli.options import AddressOption, JsonOption, show_list
 from road_ray.errors import ConfigError
+
+if TYPE_CHECKING:
+    from road_ray.data.config import CorpusConfig
 
 data_app = typer.Typer(help="Look at data, train a tokenizer, build corpora.", no_args_is_help=True)
 data_app.add_typer(store_app, name="store")
@@ -35,25 +38,69 @@ def data_list(as_json: JsonOption = False) -> None:
 
 @data_app.command("peek")
 def data_peek(
-    dataset: Annotated[str, typer.Argument(help="data set of the catalogue, or pre-training run")],
-    tokenizer: Annotated[str, typer.Option(help="vocab.txt or model directory")] = "",
-    root: Annotated[str, typer.Option(help="data root, or miniature")] = "miniature",
-    split: Annotated[str, typer.Option()] = "train",
+    arguments: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME|CONFIG.yaml|RUN [key=value]...",
+            help="data set of the catalogue, YAML file, or pre-training run; then overrides",
+        ),
+    ],
+    tokenizer: Annotated[
+        str, typer.Option(help="vocab.txt or model directory; shows rows of tokens")
+    ] = "",
+    root: Annotated[
+        str | None, typer.Option(help="data root; default for a NAME: miniature")
+    ] = None,
+    split: Annotated[str, typer.Option(help="train, dev or test")] = "train",
     rows: Annotated[int, typer.Option(min=1)] = 3,
 ) -> None:
-    """Show rows as the model sees them, with labels, or with the masks of pre-training."""
-    from road_ray.data.preview import format_rows
+    """Show examples of data sets, rows of tokens as the model sees them, or masks of
+    pre-training.
+    """
     from road_ray.recipes.pretraining.preview import is_pretraining, peek
 
-    if is_pretraining(dataset):
-        typer.echo(peek(dataset, rows))
+    place, *overrides = arguments
+    if is_pretraining(place):
+        typer.echo(peek(place, rows))
         return
-    if not tokenizer:
-        raise ConfigError(
-            f"data peek {dataset}: no tokenizer to cut it with\n  fix: add --tokenizer MODEL, or "
-            "name the directory of a pre-training run"
-        )
-    typer.echo(format_rows(dataset, split, root, _model_of(tokenizer), rows))
+    if root is not None:
+        overrides.append(f"data.root={root}")
+    if Path(place).suffix in (".yaml", ".yml"):
+        from road_ray.verbs import configure, verb_of_file
+
+        config: Any = configure(verb_of_file(Path(place)), path=Path(place), overrides=overrides)
+    else:
+        from road_ray.config import load
+        from road_ray.recipes.finetuning.config import FinetuneConfig
+
+        base = {"data": {"root": "miniature", "dataset": place}}
+        config = load(FinetuneConfig, base=base, overrides=overrides)
+    if hasattr(config.data, "corpus"):
+        typer.echo(_documents(config.data, rows))
+        return
+    named = getattr(config.data, "datasets", None) or [config.data.dataset]
+    chosen = tokenizer or (config.init if Path(config.init).is_dir() and config.init else "")
+    from road_ray.data.preview import format_examples, format_rows
+
+    shown = [
+        format_rows(name, split, config.data, _model_of(chosen), rows)
+        if chosen
+        else format_examples(name, split, config.data, rows)
+        for name in dict.fromkeys([*named, *config.data.sets])
+    ]
+    typer.echo("\n\n".join(shown))
+
+
+def _documents(data: CorpusConfig, rows: int) -> str:
+    """Return the beginnings of the first documents of a corpus."""
+    from itertools import islice
+
+    from road_ray.data.corpus.documents import read_corpus
+    from road_ray.data.corpus.source import corpus_path
+    from road_ray.data.readers.files import shorten
+
+    found = islice(read_corpus(corpus_path(data)), rows)
+    return "\n\n".join([f"{data.corpus}:", *(shorten(one, 300) for one in found)])
 
 
 @data_app.command("tokenizer")

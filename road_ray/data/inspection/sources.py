@@ -120,11 +120,19 @@ def _rest(name: str) -> str:
     return _WORDS.sub("*", name.lower(), count=1)
 
 
+def _name_of(path: Path) -> str:
+    """Return a file's name without split and suffix; with its folder's if a version is left."""
+    stem = path.name.removesuffix(".gz").removesuffix(suffix_of(path))
+    rest = _WORDS.sub("", stem.lower(), count=1).strip("-_. ") if split_named(stem) else stem
+    folder = path.resolve().parent.name
+    return rest if not re.fullmatch(r"(v?[\d.]+)?", rest) else f"{folder}_{rest}".strip("_")
+
+
 def _file(path: Path) -> Source:
     if not path.stat().st_size:
         raise DataError(f"{path}: 0 rows, the file is empty\n  fix: write it again")
     layout = layout_of(path)
-    name = _WORDS.sub("", path.name.split(".")[0]).strip("-_. ") or path.resolve().parent.name
+    name = _name_of(path)
     if layout == "text":
         return Source(name, layout, {"train": str(path)})
     splits = {"train": str(path)}

@@ -1,0 +1,261 @@
+"""Guesses of task, columns, labels and split, by what is in a file or folder."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from road_ray.data.inspection.guess import Wishes, guess
+from road_ray.data.inspection.sources import split_named
+from road_ray.errors import ConfigError, DataError
+
+WORDS = ["a", "fine", "film", "with", "dull", "story", "and", "good", "actors", "slow", "scene"]
+
+
+def texts(number, words=6):
+    drawn = random.Random(0)
+    return [f"{' '.join(drawn.choices(WORDS, k=words))} {n}" for n in range(number)]
+
+
+def table(path, **columns):
+    """Write columns as the format of the file name."""
+    rows = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+    if path.suffix == ".parquet":
+        import datasets
+
+        datasets.Dataset.from_list(rows).to_parquet(path)
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(rows))
+    else:
+        between = {".csv": ",", ".tsv": "\t"}[path.suffix]
+        lines = [between.join(map(str, row.values())) for row in rows]
+        path.write_text("\n".join([between.join(columns), *lines]) + "\n")
+    return str(path)
+
+
+def folder(path, **files):
+    path.mkdir()
+    for name, content in files.items():
+        (path / name.replace("__", ".")).write_text(content)
+    return str(path)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".json", ".parquet"])
+def test_classes_of_a_text_in_every_format(tmp_path, suffix):
+    place = table(
+        tmp_path / f"reviews{suffix}",
+        id=list(range(40)),
+        body=texts(40),
+        label=["good", "bad"] * 20,
+    )
+    found = guess(place)
+    assert (found.kind, found.num_rows) == ("classify", 40)
+    assert found.entry == {
+        **{"text": ["body"], "label": "label", "id": "id", "labels": ["bad", "good"]},
+        **{"train": place, "dev_fraction": 0.1},
+    }
+    assert "classes: bad (20), good (20)" in found.reasons
+
+
+def test_pairs_numbers_and_a_dev_file_beside_it(tmp_path):
+    scores = [round(0.1 * n, 1) for n in range(40)]
+    columns = {"sentence1": texts(40), "sentence2": texts(40), "similarity": scores}
+    place = table(tmp_path / "sts-train.csv", **columns)
+    dev = table(tmp_path / "sts-dev.csv", **columns | {"similarity": [n + 1 for n in scores]})
+    table(tmp_path / "other-dev.csv", **columns)
+    found = guess(place)
+    assert found.entry == {
+        **{"kind": "regress", "text": ["sentence1", "sentence2"], "label": "similarity"},
+        **{"low": 0.0, "high": 5.0, "train": place, "dev": dev},
+    }
+
+
+def test_numbers_may_be_classes_or_a_regression(tmp_path):
+    place = table(tmp_path / "r.csv", text=texts(40), stars=[n % 5 + 1 for n in range(40)])
+    assert guess(place).entry["labels"] == ["1", "2", "3", "4", "5"]
+    found = guess(place, Wishes(kind="regress")).entry
+    assert (found["kind"], found["low"], found["high"]) == ("regress", 1.0, 5.0)
+    many = table(tmp_path / "m.csv", text=texts(40), score=list(range(40)))
+    assert guess(many).kind == "regress"
+    words = table(tmp_path / "w.csv", text=texts(40), label=["a", "b"] * 20)
+    with pytest.raises(DataError, match="column 'label' holds no numbers"):
+        guess(words, Wishes(kind="regress"))
+
+
+def test_a_class_in_two_spellings_is_one_and_one_of_the_dev_file_counts(tmp_path):
+    labels = ["Good", "good", "good", "bad"] * 10
+    place = table(tmp_path / "train.csv", text=texts(40), label=labels)
+    table(tmp_path / "valid.csv", text=texts(4), label=["bad", "so-so", "good", "bad"])
+    found = guess(place)
+    assert found.entry["labels"] == ["bad", "good", "so-so"]
+    assert found.entry["label_map"] == {"Good": "good"}
+
+
+@pytest.mark.parametrize("columns", [("subject", "body"), ("premise", "hypothesis")])
+def test_two_columns_of_text_are_a_pair_unless_one_is_named(tmp_path, columns):
+    values = dict(zip(columns, (texts(40), texts(40)), strict=True))
+    place = table(tmp_path / "t.csv", **values, queue=["a", "b"] * 20)
+    assert guess(place).entry["text"] == list(columns)
+    assert guess(place, Wishes(text=[columns[1]])).entry["text"] == [columns[1]]
+
+
+@pytest.mark.parametrize(
+    ("columns", "wishes", "told"),
+    [
+        (
+            {"q": ["a", "b"] * 20, "p": ["x", "y"] * 20},
+            {},
+            "2 columns could be the label:(.|\n)*--label q",
+        ),
+        ({"code": [str(n) for n in range(40)]}, {}, "no column looks like a label"),
+        ({"label": ["a"] * 40}, {}, "one class only: a, in all 40 rows"),
+        ({"label": [f"{n} x" for n in range(40)]}, {}, "40 different values.*which is no label"),
+        ({"label": ["a", "", "b", "b"] * 10}, {}, r"10 of 40 rows have nothing .*t.csv:3\n"),
+        ({"q": ["a", "b"] * 20}, {"label": "queue"}, "no column 'queue'; found: text, q"),
+        (
+            {"q": ["a", "b"] * 20},
+            {"text": ["txt"]},
+            "no column 'txt'; found: .*nearest: 'txt' -> 'text'",
+        ),
+        ({"q": ["a", "b"] * 20}, {"text": ["text"] * 3}, "--text names 3 columns"),
+    ],
+)
+def test_what_is_not_clear_is_asked(tmp_path, columns, wishes, told):
+    place = table(tmp_path / "t.csv", text=texts(40), **columns)
+    with pytest.raises((ConfigError, DataError), match=told):
+        guess(place, Wishes(**wishes))
+
+
+def test_the_label_that_is_named_answers_the_question(tmp_path):
+    place = table(tmp_path / "t.csv", text=texts(40), q=["a", "b"] * 20, p=["x", "y"] * 20)
+    assert guess(place, Wishes(label="p")).entry["labels"] == ["x", "y"]
+
+
+def test_squad_json_and_flat_rows_are_spans(tmp_path, world):
+    nested = world / "squad" / "train-v2.0.json"
+    found = guess(str(nested))
+    assert found.entry == {
+        **{"kind": "span", "train": str(nested)},
+        **{"dev": str(nested.with_name("dev-v2.0.json"))},
+    }
+    assert (found.kind, found.source.name) == ("span", "squad_v2.0")
+    row = {"context": "Ada wrote it.", "question": "Who?", "title": "t"}
+    answers = {"text": ["Ada"], "answer_start": [0]}
+    rows = [row | {"id": str(n), "answers": answers} for n in range(4)]
+    rows.append(row | {"id": "4", "answers": {"text": [], "answer_start": []}})
+    for suffix in (".parquet", ".jsonl", ".json"):
+        columns = {name: [one[name] for one in rows] for name in rows[0]}
+        place = table(tmp_path / f"flat{suffix}", **columns)
+        found = guess(place)
+        assert found.entry == {"kind": "span", "train": place, "dev_fraction": 0.1}
+        assert "questions: 5, of which 1 have no answer" in found.reasons
+
+
+def test_columns_of_words_and_lists_of_words_are_tags(tmp_path):
+    sentences = "Ann NNP I-PER\nran VB O\n\nRome NNP I-LOC\n\n" * 4
+    place = folder(tmp_path / "ner", train__txt=sentences, dev__txt=sentences)
+    found = guess(place)
+    labels = ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
+    files = {split: str(tmp_path / "ner" / f"{split}.txt") for split in ("train", "dev")}
+    assert found.entry == {"kind": "tag", "labels": labels, **files}
+    rows = table(tmp_path / "t.jsonl", tokens=[["Ann", "ran"]] * 4, tags=[["B-PER", "O"]] * 4)
+    entry = {"kind": "tag", "text": ["tokens"], "label": "tags", "labels": ["O", "B-PER", "I-PER"]}
+    assert guess(rows).entry == {**entry, "train": rows, "dev_fraction": 0.1}
+
+
+def test_text_is_for_pretraining(tmp_path):
+    place = folder(tmp_path / "stories", a__txt="one\n\ntwo\n", b__txt="three\n")
+    assert (guess(place).kind, guess(place).source.splits["train"]) == ("corpus", place)
+    assert guess(str(tmp_path / "stories" / "a.txt")).kind == "corpus"
+    assert guess(table(tmp_path / "t.jsonl", text=texts(9))).kind == "corpus"
+
+
+def test_folders_of_tables(tmp_path):
+    rows = "text,label\n" + "".join(f"{t},{'ab'[n % 2]}\n" for n, t in enumerate(texts(40)))
+    split = folder(tmp_path / "split", train__csv=rows, val__csv=rows, README__md="x")
+    assert guess(split).entry["dev"] == f"{split}/val.csv"
+    one = folder(tmp_path / "one", all__csv=rows, README__md="x")
+    assert guess(one).entry["train"] == f"{one}/all.csv"
+    with pytest.raises(ConfigError, match=r"2 tables.*a.csv, b.csv(.|\n)*call them train, dev"):
+        guess(folder(tmp_path / "two", a__csv=rows, b__csv=rows))
+    with pytest.raises(ConfigError, match=r"no data in it; found: x.pdf"):
+        guess(folder(tmp_path / "none", x__pdf=""))
+
+
+def test_a_saved_data_set_and_a_folder_as_the_hub_has_them(tmp_path, monkeypatch):
+    import datasets
+
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    names = datasets.ClassLabel(names=["calm", "urgent"])
+    features = datasets.Features({"body": datasets.Value("string"), "mood": names})
+    rows = {"body": texts(40), "mood": [0, 1] * 20}
+    made = datasets.Dataset.from_dict(rows, features=features)
+    datasets.DatasetDict({"train": made, "validation": made}).save_to_disk(tmp_path / "saved")
+    saved = guess(str(tmp_path / "saved")).entry
+    assert (saved["train"], saved["dev"]) == tuple(
+        str(tmp_path / "saved" / split) for split in ("train", "validation")
+    )
+    for number in range(2):
+        made.shard(2, number).to_parquet(tmp_path / "hub" / f"train-{number}-of-2.parquet")
+    made.to_parquet(tmp_path / "hub" / "validation-0-of-1.parquet")
+    for place in (str(tmp_path / "hub"), f"hub:{tmp_path / 'hub'}"):
+        found = guess(place)
+        assert found.entry == {
+            **{"text": ["body"], "label": "mood", "labels": ["calm", "urgent"]},
+            **{"hub": str(tmp_path / "hub"), "train": "train", "dev": "validation"},
+        }
+    alone = tmp_path / "alone.parquet"
+    made.to_parquet(alone)  # its classes are numbers, whose names are beside them
+    found = guess(str(alone)).entry
+    assert (found["labels"], found["label_map"]) == (
+        ["calm", "urgent"],
+        {"0": "calm", "1": "urgent"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("t.csv", b"", "0 rows, the file is empty"),
+        ("t.csv", b"text,label\n", "0 rows"),
+        ("t.csv", "text,label\na,b\n".encode("utf-16"), "it is UTF-16"),
+        ("t.txt", "a text\n".encode("utf-16"), "it is UTF-16"),
+        ("t.xlsx", b"PK", r"\.xlsx is not read\n  allowed: .csv"),
+        ("t.json", b"{", "broken JSON"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named(tmp_path, name, content, told):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises((ConfigError, DataError), match=rf"(?s)t\.\w+:?.*{told}"):
+        guess(str(tmp_path / name))
+
+
+def test_a_place_without_data_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"no such file or directory\n.*hub:org/name"):
+        guess("org/name")
+    with pytest.raises(DataError, match="hub:road-ray/no-such-data-set: cannot be loaded"):
+        guess("hub:road-ray/no-such-data-set")
+
+
+def test_a_line_of_two_gigabytes_is_refused_without_reading_it(tmp_path):
+    with (tmp_path / "x.csv").open("wb") as file:
+        file.write(b"text,label\n")
+        file.truncate((2 << 30) + 1)
+    with pytest.raises(DataError, match="a line of more than 64 MiB"):
+        guess(str(tmp_path / "x.csv"))
+
+
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [
+        *(("train-v2.0.json", "train"), ("dev.csv", "dev"), ("eng.testa", "dev")),
+        *(("my_validation_rows.csv", "dev"), ("test.csv", "test"), ("trainer.csv", None)),
+        *(("validation-00000-of-00001.parquet", "dev"), ("latest.csv", None)),
+    ],
+)
+def test_a_name_tells_the_split(name, split):
+    assert split_named(name) == split

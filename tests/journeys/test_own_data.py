@@ -1,0 +1,109 @@
+"""A user's first hour with data of their own: look, write a configuration, train, predict."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import shlex
+import shutil
+
+import pytest
+
+GOOD, BAD = ("fine", "good", "bright"), ("dull", "slow", "poor")
+
+
+def reviews(number: int) -> list[dict[str, str]]:
+    drawn = random.Random(7)
+    rows = []
+    for index in range(number):
+        label, words = drawn.choice([("good", GOOD), ("bad", BAD)])
+        text = f"The {drawn.choice(words)} film {index}, a {drawn.choice(words)} story."
+        rows.append({"id": f"r{index}", "review": text, "verdict": label})
+    return rows
+
+
+@pytest.fixture
+def shell(road, tmp_path, pretrained, monkeypatch):
+    """``shell(line)``: a command as it is typed, in a folder with a model in ``model/``."""
+    shutil.copytree(pretrained.directory / "hf", tmp_path / "model")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ROAD_DATA", raising=False)
+
+    def run(line: str, code: int = 0) -> str:
+        first, *words = shlex.split(line)
+        assert first == "road"
+        done = road(*words)
+        assert done.code == code, done.err
+        return done.out if code == 0 else done.err
+
+    return run
+
+
+def next_of(said: str) -> str:
+    """The command that ``road init`` prints last."""
+    return said.splitlines()[-1].removeprefix("next: ")
+
+
+def test_own_csv_to_predictions(shell, tmp_path):
+    rows = reviews(60)
+    with (tmp_path / "reviews.csv").open("w", newline="", encoding="utf-8-sig") as file:
+        writer = csv.DictWriter(file, rows[0], delimiter=";")  # as a spreadsheet writes it
+        writer.writeheader()
+        writer.writerows(rows)
+    said = shell("road init reviews.csv --init model")
+    assert "task: one of 2 classes for a text" in said
+    assert "columns are separated by ';'" in said
+    assert "rows: 54 to train on, 6 to evaluate on" in said
+    assert shell("road data peek reviews.yaml").startswith("reviews train: 54 examples")
+    assert next_of(said) == "road finetune reviews.yaml"
+    trained = shell(next_of(said) + " training.steps=4")
+    assert "model: runs/reviews/hf" in trained
+    unseen = ["A good, bright film.", "Such a dull and slow story."]
+    (tmp_path / "new.csv").write_text("review\n" + "".join(f'"{text}"\n' for text in unseen))
+    shell("road predict runs/reviews new.csv --column text=review --output out.jsonl -q")
+    written = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert all(row["label"] in ("good", "bad") for row in written)
+    assert all(sum(row["probabilities"].values()) == pytest.approx(1, abs=1e-3) for row in written)
+    kept = (tmp_path / "reviews.yaml").read_bytes()
+    assert "reviews.yaml: exists" in shell("road init reviews.csv", code=2)
+    assert (tmp_path / "reviews.yaml").read_bytes() == kept
+
+
+def test_own_questions_to_answers_from_another_folder(shell, tmp_path, world):
+    (tmp_path / "project").mkdir()
+    rows = []
+    document = json.loads((world / "squad" / "train-v2.0.json").read_text())
+    for paragraph in [p for article in document["data"] for p in article["paragraphs"]][:12]:
+        for question in paragraph["qas"]:
+            found = question["answers"]
+            answers = {key: [one[key] for one in found] for key in ("text", "answer_start")}
+            asked = {"id": question["id"], "question": question["question"]}
+            rows.append(asked | {"context": paragraph["context"], "answers": answers})
+    (tmp_path / "project" / "manual.json").write_text(json.dumps(rows))
+    said = shell("road init project/manual.json --output project/my.yaml --init model")
+    assert "task: answers in a context (span), by the columns context" in said
+    assert next_of(said) == "road finetune project/my.yaml"
+    shell(f"{next_of(said)} training.steps=2 data.max_length_tokens=96 data.stride_tokens=16")
+    (tmp_path / "ask.jsonl").write_text(
+        '{"question": "Who wrote it?", "context": "Ada wrote it."}\n'
+    )
+    answered = json.loads(shell("road predict runs/manual ask.jsonl"))
+    assert answered["answer"] in "Ada wrote it."
+
+
+def test_own_text_to_an_encoder_to_a_classifier(shell, tmp_path):
+    rows = reviews(40)
+    (tmp_path / "notes").mkdir()
+    for index, row in enumerate(rows):
+        (tmp_path / "notes" / f"{index}.txt").write_text(f"{row['review']}\n" * 3)
+    said = shell("road init notes")
+    assert next_of(said) == "road pretrain notes.yaml"
+    small = "training.steps=2 encoder.layers=1 data.vocab_size=200 data.max_length_tokens=32"
+    shell(f"{next_of(said)} {small}")
+    (tmp_path / "reviews.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = shell("road init reviews.jsonl --init runs/notes")
+    shell(f"{next_of(said)} training.steps=2")
+    assert (tmp_path / "runs" / "reviews" / "hf" / "config.json").is_file()
+    said = shell("road init notes --init model --output further.yaml")
+    shell(f"{next_of(said)} run_dir=runs/further training.steps=2 data.max_length_tokens=32")
