@@ -152,10 +152,14 @@ def configure(
     if named is not None:
         from road_ray.presets import named as preset_named
 
-        found = preset_named(named)
+        found = preset_named(named, verb)
         if found.verb != verb:
+            from road_ray.presets import PRESETS
+
+            own = sorted(one.name for one in PRESETS.values() if one.verb == verb)
             raise ConfigError(
-                f"preset {named!r} is of `road {found.verb}`, not of `road {verb}`\n"
+                f"preset {named!r} is of `road {found.verb}`, not of `road {verb}`"
+                f"{did_you_mean(named, own)}\n  allowed: {', '.join(own) or 'none'}\n"
                 f"  fix: road {found.verb} --preset {named}"
             )
         base = to_dict(found.make())

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
+from road_ray.cli.completion import complete_words
 from road_ray.cli.data.commands import data_app
 from road_ray.cli.data.init import init
 from road_ray.cli.explain import explain
@@ -25,6 +26,7 @@ from road_ray.cli.inference.serve import serve
 from road_ray.cli.info import check, presets, schema
 from road_ray.cli.interrupt import run_interruptible
 from road_ray.cli.options import (
+    KEYS_AS_WORDS,
     AddressOption,
     CommandLine,
     GpusOption,
@@ -55,7 +57,11 @@ app.add_typer(runs_app, name="runs")
 
 _Arguments = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[CONFIG.yaml] [key=value]...", help="a YAML file, then overrides"),
+    typer.Argument(
+        metavar="[CONFIG.yaml] [key=value]...",
+        help="a YAML file, then overrides",
+        autocompletion=complete_words,
+    ),
 ]
 
 
@@ -109,14 +115,14 @@ def _register(name: str, about: str) -> None:
         act(name, line.config(name), as_json)
 
     command.__doc__ = about[0].upper() + about[1:] + "."
-    app.command(name)(command)
+    app.command(name, context_settings=KEYS_AS_WORDS)(command)
 
 
 for _verb in VERBS.values():
     _register(_verb.name, _verb.about)
 # Below the verbs of the story, as `road --help` lists them.
 for _command in (init, predict, serve, sweep, report, plan, check, presets, schema, explain):
-    app.command()(_command)
+    app.command(context_settings=KEYS_AS_WORDS if _command in (sweep, plan) else None)(_command)
 app.command(context_settings=submit_settings)(submit)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from road_ray.cli.completion import complete_key
 from road_ray.cli.options import JsonOption
 from road_ray.errors import ConfigError
 
@@ -50,7 +51,12 @@ class Explanation:
 
 
 def explain(
-    key: Annotated[str, typer.Argument(help="key or section, such as optimizer.peak_lr")],
+    key: Annotated[
+        str,
+        typer.Argument(
+            help="key or section, such as optimizer.peak_lr", autocompletion=complete_key
+        ),
+    ],
     verb: Annotated[
         str | None, typer.Argument(help="verb; default: all verbs with that key")
     ] = None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from road_ray.cli.completion import complete_preset
 from road_ray.cli.options import JsonOption, show_list
 from road_ray.errors import ConfigError, ResourceError
 
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def presets(
-    name: Annotated[str | None, typer.Argument(help="preset to show as YAML")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="preset to show as YAML", autocompletion=complete_preset),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(help="YAML file to write, with its editor schema beside it")
     ] = None,

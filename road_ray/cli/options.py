@@ -11,6 +11,11 @@ from typing import Annotated, Any
 
 import typer
 
+from road_ray.cli.completion import complete_preset
+from road_ray.errors import ConfigError, nearest
+
+# Names of other programs for keys of this one.
+_USUAL = {"learning_rate": "peak_lr", "lr": "peak_lr", "num_train_epochs": "epochs"}
 _ours = logging.getLogger("road_ray")
 
 
@@ -25,8 +30,13 @@ def is_verbose() -> bool:
     return _ours.isEnabledFor(logging.DEBUG)
 
 
+# An unknown option reaches `refuse_options`, which says how keys are written.
+KEYS_AS_WORDS: dict[str, Any] = {"ignore_unknown_options": True}
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
-PresetOption = Annotated[str | None, typer.Option("--preset", help="start from a named preset")]
+PresetOption = Annotated[
+    str | None,
+    typer.Option("--preset", help="start from a named preset", autocompletion=complete_preset),
+]
 QuietOption = Annotated[bool, typer.Option("-q", help="no progress output")]
 VerboseOption = Annotated[
     bool,
@@ -41,6 +51,28 @@ GpusOption = Annotated[
 AddressOption = Annotated[
     str | None, typer.Option("--address", help="address of a running Ray cluster")
 ]
+
+
+def refuse_options(words: Sequence[str], verb: str) -> None:
+    """Raise ``ConfigError`` for a word that begins with a dash: no option has reached here."""
+    word = next((word for word in words if word.startswith("-")), None)
+    if word is None:
+        return
+    from road_ray.config.fields import known_keys
+    from road_ray.verbs import CONFIGURABLE, configuration_class
+
+    name = word.partition("=")[0].lstrip("-").replace("-", "_")
+    verbs = CONFIGURABLE if verb == "sweep" else (verb,)  # a sweep takes keys of its verb too
+    keys = [key for one in verbs for key in known_keys(configuration_class(one))]
+    by_last = {key.rpartition(".")[2]: key for key in reversed(keys)}
+    near = nearest(name, keys) or by_last.get(nearest(_USUAL.get(name, name), by_last) or "")
+    meant = f"{near}=VALUE" if near else "optimizer.peak_lr=1e-4"
+    raise ConfigError(
+        f"No such option: {word}\n"
+        "  allowed: the options of `--help`, and keys of the configuration as key=value\n"
+        f"  fix: {'did you mean' if near else 'write it like'} {meant}{'?' if near else ';'} "
+        f"`road schema {verb}` lists the keys"
+    )
 
 
 def show_list(rows: list[dict[str, Any]], as_json: bool) -> None:
@@ -74,4 +106,5 @@ class CommandLine:
         """Return the configuration of ``verb``."""
         from road_ray.verbs import configure
 
+        refuse_options([str(self.path or ""), *self.overrides], verb)
         return configure(verb, preset=self.preset, path=self.path, overrides=self.overrides)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from road_ray.cli.completion import complete_words
 from road_ray.cli.options import (
     AddressOption,
     CommandLine,
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 def plan(
     verb: Annotated[str, typer.Argument(help="pretrain, multitask, finetune, teachers, distill")],
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[CONFIG.yaml] [key=value]...")
+        list[str] | None,
+        typer.Argument(metavar="[CONFIG.yaml] [key=value]...", autocompletion=complete_words),
     ] = None,
     preset: PresetOption = None,
     workers: WorkersOption = None,

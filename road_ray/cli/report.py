@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from road_ray.cli.completion import complete_run
 from road_ray.cli.options import JsonOption
 
 
@@ -24,7 +25,9 @@ def report(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RUN|SWEEP|FOLDER...", help="run, sweep or folder; several are compared"
+            metavar="RUN|SWEEP|FOLDER...",
+            help="run, sweep or folder; several are compared",
+            autocompletion=complete_run,
         ),
     ],
     out: Annotated[Path | None, typer.Option(help="output file, or directory of figures")] = None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from road_ray.cli.completion import complete_run
 from road_ray.cli.options import JsonOption, show_list
 from road_ray.errors import ConfigError
 
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     from road_ray.reporting.run_record import RunRecord
 
 runs_app = typer.Typer(help="List, show or compare runs.", no_args_is_help=True)
-_Run = Annotated[Path, typer.Argument(metavar="RUN", help="run directory")]
+_Run = Annotated[
+    Path, typer.Argument(metavar="RUN", help="run directory", autocompletion=complete_run)
+]
 
 
 @runs_app.command("list")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from road_ray.cli.options import JsonOption, QuietOption, VerboseOption
+from road_ray.cli.completion import complete_sweep
+from road_ray.cli.options import JsonOption, QuietOption, VerboseOption, refuse_options
 
 if TYPE_CHECKING:
     from road_ray.recipes.sweep.config import SweepConfig
@@ -17,7 +18,11 @@ if TYPE_CHECKING:
 def sweep(
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FILE|NAME [key=value]...", help="search space, then overrides"),
+        typer.Argument(
+            metavar="FILE|NAME [key=value]...",
+            help="search space, then overrides",
+            autocompletion=complete_sweep,
+        ),
     ] = None,
     run_dir: Annotated[Path | None, typer.Option(help="directory of the sweep")] = None,
     trials: Annotated[int | None, typer.Option(min=1, help="number of trials")] = None,
@@ -33,6 +38,7 @@ def sweep(
 
     The same command goes on with it."""
     given = arguments or []
+    refuse_options(given, "sweep")
     if not given or "=" in given[0]:
         from road_ray.recipes.sweep.config import shipped
 

@@ -60,6 +60,11 @@ class Field:
         return any((get_origin(m) or m) in _LISTS for m in self.members)
 
     @property
+    def only_lists(self) -> bool:
+        """Whether a text cannot stand here but a list can."""
+        return self.lists and str not in self.members and Path not in self.members
+
+    @property
     def choices(self) -> list[Any]:
         extra = self.info.json_schema_extra if self.info else None
         registered = extra.get("enum") if isinstance(extra, Mapping) else None

@@ -218,11 +218,16 @@ def _overlap(one: Key, other: Key) -> bool:
 
 
 def _parsed(text: str, wanted: Field | None, where: str) -> Any:
-    """The value of an override: a piece of YAML, but text as it stands where text is wanted."""
+    """The value of an override: a piece of YAML, but text as it stands where text is wanted, and
+    ``a,b`` for ``[a,b]``, whose brackets some shells do not pass on.
+    """
     nothing = text in ("null", "~", "") and wanted is not None and wanted.optional
     only_text = wanted is not None and wanted.members in ((str,), (Path,))
     if nothing:
         return None
     if only_text and text[:1] not in ("'", '"'):
         return text
-    return yaml_lines.parse_value(text, where)
+    value = yaml_lines.parse_value(text, where)
+    if isinstance(value, str) and wanted is not None and wanted.only_lists:
+        return [yaml_lines.parse_value(part, where) for part in value.split(",")]
+    return value

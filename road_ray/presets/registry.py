@@ -36,9 +36,13 @@ def preset(verb: str) -> Callable[[Callable[[], C]], Callable[[], C]]:
     return enter
 
 
-def named(name: str) -> Preset:
-    """The preset of that name. Raises ``ConfigError`` naming the nearest one."""
+def named(name: str, verb: str | None = None) -> Preset:
+    """The preset of that name. Raises ``ConfigError`` naming the nearest one, of ``verb`` if it is
+    given.
+    """
     if name not in PRESETS:
-        hint = did_you_mean(name, PRESETS)
-        raise ConfigError(f"unknown preset {name!r}{hint}\n  known: {', '.join(sorted(PRESETS))}")
+        known = sorted(one.name for one in PRESETS.values() if verb in (None, one.verb))
+        hint = did_you_mean(name, known)
+        of = f" of `road {verb}`" if verb else ""
+        raise ConfigError(f"unknown preset {name!r}{hint}\n  known{of}: {', '.join(known)}")
     return PRESETS[name]

@@ -136,6 +136,12 @@ def test_a_finished_verb_prints_figures_and_places(road, recipe, tmp_path):
     [
         (("nope",), "No such command 'nope'"),
         (("finetune", "--nope"), "No such option: --nope"),
+        (("finetune", "--nope"), "write it like optimizer.peak_lr=1e-4"),
+        (("plan", "finetune", "--learning_rate", "3"), "did you mean optimizer.peak_lr=VALUE?"),
+        (("sweep", "weighted_kd", "--batch_size=3"), "No such option: --batch_size=3"),
+        (("finetune", "--preset", "squad_v2_smal"), "did you mean 'squad_v2_small'?"),
+        (("finetune", "--preset", "electra_smll"), "known of `road finetune`: glue, "),
+        (("distill", "--preset", "squad_v2_small"), "allowed: weighted_kd_squad_v2"),
         (("finetune", "--seed", "x"), "Invalid value for '--seed'"),
         (("finetune", "--seed", "-1"), "seed = -1"),
         (("finetune", "no.yaml"), "no.yaml  no such file"),

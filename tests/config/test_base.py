@@ -390,3 +390,24 @@ def test_flatten_joins_keys_with_dots_and_leaves_empty_mappings_out():
     tree = {"a": {"b": 1}, "c.d": 2, "e": {}}
     assert flatten(tree) == {"a.b": 1, "c.d": 2}
     assert flatten(tree, keep_empty=True) == {"a.b": 1, "c.d": 2, "e": {}}
+
+
+@pytest.mark.parametrize(
+    ("written", "names"),
+    [
+        ("names=a,b", ("a", "b")),
+        ("names=a", ("a",)),
+        ("names=[a,b]", ("a", "b")),
+        ("numbers=1,2", (1, 2)),
+        ("numbers=3", 3),
+        ("text=a,b", "a,b"),
+    ],
+)
+def test_a_list_needs_no_brackets_on_the_command_line(written, names):
+    class Lists(Config):
+        names: tuple[str, ...] = ()
+        numbers: int | tuple[int, ...] | None = None
+        text: str = ""
+
+    key = written.partition("=")[0]
+    assert getattr(load(Lists, overrides=[written]), key) == names

@@ -64,7 +64,7 @@ def test_own_csv_to_predictions(shell, tmp_path):
     shell("road predict runs/reviews new.csv --column text=review --output out.jsonl -q")
     written = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert all(row["label"] in ("good", "bad") for row in written)
-    assert all(sum(row["probabilities"].values()) == pytest.approx(1, abs=1e-3) for row in written)
+    assert all(sum(row["scores"].values()) == pytest.approx(1, abs=1e-3) for row in written)
     kept = (tmp_path / "reviews.yaml").read_bytes()
     assert "reviews.yaml: exists" in shell("road init reviews.csv", code=2)
     assert (tmp_path / "reviews.yaml").read_bytes() == kept

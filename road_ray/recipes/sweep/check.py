@@ -62,7 +62,9 @@ def address_overrides(
 def _as_text(
     overrides: list[str] | dict[str, Any], written: Mapping[str, Any]
 ) -> list[str] | dict[str, Any]:
-    """Return the overrides, with values of text fields quoted: ``init=1e5`` names a directory."""
+    """Return the overrides, with values of text fields quoted: ``init=1e5`` names a directory; and
+    lists in brackets.
+    """
     if isinstance(overrides, dict):
         return overrides
     second = written.get("then")
@@ -76,6 +78,8 @@ def _as_text(
                 field = field_at(kind, tuple(key.removeprefix(prefix).strip().split(".")))
                 if field and field.members in ((str,), (Path,)) and value[:1] not in ("'", '"'):
                     return key + equals + json.dumps(value)
+                if field and field.only_lists and value[:1] not in ("[", "{", "'", '"'):
+                    return f"{key}{equals}[{value}]"
         return text
 
     return [quoted(text) for text in overrides]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -106,19 +107,33 @@ def check_sources(config: SweepConfig) -> Demand | None:
     Raises ``ConfigError`` if the initial model or a teacher is missing.
     """
     demands = []
+    missing: list[ConfigError] = []
     for place, stage in enumerate(config.stages):
         base: Any = base_config(stage)
         drawn = any(key.removeprefix("then.") == "init" for key in config.space)
         if place == 0 and stage.verb != "pretrain" and not drawn:
-            require_init(base.init)
+            with _collected(missing):
+                require_init(base.init)
         if isinstance(base, DistillConfig):
-            demands += _demand(base, len(teacher_directories(base.distillation)))
+            with _collected(missing):
+                demands += _demand(base, len(teacher_directories(base.distillation)))
         elif isinstance(base, MultitaskConfig):
             demands += _demand(base, sum(map(len, teachers_by_dataset(base).values())))
         else:
             demands += _demand(base, 0)
+    if missing:
+        raise ConfigError("\n".join(map(str, missing)))
     # The stages of a trial run one after another: the largest one has to fit.
     return max(demands, key=lambda one: (one.teachers, one.workers), default=None)
+
+
+@contextmanager
+def _collected(errors: list[ConfigError]) -> Iterator[None]:
+    """Add a ``ConfigError`` to ``errors``, so that all are reported at once."""
+    try:
+        yield
+    except ConfigError as error:
+        errors.append(error)
 
 
 def _demand(base: Any, teachers: int) -> list[Demand]:

@@ -115,6 +115,8 @@ def test_what_every_trial_would_miss_is_told_max_concurrent():
         check_sources(load_sweep("finetune_glue"))
     with pytest.raises(ConfigError, match=r"distillation\.teachers names 0"):
         check_sources(load_sweep("temperature", ["init=hub/name"]))
+    with pytest.raises(ConfigError, match=r"init is not given(.|\n)*teachers names 0"):
+        check_sources(load_sweep("temperature"))
 
 
 @pytest.mark.ray

@@ -1,0 +1,144 @@
+"""Shell completion: presets, keys with their values, data sets, YAML files and run directories.
+
+``road --install-completion`` installs it. It loads configuration classes only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import typer
+
+_RECORDS = ("config.resolved.yaml", "sweep.yaml", "hf")  # what a run directory holds
+_DATASETS = ("dataset", "datasets", "evaluate_on", "probe_on")
+_RUNS = ("init", "distillation.teachers", "generator.init")
+
+
+def complete_preset(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Return the presets of the verb; of all verbs for other commands."""
+    from road_ray.presets import PRESETS
+
+    verb = ctx.params.get("verb") or ctx.info_name
+    of_verb = [one for one in PRESETS.values() if one.verb == verb] or list(PRESETS.values())
+    return [(one.name, one.about) for one in of_verb if one.name.startswith(incomplete)]
+
+
+def complete_words(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return YAML files, keys with ``=``, and the values that a key may have."""
+    verb = str(ctx.params.get("verb") or ctx.info_name)
+    before = [str(word) for word in ctx.params.get("arguments") or ()]
+    return _words(verb, before, incomplete)
+
+
+def complete_sweep(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return shipped search spaces and YAML files, then keys of a sweep."""
+    before = [str(word) for word in ctx.params.get("arguments") or ()]
+    if before:
+        return _words("sweep", before, incomplete)
+    from road_ray.recipes.sweep.config import shipped
+
+    return [*_starting(shipped(), incomplete), *_files(incomplete)]
+
+
+def complete_peek(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return data sets, YAML files and runs, then keys of data."""
+    before = [str(word) for word in ctx.params.get("arguments") or ()]
+    if before:
+        return _words("finetune", before, incomplete)
+    return [*_starting(_datasets(()), incomplete), *_files(incomplete), *complete_run(incomplete)]
+
+
+def complete_key(incomplete: str) -> list[str]:
+    """Return the keys of all verbs."""
+    from road_ray.config.fields import known_keys
+    from road_ray.verbs import CONFIGURABLE, configuration_class
+
+    keys = (key for verb in CONFIGURABLE for key in known_keys(configuration_class(verb)))
+    return _starting(dict.fromkeys(keys), incomplete)
+
+
+def complete_run(incomplete: str) -> list[str]:
+    """Return run directories, and folders on the way to them."""
+    folder = Path(incomplete) if incomplete.endswith("/") else Path(incomplete).parent
+    found = []
+    for path in _entries(folder):
+        if path.is_dir() and not path.name.startswith("."):
+            is_run = any((path / name).exists() for name in _RECORDS)
+            found.append(str(path) if is_run else f"{path}/")
+    return _starting(found, incomplete)
+
+
+def _words(verb: str, before: Sequence[str], incomplete: str) -> list[str]:
+    if before and before[-1] == "=":  # bash cuts words at `=`
+        return _values(verb, before[-2] if len(before) > 1 else "", incomplete, before)
+    if incomplete.startswith("=") and before:
+        return _values(verb, before[-1], incomplete[1:], before)
+    key, equals, value = incomplete.partition("=")
+    if equals:
+        return [f"{key}={one}" for one in _values(verb, key, value, before)]
+    files = [] if before else _files(incomplete)
+    return [*files, *_starting((f"{key}=" for key in _keys(verb)), incomplete)]
+
+
+def _keys(verb: str) -> Iterator[str]:
+    """Yield the keys of a verb that have values."""
+    from road_ray.config.fields import field_at, known_keys
+    from road_ray.verbs import configuration_class
+
+    kind = configuration_class(verb)
+    for key in known_keys(kind):
+        field = field_at(kind, tuple(key.split(".")))
+        if field is not None and not field.only_sections:
+            yield key
+
+
+def _values(verb: str, key: str, incomplete: str, before: Sequence[str]) -> list[str]:
+    """Return what a key may be: data sets, runs, choices; the last of several by commas."""
+    from road_ray.config.fields import field_at
+    from road_ray.verbs import configuration_class
+
+    done, comma, last = incomplete.rpartition(",")
+    if key.rpartition(".")[2] in _DATASETS:
+        return [f"{done}{comma}{name}" for name in _starting(_datasets(before), last)]
+    if key in _RUNS:
+        return [f"{done}{comma}{place}" for place in complete_run(last)]
+    field = field_at(configuration_class(verb), tuple(key.split(".")))
+    if field is None:
+        return []
+    choices = ["true", "false"] if bool in field.members else [str(c) for c in field.choices]
+    if not choices and Path in field.members:
+        choices = [str(path) for path in _entries(Path(incomplete or ".").parent)]
+    return _starting(choices, incomplete)
+
+
+def _datasets(before: Sequence[str]) -> list[str]:
+    """Return the data sets of the catalogue, and own ones of a YAML file of the line."""
+    from road_ray.config.yaml import read_yaml
+    from road_ray.data.catalog import DATASETS
+    from road_ray.errors import RoadError
+
+    own: list[str] = []
+    for word in before:
+        if word.endswith((".yaml", ".yml")):
+            try:
+                own += dict(read_yaml(Path(word)).values.get("data", {}).get("sets", {}))
+            except (RoadError, AttributeError, TypeError, ValueError):
+                continue  # a file with mistakes; the command says which
+    return [*own, *DATASETS]
+
+
+def _files(incomplete: str) -> list[str]:
+    paths = (str(path) for path in _entries(Path(incomplete or ".").parent))
+    return _starting((path for path in paths if path.endswith((".yaml", ".yml"))), incomplete)
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _starting(names: Iterable[str], incomplete: str) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]

@@ -1,0 +1,83 @@
+"""Completion in a shell, as the shell asks for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from road_ray.cli.completion import complete_run
+
+
+@pytest.fixture
+def completed(tmp_path, road, monkeypatch, capfd):
+    """``completed("road finetune da")``: what bash offers for the last word of a line."""
+
+    def offer(line: str) -> list[str]:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("_ROAD_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", line)
+        monkeypatch.setenv("COMP_CWORD", str(len(line.split(" ")) - 1))
+        said = road()
+        assert said.err == ""
+        return said.out.split()
+
+    return offer
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("road finetune --preset s", ["sst2_small", "squad_v2_small"]),
+        ("road presets three", ["three_teachers_squad_v2"]),
+        ("road finetune data.datas", ["data.dataset="]),
+        ("road finetune data.dataset=squad_v", ["data.dataset=squad_v1", "data.dataset=squad_v2"]),
+        ("road finetune data.dataset = squad_v", ["squad_v1", "squad_v2"]),
+        ("road multitask data.datasets=rte,hella", ["data.datasets=rte,hellaswag"]),
+        ("road finetune data.span_head=", ["data.span_head=independent", "data.span_head=joint"]),
+        ("road finetune keep_head=f", ["keep_head=false"]),
+        ("road plan distill distillation.temp", ["distillation.temperature="]),
+        ("road data peek mnli_mis", ["mnli_mismatched"]),
+        ("road sweep weighted", ["weighted_kd"]),
+        ("road explain optimizer.peak", ["optimizer.peak_lr"]),
+        ("road finetune nothing", []),
+    ],
+)
+def test_words_are_offered(completed, line, offered):
+    assert completed(line) == offered
+
+
+def test_own_sets_files_and_runs_are_offered(completed, tmp_path):
+    own = {"tickets": {"train": "t.csv", "text": ["t"], "labels": ["a", "b"]}}
+    (tmp_path / "my.yaml").write_text(json.dumps({"data": {"sets": own}}))
+    (tmp_path / "broken.yaml").write_text("data: [")
+    for run in ("runs/one", "runs/deep/two"):
+        (tmp_path / run / "hf").mkdir(parents=True)
+    assert completed("road finetune my") == ["my.yaml"]
+    assert completed("road finetune my.yaml data.dataset=tick") == ["data.dataset=tickets"]
+    assert completed("road finetune broken.yaml data.dataset=tick") == []
+    assert completed("road finetune init=ru") == ["init=runs/"]
+    assert completed("road runs show runs/") == ["runs/deep/", "runs/one"]
+    assert complete_run("nowhere/") == []
+
+
+def test_completion_loads_no_heavy_library():
+    code = (
+        "import sys\nfrom road_ray.cli import main\n"
+        "try:\n    main()\nfinally:\n    print(*sys.modules)"
+    )
+    asked = {"_ROAD_COMPLETE": "complete_bash", "COMP_WORDS": "road finetune data.da"}
+    asked |= {"COMP_CWORD": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | asked,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "data.dataset=" in done.stdout
+    loaded = set(done.stdout.split())
+    assert not loaded & {"torch", "transformers", "ray", "datasets", "pyarrow", "numpy"}
