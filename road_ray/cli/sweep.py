@@ -15,15 +15,18 @@ if TYPE_CHECKING:
     from road_ray.recipes.sweep.config import SweepConfig
 
 
+_Arguments = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="FILE|NAME [key=value]...",
+        help="search space, then overrides",
+        autocompletion=complete_sweep,
+    ),
+]
+
+
 def sweep(
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="FILE|NAME [key=value]...",
-            help="search space, then overrides",
-            autocompletion=complete_sweep,
-        ),
-    ] = None,
+    arguments: _Arguments = None,
     run_dir: Annotated[Path | None, typer.Option(help="directory of the sweep")] = None,
     trials: Annotated[int | None, typer.Option(min=1, help="number of trials")] = None,
     address: Annotated[str | None, typer.Option(help="address of a running Ray cluster")] = None,

@@ -21,9 +21,11 @@ _TEXTS = (
     *("text", "sentence", "review", "body", "content", "comment", "message", "tweet", "document"),
     *("description", "title", "question", "utterance", "abstract"),
 )
+_SURE_LABELS = ("label", "labels", "gold_label", "class", "target")
 _LABELS = (
-    *("label", "labels", "gold_label", "class", "category", "target", "sentiment", "intent"),
-    *("emotion", "topic", "rating", "stars", "score", "similarity", "polarity", "y"),
+    *_SURE_LABELS,
+    *("category", "sentiment", "intent", "emotion", "topic", "polarity"),
+    *("rating", "stars", "score", "similarity", "y"),
 )
 _IDS = ("id", "idx", "index", "guid", "uid", "uuid", "key", "row_id")
 _FEW = 50  # different values of a column that may be classes without being named so
@@ -143,11 +145,15 @@ def label_column(
         for name, column in columns.items()
         if name not in texts and name.lower() not in _IDS and column.lists == 0 and column.count
     }
-    named = [name for name in free if name.lower() in _LABELS]
-    usual = [name for name in named if name.lower() == "label"] or named
-    if len(usual) == 1:
-        return free[usual[0]], "its name says so"
-    likely = named or [n for n, c in free.items() if c.is_classes or c.is_fractions]
+    sure = [name for name in free if name.lower() in _SURE_LABELS]
+    usual = [name for name in free if name.lower() in _LABELS]
+    guessed = [name for name, c in free.items() if c.is_classes or c.is_fractions]
+    named = [name for name in sure if name.lower() == "label"] or sure
+    if not named and len(usual) == 1 and set(guessed) <= set(usual):
+        named = usual
+    if len(named) == 1:
+        return free[named[0]], "its name says so"
+    likely = named or list(dict.fromkeys([*usual, *guessed]))
     if len(likely) == 1:
         kind = "few values that repeat" if free[likely[0]].is_classes else "numbers"
         return free[likely[0]], f"the only column of {kind}"

@@ -1,0 +1,99 @@
+"""``road init``: the file that it writes, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from road_ray.config import json_schema
+from road_ray.config.yaml import read_yaml
+from road_ray.verbs import VERBS, configure, verb_of_file
+
+
+@pytest.fixture
+def reviews(tmp_path, monkeypatch):
+    """A folder with a table of two candidate label columns."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ROAD_DATA", raising=False)
+    rows = "".join(f"the film number {n},{'ab'[n % 2]},{n % 4 + 1}\n" for n in range(40))
+    (tmp_path / "reviews.csv").write_text(f"body,queue,stars\n{rows}")
+    return tmp_path
+
+
+def test_the_file_is_commented_loads_and_names_its_schema(road, reviews):
+    said = road(
+        "init", "reviews.csv", "--label", "stars", "--kind", "regress", "--init", "my/model"
+    )
+    assert said.out.splitlines()[-1] == "next: road finetune reviews.yaml"
+    assert "range: 1 to 4" in said.out
+    assert "rows: 36 to train on, 4 to evaluate on" in said.out
+    text = (reviews / "reviews.yaml").read_text()
+    assert text.startswith("# yaml-language-server: $schema=finetune.schema.json\n")
+    assert "# - label: stars (--label names it)" in text
+    schema = json.loads((reviews / "finetune.schema.json").read_text())
+    assert schema["properties"].keys() >= json_schema(VERBS["finetune"].config)["properties"].keys()
+    assert read_yaml(reviews / "reviews.yaml").values["data"]["sets"]["reviews"] == {
+        **{"kind": "regress", "text": ["body"], "label": "stars", "low": 1.0, "high": 4.0},
+        **{"train": "reviews.csv", "dev_fraction": 0.1},
+    }
+    assert verb_of_file(reviews / "reviews.yaml") == "finetune"
+    config = configure("finetune", path=reviews / "reviews.yaml")
+    assert (config.init, config.data.sets["reviews"].kind) == ("my/model", "regress")
+    assert sorted(path.name for path in reviews.iterdir()) == [
+        *("finetune.schema.json", "reviews.csv", "reviews.yaml"),
+    ]
+
+
+def test_json_names_the_file_and_the_command(road, reviews):
+    said = json.loads(road("init", "reviews.csv", "--label", "queue", "--json").out)
+    assert (said["output"], said["command"]) == ("reviews.yaml", "road finetune reviews.yaml")
+    assert said["kind"] == "classify"
+
+
+def test_an_odd_name_is_quoted_in_command_and_file(road, reviews):
+    (reviews / "my data").mkdir()
+    (reviews / "reviews.csv").rename(reviews / "my data" / "sst2.csv")
+    out = reviews / "my data" / "a: b.yaml"
+    said = road("init", "my data/sst2.csv", "--label", "queue", "--output", out)
+    assert said.out.splitlines()[-1] == f"next: road finetune '{out}'"
+    config = configure("finetune", path=out)
+    assert config.data.dataset == "my_sst2"  # the catalogue has an sst2
+    assert config.data.sets["my_sst2"].train == str(reviews / "my data" / "sst2.csv")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["reviews.csv"], 2, "2 columns could be the label"),
+        (["reviews.csv", "--kind", "rank"], 2, "--kind rank\n  allowed: classify, regress"),
+        (["reviews.csv", "--label", "queue", "--output", "reviews.csv"], 2, "reviews.csv: exists"),
+        (["nowhere.csv"], 2, "nowhere.csv: no such file"),
+        (["nowhere.csv", "--output", "reviews.csv"], 2, "reviews.csv: exists"),
+        ([], 2, "Missing argument"),
+    ],
+)
+def test_a_mistake_changes_nothing(road, reviews, words, code, told):
+    before = {path.name: path.read_bytes() for path in reviews.iterdir()}
+    said = road("init", *words)
+    assert said.code == code
+    assert told in said.err
+    assert {path.name: path.read_bytes() for path in reviews.iterdir()} == before
+
+
+def test_a_wrong_row_is_found_before_the_file_is_written(road, reviews):
+    table = reviews / "reviews.csv"
+    (reviews / "reviews-train.csv").write_bytes(table.read_bytes())
+    (reviews / "reviews-dev.csv").write_text("body,queue\nfine,a,b\n")
+    said = road("init", "reviews-train.csv", "--label", "queue")
+    assert (said.code, "reviews-dev.csv:2: 3 columns, expected 2" in said.err) == (3, True)
+    assert not list(reviews.glob("*.yaml"))
+
+
+def test_a_full_disk_leaves_nothing(road, reviews, small_disk):
+    place = small_disk(40)
+    (place / "filler").write_bytes(b"x" * (36 << 10))
+    said = road("init", "reviews.csv", "--label", "queue", "--output", place / "my.yaml")
+    assert said.code == 4
+    assert "my.yaml: cannot be written: No space left on device" in said.err
+    assert [path.name for path in place.iterdir()] == ["filler"]
