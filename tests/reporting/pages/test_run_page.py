@@ -7,7 +7,8 @@ import json
 import pytest
 
 from road_ray.reporting.pages.page import render
-from road_ray.reporting.pages.run_page import clock, curves, headline, run_page
+from road_ray.reporting.pages.run_curves import curves
+from road_ray.reporting.pages.run_page import clock, headline, run_page
 from road_ray.reporting.run_record import read_run
 
 
