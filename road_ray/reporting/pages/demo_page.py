@@ -68,7 +68,7 @@ _NEXT = (
     (
         "The teachers of this demo again, with another temperature:",
         "road distill init={dir}/multitask data.root=miniature data.dataset=squad_v2 "
-        "distillation.teachers={dir}/teachers/teachers.json distillation.temperature=4 "
+        "distillation.teachers=[{dir}/teachers/teachers.json] distillation.temperature=4 "
         "optimizer.peak_lr=1e-3 --run-dir {dir}-warmer",
     ),
 )
