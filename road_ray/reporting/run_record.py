@@ -35,7 +35,10 @@ _VERB_OF_KEY = {
     "tune_threshold_on": "evaluate",
 }
 # Kinds of events of every undisturbed run.
-_ROUTINE = ("initialized", "phase", "stopped_early", "best_checkpoint", "store_complete")
+_ROUTINE = (
+    *("initialized", "phase", "stopped_early", "best_checkpoint"),
+    *("teachers_started", "teachers_proven", "store_complete"),
+)
 _INDECISIVE = ("run_dir", "seed", "console", "address", "tracking.", "max_concurrent")
 
 

@@ -90,7 +90,7 @@ def test_the_verb_follows_from_the_configuration_not_from_who_started_the_run(ve
 
 
 def test_routine_events_are_no_faults():
-    kinds = ["initialized", "phase", "stopped_early", "store_complete", "teacher_replaced"]
+    kinds = ["initialized", "phase", "stopped_early", "teachers_proven", "teacher_replaced"]
     run = RunRecord(Path("r"), events=[{"kind": kind} for kind in kinds])
     assert run.faults == [{"kind": "teacher_replaced"}]
 

@@ -117,7 +117,7 @@ def _has_content(section: Section) -> bool:
 
 def _default_baseline(groups: Sequence[Group]) -> Group:
     """Return the default baseline: the group trained without teachers, else the first."""
-    plain = [group for group in groups if group.name in ("none", "no-kd", "baseline", "plain")]
+    plain = [group for group in groups if re.search(r"\b(none|no-kd|baseline|plain)$", group.name)]
     return (plain or list(groups))[0]
 
 

@@ -127,3 +127,14 @@ def test_runs_link_to_their_pages(runs, tmp_path):
     rows = runs_table(runs, tmp_path / "elsewhere").rows
     assert rows[0][0].link == "../none-1/report.html"
     assert rows[1][0].link == ""
+
+
+def test_the_students_without_teachers_are_the_baseline(write_run, tmp_path):
+    runs = [
+        read_run(write_run(tmp_path / f"student-{rule}-{seed}", seed=seed, init=rule))
+        for rule in ("mean", "none")
+        for seed in (1, 2)
+    ]
+    (line, _) = result(compare_page(runs, "f"))[Verdict].lines[0]
+    assert line.startswith("student-mean: ")
+    assert "student-none" in line
