@@ -22,7 +22,7 @@ def tie(sweep: Sweep, which: int = 0) -> str:
     """
     trials = sweep.judged
     values = [trial.values[which] for trial in trials]
-    if len(values) < 3:
+    if len(values) < 2:
         return ""
     low, high = min(values), max(values)
     span = f"{len(values)} trials between {low:.4g} and {high:.4g}"

@@ -109,7 +109,10 @@ def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
     if (losses := loss_names(run)) and (loss := run.last(losses[0])) is not None:
         first = run.series(losses[0])[0][1]
         tiles.append((curve_title(losses[0]), f"{loss:.3f}", f"{first:.3f} at the first row"))
-    if run.steps:
+    early = [event.get("step") for event in run.events if event.get("kind") == "stopped_early"]
+    if early and isinstance(early[-1], int):
+        tiles.append(("steps", f"{early[-1]:,}", f"stopped early, {run.steps:,} planned"))
+    elif run.steps:
         tiles.append(("steps", f"{run.steps:,}", ""))
     if run.seconds:
         tiles.append(("time in steps", clock(run.seconds), ""))

@@ -115,6 +115,12 @@ def test_the_best_checkpoint_is_marked(tmp_path):
     assert "the final model is that of the last step" in plain.note
 
 
+def test_a_run_that_stopped_early_tells_the_steps_that_it_made(tmp_path):
+    rows = [{"step": 30, "train/sst2": 1.0}, {"step": 60, "eval/sst2/accuracy": 50.0}]
+    run = RunRecord(tmp_path, rows=rows, events=[{"kind": "stopped_early", "step": 30}])
+    assert ("steps", "30", "stopped early, 60 planned") in run_page(run).tiles
+
+
 def test_routine_events_are_folded_away_and_are_no_faults(run_directory):
     events = [{"kind": "phase", "step": 3}, {"kind": "initialized", "init": "x"}]
     lines = "".join(json.dumps(event) + "\n" for event in events)
