@@ -49,14 +49,15 @@ def test_stages_start_from_each_other_and_students_differ_in_their_teachers_only
 
 @pytest.mark.ray
 @pytest.mark.slow
-def test_the_story_runs_and_goes_on_where_it_stopped(cluster, road, world, tmp_path):
+def test_the_story_runs_and_goes_on_where_it_stopped(cluster, road, world, tmp_path, caplog):
     sizes = {"num_teachers": 2, "num_seeds": 1, "pretraining_steps": 2, "multitask_steps": 2}
     sizes |= {"finetuning_steps": 2, "root": world}
     command = ["demo", *(f"{key}={value}" for key, value in sizes.items()), "--run-dir", tmp_path]
-    said = road(*command)
+    with caplog.at_level("INFO", logger="road_ray"):
+        said = road(*command)
     assert said.code == 0, said.err
     for number in range(1, 7):
-        assert f"stage {number} of 6: " in said.err
+        assert f"stage {number} of 6: " in caplog.text
     for name in ("no KD", "mean KD", "Weighted KD", "teacher 1"):
         assert name in said.out
     rows = json.loads((tmp_path / "table.json").read_text())
