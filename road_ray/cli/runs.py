@@ -92,5 +92,6 @@ def _row(run: RunRecord, folder: Path) -> dict[str, Any]:
         "seed": run.settings.get("seed"),
         "figure": figure or "",
         "value": run.metrics[figure] if figure else None,
-        "events": len(run.events),
+        "faults": len(run.faults),
+        "limits": "; ".join(run.limits),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from road_ray.data.loading import Split
 from road_ray.data.schema import Classify, JointSpan, Kind, Regress, Span, Tag
 from road_ray.errors import DivergedError
 from road_ray.evaluation import metrics
+from road_ray.evaluation.diagnostics import class_diagnostics, span_diagnostics
 from road_ray.evaluation.joint_spans import best_joint_spans
 from road_ray.evaluation.span_answers import (
     UNTUNED_THRESHOLD,
@@ -32,6 +34,9 @@ from road_ray.evaluation.tags import entity_scores, predicted_tags
 from road_ray.models.multitask import MultitaskModel
 
 _ROWS_AT_ONCE = 64
+DIAGNOSTICS = "diagnostics.json"
+OnRows = Callable[[int, int], None]
+"""Called with the number of evaluated rows and of all rows."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +54,15 @@ class Evaluation:
     untuned_threshold: float = UNTUNED_THRESHOLD
     labels: Sequence[str] = field(default=())
     ids: Sequence[str] = field(default=())
+    diagnostics: dict[str, Any] = field(default_factory=dict)
 
     def write(self, directory: Path) -> None:
-        """Write predictions in the official JSON layout of SQuAD, or one label per example."""
+        """Write predictions in the official JSON layout of SQuAD, or one label per example;
+        ``diagnostics.json`` beside them has what the pages of reports draw.
+        """
+        if self.diagnostics:
+            directory.mkdir(parents=True, exist_ok=True)
+            write_json(directory / DIAGNOSTICS, self.diagnostics)
         if self.spans:
             limit = self.untuned_threshold if self.threshold is None else self.threshold
             write_predictions(directory, self.spans, limit)
@@ -62,20 +73,31 @@ class Evaluation:
 
 
 def logits_of(
-    model: MultitaskModel, features: Features, *, pad_id: int, device: torch.device
+    model: MultitaskModel,
+    features: Features,
+    *,
+    pad_id: int,
+    device: torch.device,
+    on_rows: OnRows | None = None,
 ) -> list[NDArray[np.float32]]:
     """Return a model's logits of every row, without dropout, in the layout of ``answers``."""
     was_training = model.training
     model.eval()
     kind = model.tasks[features.task].kind
     with torch.inference_mode():
-        logits = answers(lambda batch: model(to_device(batch, device)), features, kind, pad_id)
+        logits = answers(
+            lambda batch: model(to_device(batch, device)), features, kind, pad_id, on_rows
+        )
     model.train(was_training)
     return logits
 
 
 def answers(
-    ask: Callable[[Batch], Tensor], features: Features, kind: Kind, pad_id: int
+    ask: Callable[[Batch], Tensor],
+    features: Features,
+    kind: Kind,
+    pad_id: int,
+    on_rows: OnRows | None = None,
 ) -> list[NDArray[np.float32]]:
     """What ``ask`` says of every row, unpadded: ``[C]`` (or ``[N]``, ``[1]``), ``[2, length]`` of
     spans, ``[length, C]`` of tags. Rows of like length are asked together.
@@ -93,6 +115,8 @@ def answers(
                 row = row[: lengths[number]]
             _check_finite(row, kind, features.task)
             rows[number] = row
+        if on_rows is not None:
+            on_rows(start + len(numbers), len(features))
     return [row for row in rows if row is not None]
 
 
@@ -118,11 +142,12 @@ def evaluate_split(
     device: torch.device,
     threshold: float | None = None,
     tune: bool = False,
+    on_rows: OnRows | None = None,
 ) -> Evaluation:
     """Return the figures of a model on a split. ``threshold`` is the no-answer threshold; ``tune``
     chooses it on this split if there is none, unless all questions have answers.
     """
-    logits = logits_of(model, split.features, pad_id=pad_id, device=device)
+    logits = logits_of(model, split.features, pad_id=pad_id, device=device, on_rows=on_rows)
     found = evaluate_logits(split, logits, threshold, tune=tune)
     return replace(found, figures=found.figures | _further(model, split, pad_id, device))
 
@@ -143,16 +168,19 @@ def evaluate_logits(
     values = np.stack(logits)
     predicted = values[:, 0] if isinstance(kind, Regress) else values.argmax(-1)
     known = split.features.gold["labels"] != UNKNOWN
-    figures = {}
+    figures, diagnostics = {}, {}
     if known.any():
         gold = split.features.gold["labels"][known]
         figures = metrics.score(split.dataset.metrics, predicted[known], gold)
+        if isinstance(kind, Classify):
+            diagnostics = class_diagnostics(values[known], gold, kind.labels)
     names = (
         [kind.labels[int(p)] for p in predicted]
         if isinstance(kind, Classify)
         else [str(p) for p in predicted]
     )
-    return Evaluation(figures, labels=names, ids=[example.id for example in split.examples])
+    ids = [example.id for example in split.examples]
+    return Evaluation(figures, labels=names, ids=ids, diagnostics=diagnostics)
 
 
 def _further(
@@ -215,4 +243,10 @@ def evaluate_spans(
     figures = score(examples, predictions, threshold)
     limit = untuned if threshold is None else threshold
     figures |= answerability(examples, predictions, limit)
-    return Evaluation(figures, threshold=threshold, spans=predictions, untuned_threshold=untuned)
+    return Evaluation(
+        figures,
+        threshold=threshold,
+        spans=predictions,
+        untuned_threshold=untuned,
+        diagnostics=span_diagnostics(examples, predictions, limit),
+    )

@@ -69,7 +69,7 @@ def evaluate(
     """
     golds = _gold_texts(dataset)
     _require_all(golds, predictions, "predictions")
-    raw = {id_: _raw_scores(texts, predictions[id_]) for id_, texts in golds.items()}
+    raw = {id_: raw_scores(texts, predictions[id_]) for id_, texts in golds.items()}
     exact = {id_: scores[0] for id_, scores in raw.items()}
     f1 = {id_: scores[1] for id_, scores in raw.items()}
     odds = {id_: 0.0 for id_ in golds}
@@ -129,7 +129,7 @@ def _require_numbers(probabilities: Mapping[str, float]) -> None:
 
 # An answer is scored untuned, at a threshold and to find the best one.
 @lru_cache(maxsize=1 << 16)
-def _raw_scores(golds: tuple[str, ...], predicted: str) -> tuple[float, float]:
+def raw_scores(golds: tuple[str, ...], predicted: str) -> tuple[float, float]:
     """Return exact match and F1, each the best over the gold answers that do not normalise to an
     empty text.
     """

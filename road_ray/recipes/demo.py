@@ -4,7 +4,9 @@ without distillation, judged in and out of domain.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from road_ray.data.config import CorpusConfig
@@ -28,23 +30,20 @@ from road_ray.recipes.multitask.multitask import multitask
 from road_ray.recipes.pretraining.config import GeneratorConfig, PretrainConfig
 from road_ray.recipes.pretraining.pretrain import pretrain
 from road_ray.recipes.run import Run, load_finished_run, open_run_directory
+from road_ray.recipes.run_progress import show_progress
+from road_ray.reporting.pages.demo_page import FIGURES, IN_DOMAIN, OUT_OF_DOMAIN, STUDENTS
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 from road_ray.training.context import RunContext
 from road_ray.training.monitoring.journal import write_json_atomic
+from road_ray.training.monitoring.progress import open_console
 
 if TYPE_CHECKING:
     from road_ray.distributed.teachers.client import ActorEnsemble
 
-IN_DOMAIN, OUT_OF_DOMAIN = "squad_v2", "newsqa"
-# In domain raw (threshold 0) and at the threshold tuned on that very set, as papers print it; out
-# of domain at that threshold, and with every question answered.
-_FIGURES = {
-    "in domain F1": f"eval/{IN_DOMAIN}/f1",
-    "best F1": f"eval/{IN_DOMAIN}/best_f1",
-    "best EM": f"eval/{IN_DOMAIN}/best_exact",
-    "out of domain F1": f"eval/{OUT_OF_DOMAIN}/at_threshold_f1",
-    "answering all F1": f"eval/{OUT_OF_DOMAIN}/f1",
-}
+_log = logging.getLogger(__name__)
+
+_NO_KD, *_DISTILLED = STUDENTS  # the first kind has no teachers
+NUM_STAGES = 3 + len(STUDENTS)
 
 
 def demo(config: DemoConfig, context: RunContext | None = None) -> Run:
@@ -56,11 +55,14 @@ def demo(config: DemoConfig, context: RunContext | None = None) -> Run:
 
 def _run(config: DemoConfig, context: RunContext | None) -> Run:
     with open_run_directory(config) as directory:
+        _stage(1, "pre-training of an encoder on the embedded corpus")
         pretrain(pretraining(config), context)
+        _stage(2, "multi-task training on four data sets")
         multitask(multitasking(config), context)
         with connected(config.address, num_cpus=2 * config.max_concurrent):
+            _stage(3, f"{config.num_teachers} teachers, fine-tuned on {IN_DOMAIN}")
             teachers = [finetuning(config, f"teacher-{n}", n) for n in range(config.num_teachers)]
-            taught = _alongside(finetune, teachers, context)
+            taught = _alongside(config, "teachers", finetune, teachers, context)
             place = directory / "teachers"
             write_json_atomic(place / "teachers.json", listing(place, teachers, taught))
             students = _students(config, taught, context)
@@ -71,6 +73,10 @@ def _run(config: DemoConfig, context: RunContext | None) -> Run:
     return Run(directory, figures)
 
 
+def _stage(number: int, what: str) -> None:
+    _log.info("stage %d of %d: %s", number, NUM_STAGES, what)
+
+
 def _students(
     config: DemoConfig, taught: Sequence[Run], context: RunContext | None
 ) -> dict[str, list[Run]]:
@@ -79,19 +85,34 @@ def _students(
 
     seeds = range(100, 100 + config.num_seeds)
     plain = [finetuning(config, f"student-none-{seed}", seed) for seed in seeds]
-    students = {"no KD": _alongside(finetune, plain, context)}
+    _stage(4, f"{config.num_seeds} students without teachers")
+    students = {_NO_KD: _alongside(config, f"students, {_NO_KD}", finetune, plain, context)}
     directories = [str(run.hf_dir) for run in taught]
     with start_teachers(directories, catalog.task(IN_DOMAIN)) as ensemble:
-        for name, rule in (("mean KD", "mean"), ("Weighted KD", "correctness")):
+        for number, name in enumerate(_DISTILLED, start=5):
+            rule = STUDENTS[name]
+            _stage(number, f"{config.num_seeds} students of the teachers, {name}")
             distilled = [distilling(config, rule, seed, directories) for seed in seeds]
-            students[name] = _alongside(distill, distilled, context, ensemble)
+            students[name] = _alongside(
+                config, f"students, {name}", distill, distilled, context, ensemble
+            )
     return students
 
 
 def _alongside(
-    recipe: Any, configs: Sequence[Any], context: RunContext | None, *ensemble: ActorEnsemble
+    demo: DemoConfig,
+    title: str,
+    recipe: Any,
+    configs: Sequence[FinetuneConfig],
+    context: RunContext | None,
+    *ensemble: ActorEnsemble,
 ) -> list[Run]:
-    return run_parallel(recipe, configs, *ensemble, timeout_seconds=3600.0, context=context)
+    steps = {config.run_dir: demo.finetuning_steps for config in configs}
+    with (
+        closing(open_console(demo.console, None, 10.0)) as console,
+        show_progress(title, steps, console),
+    ):
+        return run_parallel(recipe, configs, *ensemble, timeout_seconds=3600.0, context=context)
 
 
 def table(
@@ -104,7 +125,7 @@ def table(
 
 def _row(name: str, runs: Sequence[Run]) -> dict[str, Any]:
     row: dict[str, Any] = {"model": name, "seeds": len(runs)}
-    for title, figure in _FIGURES.items():
+    for title, figure in FIGURES.items():
         spread = summary([run.metrics[figure] for run in runs])
         row[title] = spread.mean
         row[f"{title} +-"] = spread.deviation
@@ -147,9 +168,7 @@ def pretraining(config: DemoConfig) -> PretrainConfig:
         ),
         generator=GeneratorConfig(scale=0.5),
         optimizer=OptimizerConfig(peak_lr=2e-3, warmup_steps=100, beta2=0.98, bias_correction=True),
-        training=TrainingConfig(
-            steps=config.pretraining_steps, save_every_steps=100_000, log_every_steps=100
-        ),
+        training=TrainingConfig(steps=config.pretraining_steps, save_every_steps=100_000),
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from road_ray.recipes.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.validation import check_length, require_init
 from road_ray.training.context import RunContext
 from road_ray.training.monitoring.journal import write_json_atomic
+from road_ray.training.monitoring.progress import Console, open_console
 from road_ray.training.worker import Worker
 
 
@@ -79,7 +81,11 @@ def _models(config: EvaluateConfig) -> list[Path]:
 def _together(config: EvaluateConfig, directories: Sequence[Path]) -> Run:
     """Evaluate the mean of several models, whose threshold is stored nowhere."""
     _task_of(config.data)
-    with open_run_directory(config) as run_dir, _predictions(run_dir) as staged:
+    with (
+        open_run_directory(config) as run_dir,
+        _predictions(run_dir) as staged,
+        closing(open_console(config.console, None, 10.0)) as console,
+    ):
         length = config.data.max_length_tokens or trained_length(directories[0])
         figures = evaluate_ensemble(
             directories,
@@ -89,6 +95,7 @@ def _together(config: EvaluateConfig, directories: Sequence[Path]) -> Run:
             predictions=staged / "predictions",
             label_map=config.label_map,
             tune_on=config.tune_threshold_on,
+            on_part=console.part,
         )
         write_json_atomic(run_dir / "metrics.json", figures)
     return Run(run_dir, figures)
@@ -98,7 +105,11 @@ def _run(config: EvaluateConfig) -> Run:
     directory = model_directory(require_init(config.init))
     task = _task_of(config.data)
     _check_pairs(config.data)
-    with open_run_directory(config) as run_dir, _predictions(run_dir) as staged:
+    with (
+        open_run_directory(config) as run_dir,
+        _predictions(run_dir) as staged,
+        closing(open_console(config.console, None, 10.0)) as console,
+    ):
         tokenizer = load_tokenizer(directory)
         places = _heads(directory, task, config.data.datasets)
         models = {
@@ -118,7 +129,9 @@ def _run(config: EvaluateConfig) -> Run:
         for name in sorted(places, key=lambda name: name != tune_on):
             split = load_split(name, source.split, source, tokenizer, judged=True)
             model, tune = models[places[name]], name == tune_on
-            scored, threshold = _judge(model, split, tokenizer, threshold, staged, tune=tune)
+            scored, threshold = _judge(
+                model, split, tokenizer, threshold, staged, console, tune=tune
+            )
             figures |= scored
         figures |= _consistency(config, staged)
         write_json_atomic(run_dir / "metrics.json", figures)
@@ -176,6 +189,7 @@ def _judge(
     tokenizer: Any,
     threshold: float | None,
     staged: Path,
+    console: Console,
     *,
     tune: bool,
 ) -> tuple[dict[str, float], float | None]:
@@ -183,7 +197,13 @@ def _judge(
     check_length(split, longest_row(model.encoder))
     pad_id = int(tokenizer.pad_token_id)
     result = evaluate_split(
-        model.to(device), split, pad_id=pad_id, device=device, threshold=threshold, tune=tune
+        model.to(device),
+        split,
+        pad_id=pad_id,
+        device=device,
+        threshold=threshold,
+        tune=tune,
+        on_rows=partial(console.part, f"evaluating {name}"),
     )
     result.write(staged / "predictions" / name)
     figures = {f"eval/{name}/{metric}": value for metric, value in result.figures.items()}

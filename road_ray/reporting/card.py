@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from io import StringIO
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
 from ruamel.yaml import YAML
@@ -21,6 +21,57 @@ from road_ray.reporting.record_schema import ModelFacts
 from road_ray.reporting.run_record import CONFIG, RunRecord, is_run, read_run
 from road_ray.reporting.tables import figures, metric_title, printable
 from road_ray.training.monitoring.secrets import redact
+
+_FAMILIES = {
+    "electra": "ELECTRA",
+    "bert": "BERT",
+    "albert": "ALBERT",
+    "roberta": "RoBERTa",
+    "xlm-roberta": "XLM-RoBERTa",
+    "deberta-v2": "DeBERTa",
+    "modernbert": "ModernBERT",
+    "distilbert": "DistilBERT",
+    "mpnet": "MPNet",
+}
+_USE_ABOUT = (
+    "In the directory of the model, with `transformers`; `road predict` and `road_ray.load` do the "
+    "same with windows for long texts."
+)
+_INPUTS = 'truncation=True, max_length=LENGTH, return_tensors="pt")\n'
+_ENCODE = f"""inputs = tokenizer("A text.", {_INPUTS}with torch.no_grad():
+    output = model(**inputs)
+print(output[0].shape)
+"""
+# What follows the loading of a model, by the end of its class's name.
+_PREDICT = {
+    "ForSequenceClassification": f"""inputs = tokenizer("A text.", {_INPUTS}with torch.no_grad():
+    logits = model(**inputs).logits[0]
+if model.config.num_labels == 1:
+    print(logits.item())
+else:
+    for number, share in enumerate(logits.softmax(-1).tolist()):
+        print(model.config.id2label[number], round(share, 3))
+""",
+    "ForQuestionAnswering": f"""question, context = "Who built it?", "It was built by Ada."
+inputs = tokenizer(question, context, {_INPUTS}with torch.no_grad():
+    output = model(**inputs)
+start, end = output.start_logits.argmax().item(), output.end_logits.argmax().item()
+answer = tokenizer.decode(inputs["input_ids"][0, start : end + 1])
+print(answer if 0 < start <= end else "no answer")
+""",
+    "ForTokenClassification": f"""inputs = tokenizer("Ada lives in London.", {_INPUTS}\
+with torch.no_grad():
+    tags = model(**inputs).logits[0].argmax(-1).tolist()
+tokens = tokenizer.convert_ids_to_tokens(inputs["input_ids"][0])
+print([(token, model.config.id2label[tag]) for token, tag in zip(tokens, tags)])
+""",
+    "ForMultipleChoice": f"""question, choices = "What flies?", ["a bird", "a stone"]
+inputs = tokenizer([question] * len(choices), choices, padding=True, {_INPUTS}\
+with torch.no_grad():
+    logits = model(**{{name: value[None] for name, value in inputs.items()}}).logits
+print(choices[logits.argmax().item()])
+""",
+}
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
@@ -50,18 +101,20 @@ def write_card(directory: Path, lineage: Mapping[str, Any]) -> Path:
     ``lineage`` may have ``task``, ``datasets``, ``metrics`` (figures by name), ``teachers`` (with
     ``directory`` and ``weights_sha256``) and any plain settings, which are listed as they are.
     """
-    kind = json.loads((directory / "config.json").read_text(encoding="utf-8"))["architectures"][0]
-    model = redact(lineage)
-    run = _run_of(directory, model)
+    config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+    kind, family = config["architectures"][0], str(config.get("model_type") or "")
+    known = redact(lineage)
+    run = _run_of(directory, known)
+    model = _without_places(known)
     named = dict(model.pop("metrics", {}))
     parts = [
-        _front(kind, run, named),
+        _front(kind, family, run, named),
         f"# {_plain(run.name if run.config else kind)}",
-        _about(kind, model),
+        _about(kind, family, model),
         f"## Figures\n\n{_fenced(figures(named))}\n\n{_evaluation_note(run, named)}",
         f"## Lineage\n\n{_origin(run, model)}",
         f"## Training\n\n{_making(run)}",
-        f"## Use\n\n{_fenced(_use(kind), 'python')}",
+        f"## Use\n\n{_USE_ABOUT}\n\n{_fenced(_use(kind, run), 'python')}",
         "## Limits\n\n" + "\n".join(f"- {line}" for line in _limits(run, model)),
         "<!-- Not uploaded. To publish this directory: hf upload OWNER/NAME DIRECTORY -->",
     ]
@@ -104,7 +157,7 @@ def _run_of(directory: Path, model: ModelFacts) -> RunRecord:
     return RunRecord(record.directory, record.config, record.environment, model=model)
 
 
-def _front(kind: str, run: RunRecord, named: Mapping[str, object]) -> str:
+def _front(kind: str, family: str, run: RunRecord, named: Mapping[str, object]) -> str:
     """Return the front matter for the Hub: tags, pipeline, data sets and a ``model-index``."""
     from huggingface_hub import ModelCardData
 
@@ -117,7 +170,7 @@ def _front(kind: str, run: RunRecord, named: Mapping[str, object]) -> str:
         "library_name": "transformers",
         "tags": [
             "road_ray",
-            "electra",
+            *([printable(family)] if family else []),
             *([printable(str(model["task"]))] if model.get("task") else []),
         ],
         "pipeline_tag": pipeline,
@@ -143,11 +196,15 @@ def _results(task: str, named: Mapping[str, object], *, made_up: bool) -> Iterab
 
     for name, value in headline(named).items():
         _, dataset, metric = name.split("/", 2)
+        entry = catalog.DATASETS.get(dataset)
+        hub = entry.hub if entry and not made_up else None
         yield EvalResult(
             task_type=task,
-            dataset_type="miniature" if made_up else _hub(dataset) or printable(dataset),
+            dataset_type="miniature" if made_up else hub.path if hub else printable(dataset),
             dataset_name=printable(dataset),
-            dataset_split="dev",
+            # The Hub merges the results of one type, configuration and split.
+            dataset_config=hub.configuration if hub else printable(dataset) if made_up else None,
+            dataset_split=hub.splits.get("dev", "validation") if hub else "dev",
             metric_type=_METRICS.get(metric, printable(metric)),
             metric_name=printable(metric_title(metric)),
             metric_value=round(float(value), 4),
@@ -160,13 +217,15 @@ def _hub(name: str) -> str | None:
     return entry.hub.path if entry and entry.hub else None
 
 
-def _about(kind: str, model: ModelFacts) -> str:
+def _about(kind: str, family: str, model: ModelFacts) -> str:
     sets = ", ".join(map(_plain, model.get("datasets") or ()))
     made = f"Made by road_ray {version('road-ray')} as {_code(kind)}."
+    what = f"{_plain(_FAMILIES.get(family, family))} encoder".lstrip()
+    what = f"An {what}" if what[0] in "AEIOUaeiou" else f"A {what}"
     if not model.get("task"):
-        return f"An encoder, pre-trained on a text corpus. {made}"
+        return f"{what}, pre-trained on a text corpus. {made}"
     how = "distilled from several teachers" if model.get("teachers") else "trained"
-    head = f"An encoder with a head for the task {_code(model['task'])}"
+    head = f"{what} with a head for the task {_code(model['task'])}"
     return f"{head}, {how} on {sets}. {made}"
 
 
@@ -182,10 +241,27 @@ def _evaluation_note(run: RunRecord, named: Mapping[str, object]) -> str:
     return note
 
 
+def _without_places(value: Any) -> Any:
+    """Return a value without absolute paths of this machine: below the working directory they
+    become relative, elsewhere their last two parts remain.
+    """
+    if isinstance(value, Mapping):
+        return {name: _without_places(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_places(item) for item in value]
+    text = str(value) if isinstance(value, Path) else value
+    if not isinstance(text, str) or not (text.startswith("/") or PureWindowsPath(text).drive):
+        return value
+    path = Path(text)
+    if path.is_relative_to(Path.cwd()):
+        return path.relative_to(Path.cwd()).as_posix()
+    return "/".join(["...", *PureWindowsPath(text).parts[1:][-2:]])
+
+
 def _origin(run: RunRecord, model: ModelFacts) -> str:
     """Return the ancestors back to the corpus, then one line for each fact of the model."""
     lines = [
-        f"- {role}: {_code(where)} ({_plain(describe_model(facts))})"
+        f"- {role}: {_code(_without_places(where))} ({_plain(describe_model(facts))})"
         for role, where, facts in ancestors(run)
         if not role.startswith("teacher")
     ]
@@ -213,7 +289,7 @@ def _making(run: RunRecord) -> str:
     packages = run.environment.get("packages") or {}
     made = _plain(", ".join(f"{name} {number}" for name, number in packages.items()))
     stream = StringIO()
-    YAML().dump(dict(run.config), stream)
+    YAML().dump(_without_places(dict(run.config)), stream)
     written = stream.getvalue().rstrip()
     return (
         f"```\nroad {run.verb} {CONFIG}\n```\n\nwith {made or 'unknown versions'}, and\n\n"
@@ -221,12 +297,18 @@ def _making(run: RunRecord) -> str:
     )
 
 
-def _use(kind: str) -> str:
-    return (
-        f"from transformers import AutoTokenizer, {kind}\n\n"
-        'tokenizer = AutoTokenizer.from_pretrained("path/to/this/directory")\n'
-        f'model = {kind}.from_pretrained("path/to/this/directory")'
+def _use(kind: str, run: RunRecord) -> str:
+    """Return a program that loads the model and predicts, run in the model's directory."""
+    start = (
+        f"import torch\nfrom transformers import AutoTokenizer, {kind}\n\n"
+        'place = "."  # this directory, or OWNER/NAME once it is on the Hub\n'
+        "tokenizer = AutoTokenizer.from_pretrained(place)\n"
+        f"model = {kind}.from_pretrained(place).eval()\n"
     )
+    end = next((text for ending, text in _PREDICT.items() if kind.endswith(ending)), _ENCODE)
+    length = run.model.get("max_length_tokens")
+    limit = length if isinstance(length, int) else 512
+    return start + end.replace("LENGTH", str(limit)).rstrip()
 
 
 def _limits(run: RunRecord, model: ModelFacts) -> Iterable[str]:

@@ -120,12 +120,21 @@ _READINGS: tuple[Callable[[RunRecord], Iterable[Gauge]], ...] = (
     _silence,
     _leaks,
 )
-_NO_LOSS = ("grad_norm", "lr", "accuracy", "auc", "precision", "recall", "fraction", "_soft")
+# Figures of training rows that are no losses (those of the objectives' ``metrics``).
+_NO_LOSS = re.compile(
+    r"train/(grad_norm.*|lr|kd_weight|detection_.*|.*_(accuracy|entropy|reward|fraction|soft)|"
+    r".*_accuracy_replaced)"
+)
+
+
+def is_loss(name: str) -> bool:
+    """Return True for a training loss on labels, such as ``train/squad_v2``."""
+    return name.startswith("train/") and not _NO_LOSS.fullmatch(name)
 
 
 def loss_names(run: RunRecord) -> list[str]:
     """Return the names of the training losses on labels."""
-    return [name for name in run.names("train/") if not name.endswith(_NO_LOSS)]
+    return [name for name in run.names("train/") if is_loss(name)]
 
 
 def right_counts(run: RunRecord) -> list[float]:

@@ -31,16 +31,30 @@ def ancestors(run: RunRecord) -> list[tuple[str, str, ModelFacts]]:
     models: list[tuple[str, str, ModelFacts]] = []
     place = str(run.model.get("init") or run.config.get("init") or "")
     while place and len(models) < _DEEPEST:
-        facts = read_model_record(Path(place))
+        facts = _facts_of(place, run.directory)
         models.append(("initialised from", place, facts))
         place = str(facts.get("init") or "")
     for number, teacher in enumerate(run.model.get("teachers") or ()):
         where = str(teacher.get("directory", ""))
-        facts = read_model_record(Path(where)) | {
+        facts = _facts_of(where, run.directory) | {
             "weights_sha256": teacher.get("weights_sha256", "")
         }
         models.append((f"teacher {number}", where, facts))
     return models
+
+
+def _facts_of(place: str, run_directory: Path) -> ModelFacts:
+    """Return the facts of the model that a run calls ``place``. A relative name counts from the
+    working directory of the training, which is this one or one above the run.
+    """
+    above = [] if Path(place).is_absolute() else list(run_directory.resolve().parents)
+    for start in (Path(), *above) if place else ():
+        try:
+            if (start / place).is_dir():
+                return read_model_record(start / place) or {"found": str(start / place)}
+        except OSError:  # no name of a directory
+            return {}
+    return {}
 
 
 def read_model_record(directory: Path) -> ModelFacts:
@@ -58,7 +72,7 @@ def read_model_record(directory: Path) -> ModelFacts:
 def describe_model(facts: ModelFacts) -> str:
     """Return a description of a model in one line."""
     if not facts:
-        return "not found"
+        return "not on this machine"
     if facts.get("corpus"):
         corpus = facts["corpus"]
         tokens, source = corpus.get("tokens", 0), str(corpus.get("source", "")).split(",")[0]
@@ -66,7 +80,9 @@ def describe_model(facts: ModelFacts) -> str:
     sets = ", ".join(facts.get("datasets") or ())
     how = "distilled on" if facts.get("teachers") else "trained on"
     seed = f", seed {facts['seed']}" if facts.get("seed") is not None else ""
-    return f"{how} {sets}{seed}" if sets else "no details"
+    if not sets:
+        return "not made by road_ray" if "found" in facts else "no details"
+    return f"{how} {sets}{seed}"
 
 
 def _row(role: str, where: str, facts: ModelFacts) -> list[Cell | str | None]:

@@ -22,8 +22,9 @@ REPORT = "report.html"
 Format = Literal["html", "svg", "png"]
 
 
-def page_of(paths: Sequence[Path], baseline: str | None = None) -> Page:
-    """Return the page of a run, a sweep, a demo or a folder; several paths are compared.
+def page_of(paths: Sequence[Path], baseline: str | None = None, place: Path | None = None) -> Page:
+    """Return the page of a run, a sweep, a demo or a folder; several paths are compared. ``place``
+    is the directory that the page is written to, from which its links count.
 
     Raises ``ConfigError`` if there is nothing to report.
     """
@@ -31,16 +32,17 @@ def page_of(paths: Sequence[Path], baseline: str | None = None) -> Page:
         _require(path)
     if len(paths) > 1:
         runs = [run for path in paths for run in ([path] if is_run(path) else runs_below(path))]
-        return compare_page([read_run(run) for run in runs], "Comparison", baseline)
+        return compare_page([read_run(run) for run in runs], "Comparison", baseline, place)
     (path,) = paths
     if is_sweep(path):
         return sweep_page(read_sweep(path))
     if is_demo(path):
-        return demo_page(path)
+        return demo_page(path, place)
     if (path / "metrics.jsonl").is_file() or (is_run(path) and not runs_below(path)):
         return run_page(read_run(path))
     if runs := runs_below(path):
-        return compare_page([read_run(run) for run in runs], path.resolve().name, baseline)
+        found = [read_run(run) for run in runs]
+        return compare_page(found, path.resolve().name, baseline, place)
     raise ConfigError(
         f"{path}: contains no run, sweep or folder of runs\n"
         "  allowed: a directory with metrics.jsonl or study.journal, or one that contains such\n"
@@ -59,12 +61,13 @@ def report(
     Without ``out``, write ``report.html`` or ``figures/`` into the only path, or into the working
     directory if there are several.
     """
-    page = page_of(paths, baseline)
     place = paths[0] if len(paths) == 1 else Path()
+    target = out or place / REPORT
+    target = target / REPORT if target.is_dir() else target
+    page = page_of(paths, baseline, target.parent)
     try:
         if kind == "html":
-            target = out or place / REPORT
-            return [write(page, target / REPORT if target.is_dir() else target)]
+            return [write(page, target)]
         return save_figures(page.figures(), out or place / "figures", kind)
     except OSError as error:
         raise ResourceError(

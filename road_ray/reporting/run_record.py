@@ -21,6 +21,24 @@ from road_ray.training.monitoring.secrets import redact
 _log = logging.getLogger(__name__)
 CONFIG = "config.resolved.yaml"
 # Keys in which the seeds of one experiment may differ.
+# A key of the configuration by which the verb of a run is known, the first that is there. The
+# command does not tell it: `road demo` and `road sweep` make runs of other verbs.
+_VERB_OF_KEY = {
+    "mixing": "multitask",
+    "distillation": "distill",
+    "generator": "pretrain",
+    "comparison": "reproduce",
+    "stages": "reproduce",
+    "pretraining_steps": "demo",
+    "judge_ensemble": "teachers",
+    "optimizer": "finetune",
+    "tune_threshold_on": "evaluate",
+}
+# Kinds of events of every undisturbed run.
+_ROUTINE = (
+    *("initialized", "phase", "stopped_early", "best_checkpoint"),
+    *("teachers_started", "teachers_proven", "store_complete"),
+)
 _INDECISIVE = ("run_dir", "seed", "console", "address", "tracking.", "max_concurrent")
 
 
@@ -49,12 +67,29 @@ class RunRecord:
 
     @property
     def verb(self) -> str:
-        """Return the verb that made the run, from its command or else from its configuration."""
+        """Return the verb of the run, from its configuration or else from its command."""
+        for key, verb in _VERB_OF_KEY.items():
+            if key in self.config:
+                return verb
         command = list(self.environment.get("command") or ())
-        if len(command) > 1 and str(command[1]).isalpha():
-            return str(command[1])
-        marks = {"mixing": "multitask", "distillation": "distill", "generator": "pretrain"}
-        return next((verb for key, verb in marks.items() if key in self.config), "finetune")
+        known = len(command) > 1 and str(command[1]).isalpha()
+        return str(command[1]) if known else "finetune"
+
+    @property
+    def faults(self) -> list[dict[str, Any]]:
+        """Return the events that do not belong to an undisturbed run."""
+        return [event for event in self.events if event.get("kind") not in _ROUTINE]
+
+    @property
+    def limits(self) -> list[str]:
+        """Return the reasons why the figures cannot be compared with published results."""
+        reasons = []
+        if "miniature" in (self.settings.get("data.root"), self.settings.get("root")):
+            reasons.append("embedded miniature data set")
+        for key, what in (("data.max_rows", "trained on"), ("data.max_judged_rows", "judged on")):
+            if isinstance(most := self.settings.get(key), int):
+                reasons.append(f"{what} at most {most:,} rows")
+        return reasons
 
     @property
     def finished(self) -> bool:

@@ -230,6 +230,7 @@ _STATES = {"FAIL": "failed", "COMPLETE": "complete", "PRUNED": "pruned", "RUNNIN
 def _trial(trial: FrozenTrial, directory: Path, metric: str) -> Trial:
     duration = trial.duration
     curve = sorted((float(s), v) for s, v in trial.intermediate_values.items() if v == v)
+    curve = _with_last(curve or _recorded_curve(trial, directory, metric), trial, directory)
     attributes = redact(trial.user_attrs)
     seconds = attributes.get("seconds") or (duration.total_seconds() if duration else None)
     deviation = attributes.get("deviation") or ()
@@ -238,11 +239,28 @@ def _trial(trial: FrozenTrial, directory: Path, metric: str) -> Trial:
         state=_STATES.get(trial.state.name, "waiting"),
         params=dict(trial.params),
         values=tuple(trial.values or ()),
-        curve=thinned(curve or _recorded_curve(trial, directory, metric), _MOST_POINTS),
+        curve=thinned(curve, _MOST_POINTS),
         seconds=seconds,
         deviations=tuple(deviation) if isinstance(deviation, list | tuple) else (deviation,),
         attributes=attributes,
     )
+
+
+def _with_last(curve: list[Point], trial: FrozenTrial, directory: Path) -> list[Point]:
+    """Return the curve with the value of a complete trial at its last step. Schedulers get no
+    report of it.
+    """
+    if not curve or not trial.values:
+        return curve
+    last = 0.0
+    place = trial_directory(trial.number, trial.user_attrs, directory)
+    for run in [] if place is None else [place] if is_run(place) else runs_below(place):
+        try:
+            rows = read_metrics(run / "metrics.jsonl")
+        except (OSError, RoadError):
+            continue
+        last = max(last, *(float(row["step"]) for row in rows)) if rows else last
+    return [*curve, (last, trial.values[0])] if last > curve[-1][0] else curve
 
 
 def _recorded_curve(trial: FrozenTrial, directory: Path, metric: str) -> list[Point]:

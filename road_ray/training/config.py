@@ -113,8 +113,9 @@ class TrainingConfig(Config):
     """Shard parameters, gradients and optimizer state over the workers (FSDP2), for models that one
     device cannot hold; it costs half as much communication again. False: every worker holds a full
     copy (DDP)."""
-    log_every_steps: int = Field(50, ge=1)
-    """Number of steps between two rows of ``metrics.jsonl``. Our choice."""
+    log_every_steps: int | None = Field(None, ge=1)
+    """Number of steps between two rows of ``metrics.jsonl``. None: 50, or a twentieth of a training
+    of less than 1,000 steps, so that its curves have points. Our choice."""
     evaluate_every_steps: int | None = Field(None, ge=1)
     """Number of steps between two evaluations. None: at the end only. ``training.early_stopping``
     and the schedulers of sweeps need intermediate evaluations. ``road pretrain`` needs

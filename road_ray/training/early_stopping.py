@@ -172,6 +172,7 @@ class PeriodicEvaluation:
             _log.warning("no evaluation is recorded: the last weights are used")
             return
         self._objective.load_state_dict(self._weights.load(self._best), strict=False)
+        self._training.journal.event("best_checkpoint", step=self._best)
         self._weights.keep_only([self._best])
 
 

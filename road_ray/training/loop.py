@@ -122,6 +122,7 @@ class _Report:
     ) -> None:
         self.row = dict(row)
         self._training, self._worker = training, worker
+        self._every = training.config.log_every_steps or _log_interval(training.total_steps)
         self._tally = Tally()
         self._utilization = ModelFlopsUtilization(trained, worker, autocast)
         self._collapse = CollapseMonitor(training.journal, training.total_steps)
@@ -129,7 +130,7 @@ class _Report:
     def due(self, done: int) -> bool:
         """Return True when step ``done`` gets a row."""
         last = done == self._training.total_steps
-        return last or _due(done, self._training.config.log_every_steps)
+        return last or _due(done, self._every)
 
     def add(
         self, result: StepResult, passes: list[Batch], data_seconds: float, step_seconds: float
@@ -142,6 +143,11 @@ class _Report:
         self.row = self._utilization.of(self._tally.collect(self._worker) | norms, passes)
         self._training.journal.write(done, self.row)
         self._collapse.look(done, self.row)
+
+
+def _log_interval(total_steps: int) -> int:
+    """Return the default steps between rows: 50, fewer in a short run, for 20 points in a curve."""
+    return min(50, max(1, total_steps // 20))
 
 
 def _interrupted(done: int, training: Training) -> InterruptedRunError:

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from road_ray.recipes.config import DemoConfig
-from road_ray.recipes.demo import _FIGURES, distilling, finetuning, multitasking, pretraining, table
+from road_ray.recipes.demo import distilling, finetuning, multitasking, pretraining, table
 from road_ray.recipes.distillation.teacher_list import read_teacher_list
 from road_ray.recipes.run import Run
+from road_ray.reporting.pages.demo_page import FIGURES
 
 
 def run(directory, figure):
-    return Run(directory, dict.fromkeys(_FIGURES.values(), figure))
+    return Run(directory, dict.fromkeys(FIGURES.values(), figure))
 
 
 def test_the_table_has_means_and_deviations_over_seeds_and_each_teacher_alone(tmp_path):
@@ -22,7 +23,7 @@ def test_the_table_has_means_and_deviations_over_seeds_and_each_teacher_alone(tm
     rows = table(DemoConfig(), [run(tmp_path, 20.0)], students)
     assert [row["model"] for row in rows] == ["no KD", "teacher 0"]
     assert [row["seeds"] for row in rows] == [2, 1]
-    for title in _FIGURES:
+    for title in FIGURES:
         assert rows[0][title] == 12.0
         assert rows[0][f"{title} +-"] == pytest.approx(8**0.5)
         assert rows[1][title] == 20.0
@@ -48,12 +49,15 @@ def test_stages_start_from_each_other_and_students_differ_in_their_teachers_only
 
 @pytest.mark.ray
 @pytest.mark.slow
-def test_the_story_runs_and_goes_on_where_it_stopped(cluster, road, world, tmp_path):
+def test_the_story_runs_and_goes_on_where_it_stopped(cluster, road, world, tmp_path, caplog):
     sizes = {"num_teachers": 2, "num_seeds": 1, "pretraining_steps": 2, "multitask_steps": 2}
     sizes |= {"finetuning_steps": 2, "root": world}
     command = ["demo", *(f"{key}={value}" for key, value in sizes.items()), "--run-dir", tmp_path]
-    said = road(*command)
+    with caplog.at_level("INFO", logger="road_ray"):
+        said = road(*command)
     assert said.code == 0, said.err
+    for number in range(1, 7):
+        assert f"stage {number} of 6: " in caplog.text
     for name in ("no KD", "mean KD", "Weighted KD", "teacher 1"):
         assert name in said.out
     rows = json.loads((tmp_path / "table.json").read_text())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from itertools import pairwise
 
 import pytest
@@ -26,8 +28,11 @@ LINEAGE = {
 
 @pytest.fixture
 def card(tmp_path):
-    def write(architecture: str, lineage: dict[str, object]) -> tuple[str, str]:
-        (tmp_path / "config.json").write_text(json.dumps({"architectures": [architecture]}))
+    def write(
+        architecture: str, lineage: dict[str, object], family: str = "electra"
+    ) -> tuple[str, str]:
+        config = {"architectures": [architecture], "model_type": family}
+        (tmp_path / "config.json").write_text(json.dumps(config))
         text = write_card(tmp_path, lineage).read_text(encoding="utf-8")
         _, front, body = text.split("---\n", 2)
         (tmp_path / "front.yaml").write_text(front)
@@ -50,7 +55,11 @@ def test_the_front_matter_is_what_the_hub_expects(card):
     assert model["results"] == [
         {
             "task": {"type": "question-answering"},
-            "dataset": {"name": "squad_v2", "type": "rajpurkar/squad_v2", "split": "dev"},
+            "dataset": {
+                "name": "squad_v2",
+                "type": "rajpurkar/squad_v2",
+                "split": "validation",
+            },
             "metrics": [{"type": "f1", "value": 61.25, "name": "F1"}],
         }
     ]
@@ -76,7 +85,7 @@ def test_what_the_run_tells_is_told(run_directory, write_run):
         "at most 256 tokens",
         "threshold was tuned",
         "hf upload OWNER/NAME",
-        "- initialised from: `runs/mtl` (not found)",
+        "- initialised from: `runs/mtl` (not on this machine)",
     ):
         assert said in text
 
@@ -166,3 +175,69 @@ def test_text_of_others_is_text_in_the_card(card, evil, tmp_path):
 def inline(tree, kind):
     """The texts that follow the tokens of a kind."""
     return [after for one, after in pairwise(tree) if one.type == kind]
+
+
+def test_every_glue_task_stands_under_its_own_name(card):
+    figures = {"eval/sst2/accuracy": 91.0, "eval/qqp/accuracy": 88.0, "eval/qqp/f1": 85.0}
+    front, _ = card("BertForSequenceClassification", LINEAGE | {"metrics": figures}, "bert")
+    (model,) = yaml_lines.read_yaml(front).values["model-index"]
+    assert [
+        (r["dataset"]["name"], r["dataset"]["config"], [m["value"] for m in r["metrics"]])
+        for r in model["results"]
+    ] == [("sst2", "sst2", [91.0]), ("qqp", "qqp", [88.0, 85.0])]
+
+
+@pytest.mark.parametrize(
+    ("family", "said"),
+    [("bert", "A BERT encoder"), ("electra", "An ELECTRA encoder"), ("newt", "A newt encoder")],
+)
+def test_the_family_has_its_own_name_and_tag(card, family, said):
+    front, body = card("XForQuestionAnswering", LINEAGE, family)
+    tags = yaml_lines.read_yaml(front).values["tags"]
+    assert tags == ["road_ray", family, "mrc"]
+    assert f"{said} with a head for the task" in body
+
+
+def test_no_path_of_this_machine_is_in_a_card(write_run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    teacher = {"directory": str(tmp_path / "t0" / "hf"), "weights_sha256": "ab" * 32}
+    lineage = LINEAGE | {"init": "/home/ada/secret/models/mini", "teachers": [teacher]}
+    data = {"dataset": "squad_v2", "root": "/home/ada/secret/data"}
+    run = write_run(tmp_path / "runs" / "s", data=data, init="/home/ada/secret/models/mini")
+    (run / "hf").mkdir()
+    (run / "hf" / "config.json").write_text(json.dumps({"architectures": ["ElectraModel"]}))
+    text = write_card(run / "hf", lineage).read_text(encoding="utf-8")
+    assert str(tmp_path) not in text
+    assert "/home/ada" not in text
+    assert "- init: `.../models/mini`" in text
+    assert "teacher 0: `t0/hf`" in text
+    assert "run_dir: runs/s" in text
+
+
+SNIPPETS = {
+    "Classify": ("SequenceClassification", {"num_labels": 3}),
+    "Regress": ("SequenceClassification", {"num_labels": 1}),
+    "Span": ("QuestionAnswering", {}),
+    "Tag": ("TokenClassification", {"num_labels": 3}),
+    "Choose": ("MultipleChoice", {}),
+    "Encode": ("PreTraining", {}),
+}
+
+
+@pytest.mark.parametrize("kind", SNIPPETS)
+def test_the_snippet_runs_in_the_directory_of_the_model(tmp_path, pretrained, kind):
+    import transformers
+
+    ending, options = SNIPPETS[kind]
+    cls = getattr(transformers, f"ElectraFor{ending}")
+    cls.from_pretrained(pretrained.hf_dir, **options).save_pretrained(tmp_path)
+    transformers.AutoTokenizer.from_pretrained(pretrained.hf_dir).save_pretrained(tmp_path)
+    body = write_card(tmp_path, {"max_length_tokens": 64}).read_text(encoding="utf-8")
+    code = next(
+        token.content for token in MarkdownIt().parse(body) if token.info.strip() == "python"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()

@@ -38,4 +38,16 @@ def test_a_circle_ends(run_directory, tmp_path):
 
 
 def test_what_is_gone_is_said_to_be():
-    assert describe_model({}) == "not found"
+    assert describe_model({}) == "not on this machine"
+    assert describe_model({"found": "models/x"}) == "not made by road_ray"
+
+
+def test_a_relative_name_counts_from_above_the_run_too(write_run, tmp_path, monkeypatch):
+    told(tmp_path / "runs" / "mtl", datasets=["mnli"], init="runs/plain")
+    (tmp_path / "runs" / "plain").mkdir()
+    run = read_run(write_run(tmp_path / "runs" / "student", init="runs/mtl"))
+    monkeypatch.chdir("/")
+    assert [describe_model(facts) for _, _, facts in ancestors(run)] == [
+        "trained on mnli",
+        "not made by road_ray",
+    ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from road_ray.reporting.run_record import is_decisive, is_run, read_run, runs_below
+from road_ray.reporting.run_record import RunRecord, is_decisive, is_run, read_run, runs_below
 
 
 def test_a_run_is_read(run_directory):
@@ -68,3 +70,36 @@ def test_a_record_of_the_wrong_kind_is_told(run_directory, name, content):
     (problem,) = read_run(run_directory).problems
     assert problem.startswith(name)
     assert "left out" in problem
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        *("pretrain", "multitask", "finetune", "teachers"),
+        *("distill", "evaluate", "reproduce", "demo"),
+    ],
+)
+def test_the_verb_follows_from_the_configuration_not_from_who_started_the_run(verb):
+    from road_ray.config import to_dict
+    from road_ray.verbs import VERBS
+
+    config = to_dict(VERBS[verb].config())
+    run = RunRecord(Path("r"), config, environment={"command": ["road", "sweep"]})
+    assert run.verb == verb
+    assert RunRecord(Path("r"), environment={"command": ["road", verb]}).verb == verb
+
+
+def test_routine_events_are_no_faults():
+    kinds = ["initialized", "phase", "stopped_early", "teachers_proven", "teacher_replaced"]
+    run = RunRecord(Path("r"), events=[{"kind": kind} for kind in kinds])
+    assert run.faults == [{"kind": "teacher_replaced"}]
+
+
+def test_what_limits_a_comparison_with_papers_is_named():
+    data = {"root": "miniature", "max_rows": 1000, "max_judged_rows": 400}
+    assert RunRecord(Path("r"), {"data": data}).limits == [
+        "embedded miniature data set",
+        "trained on at most 1,000 rows",
+        "judged on at most 400 rows",
+    ]
+    assert RunRecord(Path("r"), {"data": {"root": "glue"}}).limits == []

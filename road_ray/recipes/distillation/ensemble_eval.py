@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +21,9 @@ from road_ray.models.encoder import model_directory
 from road_ray.models.labels import LabelMap
 from road_ray.training.worker import Worker
 
+OnPart = Callable[[str, int, int], None]
+"""Called with a title, the number of evaluated rows and of all rows."""
+
 
 def evaluate_ensemble(
     directories: Sequence[str | Path],
@@ -31,6 +34,7 @@ def evaluate_ensemble(
     predictions: Path | None = None,
     label_map: LabelMap | None = None,
     tune_on: str | None = None,
+    on_part: OnPart | None = None,
 ) -> dict[str, float]:
     """Return ``eval/<data set>/ensemble_<metric>`` of the models on a split of the data sets.
 
@@ -41,7 +45,8 @@ def evaluate_ensemble(
     tokenizer = load_tokenizer(named[0])
     splits = {name: load_split(name, split, source, tokenizer, judged=True) for name in names}
     _, task = find_dataset(names[0], source)
-    means = mean_logits(named, task, splits, int(tokenizer.pad_token_id), label_map)
+    pad_id = int(tokenizer.pad_token_id)
+    means = mean_logits(named, task, splits, pad_id, label_map, on_part)
     figures: dict[str, float] = {}
     threshold: float | None = None
     for name in sorted(splits, key=lambda name: name != tune_on):
@@ -59,14 +64,17 @@ def mean_logits(
     splits: Mapping[str, Split],
     pad_id: int,
     label_map: LabelMap | None = None,
+    on_part: OnPart | None = None,
 ) -> dict[str, list[NDArray[np.float32]]]:
     """The mean over models of the logits of every row, by split; one model in memory at a time."""
     sums: dict[str, list[NDArray[np.float32]]] = {}
-    for directory in directories:
+    for number, directory in enumerate(directories, start=1):
         device = Worker.alone().device
         ask = partial(_said, Teacher(directory, task, label_map=label_map, device=device))
         for name, split in splits.items():
-            said = answers(ask, split.features, task.kind, pad_id)
+            title = f"evaluating {name}, model {number} of {len(directories)}"
+            on_rows = None if on_part is None else partial(on_part, title)
+            said = answers(ask, split.features, task.kind, pad_id, on_rows)
             before = sums.get(name)
             sums[name] = said if before is None else list(map(np.add, before, said))
     return {

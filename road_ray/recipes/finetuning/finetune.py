@@ -36,6 +36,7 @@ from road_ray.recipes.run import Run, checkpoints, journal, load_finished_run, o
 from road_ray.recipes.validation import check_length, require_init, warn_of_overlap
 from road_ray.training.context import RunContext, Training
 from road_ray.training.loop import Steps, head_units, identity_of, train
+from road_ray.training.monitoring.journal import Journal
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -214,26 +215,37 @@ def fit(
             tokenizer=prepared.tokenizer,
             identity=prepared.identity,
             record=prepared.lineage,
-            evaluate=lambda: _evaluate_dev(config, worker, prepared),
+            evaluate=lambda: _evaluate_dev(config, worker, prepared, log),
             context=context,
         )
         train(objective, steps, training, worker)
         if worker.leads and not context.plan_only:
-            figures = judge(config, worker, prepared)
+            figures = judge(config, worker, prepared, log)
             log.write(prepared.total_steps, figures)
             log.finish(figures)
     worker.barrier()
     return figures
 
 
-def _evaluate_dev(config: FinetuneConfig, worker: Worker, prepared: Prepared) -> dict[str, float]:
+def _evaluate_dev(
+    config: FinetuneConfig, worker: Worker, prepared: Prepared, log: Journal
+) -> dict[str, float]:
     """Return metrics on the dev split of the training data set, for use during training."""
     split, pad_id = prepared.judged[config.data.dataset], int(prepared.tokenizer.pad_token_id)
-    result = evaluate_split(prepared.model, split, pad_id=pad_id, device=worker.device, tune=True)
+    result = evaluate_split(
+        prepared.model,
+        split,
+        pad_id=pad_id,
+        device=worker.device,
+        tune=True,
+        on_rows=partial(log.part, f"evaluating {config.data.dataset}"),
+    )
     return {f"eval/{config.data.dataset}/{name}": value for name, value in result.figures.items()}
 
 
-def judge(config: FinetuneConfig, worker: Worker, prepared: Prepared) -> dict[str, float]:
+def judge(
+    config: FinetuneConfig, worker: Worker, prepared: Prepared, log: Journal
+) -> dict[str, float]:
     """Return metrics on every data set of ``evaluate_on``; write predictions and ``hf/``.
 
     The no-answer threshold is tuned on the dev split of the training data set, if that is
@@ -254,6 +266,7 @@ def judge(config: FinetuneConfig, worker: Worker, prepared: Prepared) -> dict[st
             device=worker.device,
             threshold=threshold,
             tune=name == own,
+            on_rows=partial(log.part, f"evaluating {name}"),
         )
         threshold = result.threshold
         result.write(config.run_dir / "predictions" / name)

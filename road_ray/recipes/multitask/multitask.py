@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -38,6 +39,7 @@ from road_ray.recipes.run import Run, checkpoints, journal, load_finished_run, o
 from road_ray.recipes.validation import require_init
 from road_ray.training.context import RunContext, Training
 from road_ray.training.loop import head_units, identity_of, train
+from road_ray.training.monitoring.journal import Journal
 from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:
@@ -133,14 +135,14 @@ def main(
             checkpoints=checkpoints(config, log, keep=config.training.keep_checkpoints),
             journal=log,
             tokenizer=tokenizer,
-            evaluate=lambda: _judge(judged, splits, model, tokenizer, worker)[0],
+            evaluate=lambda: _judge(judged, splits, model, tokenizer, worker, log)[0],
             identity=identity,
             record=record,
             context=context,
         )
         train(_objective(config, model, taught=bool(asked)), steps, training, worker)
         if worker.leads and not context.plan_only:
-            figures, thresholds = _judge(judged, splits, model, tokenizer, worker)
+            figures, thresholds = _judge(judged, splits, model, tokenizer, worker, log)
             _export(config, model, tokenizer, figures, thresholds, record)
             log.write(total, figures)
             log.finish(figures)
@@ -173,6 +175,7 @@ def _judge(
     model: MultitaskModel,
     tokenizer: Any,
     worker: Worker,
+    log: Journal,
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Return figures on every data set, and the no-answer threshold of each span task: tuned on the
     first of its ``trained`` data sets with questions without answer, and used on the others.
@@ -188,6 +191,7 @@ def _judge(
             device=worker.device,
             threshold=thresholds.get(task),
             tune=name in trained,
+            on_rows=partial(log.part, f"evaluating {name}"),
         )
         figures |= {f"eval/{name}/{metric}": value for metric, value in result.figures.items()}
         if result.threshold is not None:

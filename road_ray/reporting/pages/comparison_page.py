@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from road_ray.evaluation.metrics import PairedTest, paired_test, summary
 from road_ray.reporting.health import loss_names
-from road_ray.reporting.pages.page import NOTHING, Block, Cell, Figures, Page, Section, Table, Value
+from road_ray.reporting.pages.page import (
+    NOTHING,
+    Block,
+    Cell,
+    Figures,
+    Page,
+    Prose,
+    Section,
+    State,
+    Table,
+    Value,
+    Verdict,
+    link_to,
+)
 from road_ray.reporting.pages.run_page import clock, headline
-from road_ray.reporting.plots.chart import Axis, Chart, Line, thinned
+from road_ray.reporting.plots.chart import Axis, Chart, Intervals, Line, thinned
 from road_ray.reporting.published_results import published
 from road_ray.reporting.run_record import RunRecord, is_decisive
 from road_ray.reporting.tables import metric_title
 
 _MOST_GROUPS = 40
+_MOST_VERDICTS = 8
+_MOST_COLUMNS = 5  # of figures in the table of runs: those that most runs have
+_SURE = 0.05  # p value from which on there is no difference
 
 
 @dataclass(frozen=True)
@@ -59,9 +76,14 @@ def _common_name(runs: Sequence[RunRecord]) -> str:
     return stems.pop() if len(stems) == 1 else f"{runs[0].name} and {len(runs) - 1} more"
 
 
-def compare_page(runs: Sequence[RunRecord], title: str, baseline: str | None = None) -> Page:
+def compare_page(
+    runs: Sequence[RunRecord],
+    title: str,
+    baseline: str | None = None,
+    place: Path | None = None,
+) -> Page:
     """Return the page that compares groups with the one named ``baseline``, or with the default
-    one.
+    one. ``place`` is the directory of the page, for links to the pages of the runs.
     """
     groups = group_runs(runs)
     base = next((group for group in groups if group.name == baseline), _default_baseline(groups))
@@ -74,7 +96,7 @@ def compare_page(runs: Sequence[RunRecord], title: str, baseline: str | None = N
     sections += [
         Section("Differences", [_settings(groups)], "Settings that differ between groups."),
         Section("Curves", [Figures(_curves(groups))], "Mean over the seeds of each group."),
-        Section("Runs", [_runs(runs)], "Click a heading to sort."),
+        Section("Runs", [runs_table(runs, place)], "Click a heading to sort."),
     ]
     return Page(
         title=title,
@@ -95,7 +117,7 @@ def _has_content(section: Section) -> bool:
 
 def _default_baseline(groups: Sequence[Group]) -> Group:
     """Return the default baseline: the group trained without teachers, else the first."""
-    plain = [group for group in groups if group.name in ("none", "no-kd", "baseline", "plain")]
+    plain = [group for group in groups if re.search(r"\b(none|no-kd|baseline|plain)$", group.name)]
     return (plain or list(groups))[0]
 
 
@@ -103,19 +125,61 @@ def _results(
     groups: Sequence[Group], base: Group, dataset: str, metrics: Sequence[str]
 ) -> list[Block]:
     wanted = [name for name in metrics if name.split("/")[1] == dataset]
-    names = ["", "seeds"]
-    for metric in wanted:
-        title = metric_title(metric.rsplit("/", 1)[-1])
-        names += [title, f"{title}: against {base.name}"]
+    titles = [metric_title(metric.rsplit("/", 1)[-1]) for metric in wanted]
     rows = [_row(group, base, wanted) for group in groups]
     rows = [row for row in rows if any(cell.value is not None for cell in row[2:])]
-    printed = _printed(dataset, wanted)
     note = (
-        "Mean ± standard deviation over seeds. Against: mean difference and p value of a paired "
-        "t-test over shared seeds, not corrected for the number of comparisons; bold where "
-        "p < 0.05. Two or three seeds reveal only large differences."
+        f"Mean ± standard deviation over seeds; below it the mean difference from {base.name} and "
+        "the p value of a paired t-test over shared seeds, not corrected for the number of "
+        "comparisons; bold where p < 0.05. Two or three seeds reveal only large differences."
     )
-    return [Table(names, [*rows, *printed], note=note)]
+    verdicts = [verdict(group, base, wanted[0]) for group in groups[:_MOST_VERDICTS]]
+    blocks: list[Block] = [
+        Verdict([found for found in verdicts if found is not None]),
+        Figures([figure for metric in wanted if (figure := intervals(groups, metric)) is not None]),
+        Table(["", "seeds", *titles], rows, note=note),
+    ]
+    limits = dict.fromkeys(limit for group in groups for run in group.runs for limit in run.limits)
+    printed = _printed(dataset, wanted)
+    if printed and limits:
+        blocks.append(Prose([f"Not comparable with published results: {', '.join(limits)}."]))
+    elif printed:
+        papers = f"published results: {len(printed)} models"
+        blocks.append(Table(["model", "source", *titles], printed, folded=papers))
+    return blocks
+
+
+def intervals(groups: Sequence[Group], metric: str, title: str = "") -> Intervals | None:
+    """Return the figure of each group's mean with its deviation over seeds; None for one group."""
+    rows = []
+    for group in groups[:_MOST_GROUPS]:
+        if values := list(group.scores(metric).values()):
+            spread = summary(values)
+            rows.append((group.name, spread.mean, spread.deviation, values))
+    _, dataset, name = metric.split("/", 2)
+    note = "Mean with one standard deviation over seeds; circles are single runs."
+    title = title or f"{dataset}: {metric_title(name)}"
+    return Intervals(title, rows, note) if len(rows) > 1 else None
+
+
+def verdict(group: Group, base: Group, metric: str) -> tuple[str, State] | None:
+    """Return the result of a group against the baseline in a sentence; None for the baseline, or
+    without two seeds in common.
+    """
+    test = None if group is base else paired_against(group, base, metric)
+    if test is None:
+        return None
+    title = metric_title(metric.rsplit("/", 1)[-1])
+    gap = f"{test.difference:+.2f} {title}"
+    if test.p_value == 0.0:
+        return f"{group.name}: {gap} against {base.name} for every seed alike.", "plain"
+    known = f"{gap}, {_p_value(test)}, paired t-test over {test.pairs} seeds"
+    if test.p_value >= _SURE:
+        text = f"{group.name}: no difference from {base.name} at {test.pairs} seeds ({known})."
+        return text, "plain"
+    better = test.difference > 0
+    word = "better" if better else "worse"
+    return f"{group.name}: {word} than {base.name} ({known}).", "good" if better else "bad"
 
 
 def _row(group: Group, base: Group, metrics: Sequence[str]) -> list[Cell]:
@@ -123,30 +187,35 @@ def _row(group: Group, base: Group, metrics: Sequence[str]) -> list[Cell]:
     for metric in metrics:
         scores = group.scores(metric)
         if not scores:
-            row += [NOTHING, NOTHING]
+            row.append(NOTHING)
             continue
         spread = summary(list(scores.values()))
         text = f"{spread.mean:.2f}"
         text += f" ± {spread.deviation:.2f}" if spread.deviation is not None else ""
-        row += [Cell(text, spread.mean), _against(group, base, metric)]
+        against, strong = _against(group, base, metric)
+        row.append(Cell(text, spread.mean, strong, against))
     return row
 
 
-def _against(group: Group, base: Group, metric: str) -> Cell:
+def _against(group: Group, base: Group, metric: str) -> tuple[str, bool]:
+    """Return the difference from the baseline in words, and True if it is significant."""
     if group is base:
-        return NOTHING
+        return "", False
     test = paired_against(group, base, metric)
     if test is None:
         ours, theirs = group.scores(metric), base.scores(metric)
         if not ours or not theirs:
-            return NOTHING
+            return "", False
         gap = summary(list(ours.values())).mean - summary(list(theirs.values())).mean
-        return Cell(f"{gap:+.2f}, no test: no two seeds in common", gap)
-    sure = f"p = {test.p_value:.3f}" if test.p_value >= 0.001 else "p < 0.001"
+        return f"{gap:+.2f}, no two seeds in common", False
+    text = f"{test.difference:+.2f}, {_p_value(test)}, n = {test.pairs}"
+    return text, 0.0 < test.p_value < _SURE
+
+
+def _p_value(test: PairedTest) -> str:
     if test.p_value == 0.0:
-        sure = "equal for every seed"
-    text = f"{test.difference:+.2f}, {sure}, n = {test.pairs}"
-    return Cell(text, test.difference, strong=0.0 < test.p_value < 0.05)
+        return "equal for every seed"
+    return f"p = {test.p_value:.3f}" if test.p_value >= 0.001 else "p < 0.001"
 
 
 def paired_against(group: Group, base: Group, metric: str) -> PairedTest | None:
@@ -167,10 +236,10 @@ def _printed(dataset: str, metrics: Sequence[str]) -> list[list[Cell]]:
     models = list(dict.fromkeys(model for column in columns for model in column))
     rows = []
     for model in models:
-        row = [Cell(f"{model[0]} ({model[1]})"), Cell("paper")]
+        row = [Cell(model[0]), Cell(model[1])]
         for column in columns:
             value = column.get(model)
-            row += [NOTHING if value is None else Cell(f"{value:.2f}", value), Cell("")]
+            row.append(NOTHING if value is None else Cell(f"{value:.2f}", value))
         rows.append(row)
     return rows
 
@@ -180,10 +249,9 @@ def _settings(groups: Sequence[Group]) -> Table:
     keys = list(dict.fromkeys(key for table in tables for key in table if is_decisive(key)))
     varied = [key for key in keys if len({str(table.get(key)) for table in tables}) > 1]
     rows: list[Sequence[Value | Cell]] = [
-        [group.name, *(_short(table.get(key)) for key in varied)]
-        for group, table in zip(groups, tables, strict=False)
+        [key, *(_short(table.get(key)) for table in tables)] for key in varied
     ]
-    return Table(["", *varied], rows if varied else [])
+    return Table(["", *(group.name for group in groups[:_MOST_GROUPS])], rows)
 
 
 def _short(value: object) -> Value:
@@ -217,19 +285,20 @@ def _mean_curve(group: Group, name: str) -> list[tuple[float, float]]:
     return [(step, sum(s[step] for s in series) / len(series)) for step in shared]
 
 
-def _runs(runs: Sequence[RunRecord]) -> Table:
-    metrics = list(dict.fromkeys(name for run in runs for name in headline(run.metrics)))
+def runs_table(runs: Sequence[RunRecord], place: Path | None = None) -> Table:
+    """Return the table of single runs; their names link to their pages."""
+    known = Counter(name for run in runs for name in headline(run.metrics))
+    metrics = [name for name, _ in known.most_common(_MOST_COLUMNS)]
     shown = [f"{m.split('/')[1]} {metric_title(m.rsplit('/', 1)[-1])}" for m in metrics]
     rows: list[Sequence[Value | Cell]] = [
         [
-            run.name,
-            run.verb,
+            Cell(run.name, link=link_to(run.directory / "report.html", place)),
+            run.verb if run.finished else f"{run.verb}, not finished",
             run.settings.get("seed"),
             run.steps,
             Cell(clock(run.seconds), run.seconds) if run.seconds else None,
             *(run.metrics.get(metric) for metric in metrics),
-            "" if run.finished else "not finished",
         ]
         for run in runs
     ]
-    return Table(["run", "verb", "seed", "steps", "time", *shown, "state"], rows, live=True)
+    return Table(["run", "verb", "seed", "steps", "time", *shown], rows, live=True)

@@ -1,24 +1,76 @@
-"""Page of ``road demo``: results of each kind of model and curves of the stages."""
+"""Page of ``road demo``: verdict, models, stages with links to their runs, what to try next."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from road_ray.errors import DataError
-from road_ray.reporting.pages.page import Cell, Figures, Page, Section, Table
+from road_ray.reporting.pages.comparison_page import (
+    Group,
+    intervals,
+    paired_against,
+    runs_table,
+    verdict,
+)
+from road_ray.reporting.pages.page import (
+    Block,
+    Cell,
+    Command,
+    Figures,
+    Flow,
+    Page,
+    Section,
+    Stage,
+    Table,
+    Verdict,
+    link_to,
+)
 from road_ray.reporting.plots.chart import Axis, Chart, Line, thinned
-from road_ray.reporting.run_record import read_run
+from road_ray.reporting.run_record import RunRecord, read_run, runs_below
 from road_ray.reporting.tables import mean_with_deviation
 
 TABLE = "table.json"
+IN_DOMAIN, OUT_OF_DOMAIN = "squad_v2", "newsqa"
+# Columns of the table. In domain raw (threshold 0) and at the threshold tuned on that very set, as
+# papers print it; out of domain at that threshold, and with every question answered.
+FIGURES = {
+    "in domain F1": f"eval/{IN_DOMAIN}/f1",
+    "best F1": f"eval/{IN_DOMAIN}/best_f1",
+    "best EM": f"eval/{IN_DOMAIN}/best_exact",
+    "out of domain F1": f"eval/{OUT_OF_DOMAIN}/at_threshold_f1",
+    "answering all F1": f"eval/{OUT_OF_DOMAIN}/f1",
+}
+# Kinds of students, each with the part of its directories' names: ``student-none-100``.
+STUDENTS = {"no KD": "none", "mean KD": "mean", "Weighted KD": "correctness"}
+_DRAWN = ("in domain F1", "best F1", "answering all F1")
 _CURVES = (
     ("pretrain", "train/generator", "Pre-training: generator loss (nats)"),
     ("pretrain", "train/detection_auc", "Pre-training: detection, area under the ROC curve"),
     ("multitask", "train/squad_v2", "Multi-task: loss on squad_v2 (nats)"),
     ("teacher-0", "train/squad_v2", "Teacher 0: loss on squad_v2 (nats)"),
+)
+_NEXT = (
+    ("More seeds, which reveal smaller differences:", "road demo num_seeds=8 --run-dir {dir}-8"),
+    (
+        "A question to a student:",
+        "python -c 'import sys, road_ray; print(road_ray.load(sys.argv[1])(question=sys.argv[2], "
+        "context=sys.argv[3]))' {dir}/student-none-100 'Who built it?' 'Ada built it.'",
+    ),
+    (
+        "Another task from the same encoder:",
+        "road finetune init={dir}/multitask data.root=miniature data.dataset=sst2 "
+        "optimizer.peak_lr=1e-3 --run-dir {dir}-sst2",
+    ),
+    (
+        "The teachers of this demo again, with another temperature:",
+        "road distill init={dir}/multitask data.root=miniature data.dataset=squad_v2 "
+        "distillation.teachers=[{dir}/teachers/teachers.json] distillation.temperature=4 "
+        "optimizer.peak_lr=1e-3 --run-dir {dir}-warmer",
+    ),
 )
 
 
@@ -27,22 +79,95 @@ def is_demo(directory: Path) -> bool:
     return (directory / TABLE).is_file()
 
 
-def demo_page(directory: Path) -> Page:
-    """Return the page with the table of models and the curves of the stages."""
-    rows = _rows(directory / TABLE)
+def demo_page(directory: Path, place: Path | None = None) -> Page:
+    """Return the page of a demo. ``place`` is the directory of the page, for links to the runs."""
+    rows, where = _rows(directory / TABLE), shlex.quote(str(directory))
+    runs = {path.name: read_run(path) for path in runs_below(directory, deepest=1)}
+    groups = _groups(runs)
     charts = [
         Chart(title, Axis("step"), Axis(), lines=[Line(thinned(points))])
         for stage, name, title in _CURVES
-        if len(points := read_run(directory / stage).series(name)) > 1
+        if stage in runs and len(points := runs[stage].series(name)) > 1
     ]
-    sections = [Section("Models", [_table(rows)]), Section("Stages", [Figures(charts)])]
+    sections = [
+        Section("Result", _result(groups)),
+        Section("Models", [_table(rows, groups)]),
+        Section("Stages", [Flow(_stages(runs, place)), Figures(charts)] if runs else []),
+        Section(
+            "What to try next", [Command(line.format(dir=where), about) for about, line in _NEXT]
+        ),
+        Section("Runs", [runs_table([*runs.values()], place)] if runs else []),
+    ]
     return Page(
         title="Demo: from pre-training to distillation",
-        about="Mean over seeds and standard deviation, in percent. "
-        "Out of domain: text of another style.",
+        about="Does a student learn more from the weighted mean of three teachers than from their "
+        "plain mean, or from labels alone? Percent; mean ± standard deviation over seeds. Out of "
+        "domain: text of another style. Tiny models on a synthetic data set: not comparable with "
+        "published results.",
         kicker="road demo",
-        sections=sections if charts else sections[:1],
+        sections=[section for section in sections if section.blocks],
     )
+
+
+def _groups(runs: Mapping[str, RunRecord]) -> list[Group]:
+    """Return the students of each kind, with at least one run."""
+    found = {
+        title: [run for name, run in runs.items() if name.startswith(f"student-{rule}-")]
+        for title, rule in STUDENTS.items()
+    }
+    return [Group(title, members) for title, members in found.items() if members]
+
+
+def _result(groups: Sequence[Group]) -> list[Block]:
+    """Return the verdict on each pair of kinds, and the figures with error bars."""
+    metric = FIGURES[_DRAWN[0]]
+    pairs = [(one, base) for n, base in enumerate(groups) for one in groups[n + 1 :]]
+    found = [verdict(one, base, metric) for one, base in pairs]
+    figures = [intervals(groups, FIGURES[title], title) for title in _DRAWN]
+    lines = [line for line in found if line is not None]
+    drawn = [figure for figure in figures if figure is not None]
+    return [*([Verdict(lines)] if lines else []), *([Figures(drawn)] if drawn else [])]
+
+
+def _stages(runs: Mapping[str, RunRecord], place: Path | None) -> list[Stage]:
+    """Return the stages in order, with links to the pages of their runs."""
+
+    def pages(start: str, name: str) -> tuple[str, list[tuple[str, str]]]:
+        links = [
+            (run.removeprefix(start) or "page", link)
+            for run, record in runs.items()
+            if run.startswith(start) and (link := link_to(record.directory / "report.html", place))
+        ]
+        return (name if links else "", links)
+
+    students = [pages(f"student-{rule}-", f"{title}:") for title, rule in STUDENTS.items()]
+    return [
+        Stage(
+            "1. Pre-training",
+            "A small ELECTRA learns to detect replaced tokens.",
+            [pages("pretrain", "")],
+        ),
+        Stage(
+            "2. Multi-task",
+            "The encoder learns four tasks, with one head each.",
+            [pages("multitask", "")],
+        ),
+        Stage(
+            "3. Teachers",
+            "The encoder is fine-tuned on questions, with a seed each.",
+            [pages("teacher-", "seed")],
+        ),
+        Stage(
+            "4. Students",
+            "The same encoder learns the questions from labels alone (no KD), also from the "
+            "teachers' mean (mean KD), or with right teachers counting more (Weighted KD).",
+            students,
+        ),
+        Stage(
+            "5. Evaluation",
+            f"In domain ({IN_DOMAIN}) and on text of another style ({OUT_OF_DOMAIN}).",
+        ),
+    ]
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
@@ -62,20 +187,26 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
+def _table(rows: Sequence[Mapping[str, Any]], groups: Sequence[Group]) -> Table:
     names = [name for name in rows[0] if not name.endswith(" +-")]
-    best = {
-        name: max(row[name] for row in rows)
-        for name in names
-        if all(isinstance(row[name], float) for row in rows)
-    }
+    numeric = {name for name in names if all(isinstance(row[name], float) for row in rows)}
     shown = [
         [
-            Cell(mean_with_deviation(row, name), row[name], strong=row[name] == best[name])
-            if name in best
+            Cell(mean_with_deviation(row, name), row[name], _differs(row, name, groups))
+            if name in numeric
             else Cell(str(row[name]), row[name] if isinstance(row[name], int) else None)
             for name in names
         ]
         for row in rows
     ]
-    return Table(names, shown, note="The highest value of each column is bold.")
+    note = "Bold: differs from no KD, by a paired t-test over shared seeds (p < 0.05)."
+    return Table(names, shown, note=note)
+
+
+def _differs(row: Mapping[str, Any], name: str, groups: Sequence[Group]) -> bool:
+    """Return True if a figure of a kind of student differs from that of the first kind."""
+    group = next((one for one in groups[1:] if one.name == row.get("model")), None)
+    if group is None or name not in FIGURES:
+        return False
+    test = paired_against(group, groups[0], FIGURES[name])
+    return test is not None and 0.0 < test.p_value < 0.05

@@ -6,12 +6,14 @@ Style and scripts are in ``assets/``.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
+from urllib.parse import quote
 
 from road_ray.reporting.plots.chart import Figure
 from road_ray.reporting.plots.scales import short
@@ -28,11 +30,15 @@ Value = str | float | int | None
 
 @dataclass(frozen=True)
 class Cell:
-    """A table cell. ``value`` is the sort key if it is not the text."""
+    """A table cell. ``value`` is the sort key if it is not the text, ``remark`` a second line and
+    ``link`` a file relative to the page.
+    """
 
     text: str
     value: Value = None
     strong: bool = False
+    remark: str = ""
+    link: str = ""
 
 
 NOTHING = Cell("\N{EN DASH}")
@@ -41,7 +47,7 @@ NOTHING = Cell("\N{EN DASH}")
 @dataclass(frozen=True)
 class Table:
     """Rows below column names. ``live`` tables can be sorted and filtered; ``trials`` links each
-    row with its marks in the figures.
+    row with its marks in the figures; a ``folded`` one opens on demand below that title.
     """
 
     kind: ClassVar[str] = "table"
@@ -50,6 +56,7 @@ class Table:
     live: bool = False
     trials: Sequence[int] = ()
     note: str = ""
+    folded: str = ""
 
     @cached_property
     def cells(self) -> list[list[Cell]]:
@@ -149,7 +156,45 @@ class Folded:
     text: str
 
 
-Block = Table | Figures | Facts | Prose | Split | Gauges | Examples | Folded
+@dataclass(frozen=True)
+class Verdict:
+    """The result in one sentence each: ``(text, state)``."""
+
+    kind: ClassVar[str] = "verdict"
+    lines: Sequence[tuple[str, State]]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One box of a diagram. ``links`` are lines of a name and links ``(text, file)``, the file
+    relative to the page.
+    """
+
+    title: str
+    text: str
+    links: Sequence[tuple[str, Sequence[tuple[str, str]]]] = ()
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Stages in order, joined by arrows."""
+
+    kind: ClassVar[str] = "flow"
+    stages: Sequence[Stage]
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command line with a button that copies it."""
+
+    kind: ClassVar[str] = "command"
+    text: str
+    about: str = ""
+
+
+Block = (
+    Table | Figures | Facts | Prose | Split | Gauges | Examples | Folded | Verdict | Flow | Command
+)
 
 
 @dataclass(frozen=True)
@@ -197,6 +242,16 @@ def write(page: Page, path: Path) -> Path:
         return staged.replace(path)
     finally:
         staged.unlink(missing_ok=True)
+
+
+def link_to(target: Path, place: Path | None) -> str:
+    """Return the link from a page in the directory ``place`` to an existing file, else nothing."""
+    if place is None or not target.is_file():
+        return ""
+    try:
+        return quote(os.path.relpath(target.resolve(), place.resolve()))
+    except (OSError, ValueError, UnicodeError):  # another drive, or a name that is no text
+        return ""
 
 
 def cell(value: Value) -> Cell:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from road_ray.reporting.advice import advice, time_split
 from road_ray.reporting.error_analysis import mistakes
-from road_ray.reporting.health import gauges, right_counts
+from road_ray.reporting.health import gauges, loss_names, right_counts
 from road_ray.reporting.lineage import ancestry
 from road_ray.reporting.pages.page import (
     NOTHING,
     Block,
     Cell,
+    Command,
     Facts,
     Figures,
     Folded,
@@ -24,9 +26,11 @@ from road_ray.reporting.pages.page import (
     Table,
     Value,
 )
-from road_ray.reporting.plots.chart import Axis, Bars, Chart, Line, thinned
+from road_ray.reporting.pages.prediction_figures import prediction_figures
+from road_ray.reporting.pages.run_curves import curve_title, curves
+from road_ray.reporting.plots.chart import Bars
 from road_ray.reporting.published_results import beside
-from road_ray.reporting.run_record import RunRecord
+from road_ray.reporting.run_record import CONFIG, RunRecord
 from road_ray.reporting.tables import is_principal, metric_title, percent
 
 _ABOUT = {
@@ -37,18 +41,9 @@ _ABOUT = {
     "evaluate": "Evaluation of a trained model",
     "teachers": "Several seeds of one fine-tuning, for an ensemble",
 }
-_STEP = Axis("step")
-_TITLES = {
-    "train/grad_norm": "Gradient norm",
-    "train/lr": "Learning rate",
-    "train/generator": "Generator loss (nats)",
-    "train/discriminator": "Discriminator loss (nats)",
-    "train/detection_auc": "Detection, area under the ROC curve",
-    "train/replaced_fraction": "Share of tokens replaced",
-    "train/generator_accuracy": "Generator accuracy",
-    "time/tokens_per_second": "Tokens a second",
-}
-_MOST_CURVES = 24
+_MOST_TILES = 8
+# Figures of a pre-training that stand among the tiles.
+_TRAINED = ("train/detection_auc", "train/generator_accuracy", "train/mlm_accuracy")
 
 
 def run_page(run: RunRecord, *, examples: bool = True) -> Page:
@@ -63,12 +58,13 @@ def run_page(run: RunRecord, *, examples: bool = True) -> Page:
         ),
         Section("Time", _time(run)),
         Section("Teachers", _teachers(run)),
+        Section("Predictions", prediction_figures(run)),
         Section(
             "Errors",
             mistakes(run) if examples else (),
             "Predictions that are not exactly right, sampled evenly from the worst to the mildest.",
         ),
-        Section("Faults", _faults(run)),
+        Section("Faults", [*_faults(run), *_routine(run)]),
         Section("Lineage", ancestry(run)),
         Section("Set-up", [*_setup(run)]),
     ]
@@ -100,11 +96,23 @@ def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
     tiles = []
     for name, value in list(headline(run.metrics).items())[:4]:
         dataset, metric = _parts(name)
-        remark = beside(dataset, metric, 1)
-        tiles.append(
-            (f"{dataset} {metric_title(metric)}", percent(value), remark and f"paper: {remark}")
-        )
-    if run.steps:
+        known = "" if run.limits else beside(dataset, metric, 1)
+        remark = run.limits[-1] if run.limits else known and f"paper: {known}"
+        tiles.append((f"{dataset} {metric_title(metric)}", percent(value), remark))
+    if not tiles:
+        last = [(name, run.last(name)) for name in _TRAINED]
+        tiles = [
+            (curve_title(name), f"{figure:.3f}", "at the end of the run")
+            for name, figure in last
+            if figure is not None
+        ]
+    if (losses := loss_names(run)) and (loss := run.last(losses[0])) is not None:
+        first = run.series(losses[0])[0][1]
+        tiles.append((curve_title(losses[0]), f"{loss:.3f}", f"{first:.3f} at the first row"))
+    early = [event.get("step") for event in run.events if event.get("kind") == "stopped_early"]
+    if early and isinstance(early[-1], int):
+        tiles.append(("steps", f"{early[-1]:,}", f"stopped early, {run.steps:,} planned"))
+    elif run.steps:
         tiles.append(("steps", f"{run.steps:,}", ""))
     if run.seconds:
         tiles.append(("time in steps", clock(run.seconds), ""))
@@ -113,7 +121,7 @@ def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
         share = run.last("time/mfu")
         remark = f"{share:.0%} of the device's peak (MFU)" if share else "at the end of the run"
         tiles.append(("tokens a second", f"{speed:,.0f}", remark))
-    return tiles[:6]
+    return tiles[:_MOST_TILES]
 
 
 def headline(metrics: Mapping[str, object]) -> dict[str, float]:
@@ -131,10 +139,9 @@ def _parts(name: str) -> tuple[str, str]:
 
 
 def _evaluation_note(run: RunRecord) -> str:
-    most = run.settings.get("data.max_judged_rows")
     text = "Percentages, larger is better."
-    if most:
-        text += f" Evaluated on {most:,} rows, not on the whole split: do not compare with papers."
+    if run.limits:
+        text += f" Not comparable with published results: {', '.join(run.limits)}."
     return text if any(name.startswith("eval/") for name in run.metrics) else ""
 
 
@@ -149,45 +156,34 @@ def _result(run: RunRecord) -> list[Block]:
         dataset, metric = _parts(name)
         known = isinstance(value, int | float)
         value_cell = Cell(percent(value), value, strong=True) if known else None
-        rows.append(
-            [dataset or NOTHING, metric_title(metric), value_cell, beside(dataset, metric) or None]
-        )
+        papers = None if run.limits else beside(dataset, metric) or None
+        rows.append([dataset or NOTHING, metric_title(metric), value_cell, papers])
     named = ["data set", "figure", "value", "published"]
     if all(row[3] is None for row in rows):
         named, rows = named[:3], [row[:3] for row in rows]
     full = [[name, value] for name, value in run.metrics.items()]
     all_of_them = "\n".join(f"{name:<44}{value}" for name, value in full)
-    return [Table(named, rows), Folded(f"all {len(full)} figures", all_of_them)]
+    found = [Table(named, rows), *_by_answerability(run.metrics)]
+    return [*found, Folded(f"all {len(full)} figures", all_of_them)]
 
 
-def curves(run: RunRecord) -> list[Chart]:
-    """Return a chart for every series of the run with at least two points, losses first.
-
-    The losses on labels and on teachers of one task share a chart.
-    """
-    names = run.names("train/")
-    soft = {name.removesuffix("_soft") for name in names if name.endswith("_soft")}
-    drawn = [name for name in names if not name.endswith("_soft")]
-    drawn += [n for n in run.names("eval/") if is_principal(n)] + ["time/tokens_per_second"]
-    charts = []
-    for name in drawn[:_MOST_CURVES]:
-        lines = [Line(thinned(run.series(name)), "labels" if name in soft else "", 0)]
-        if name in soft:
-            lines.append(Line(thinned(run.series(f"{name}_soft")), "teachers", 1))
-        if len(run.series(name)) > 1:
-            log = name == "train/grad_norm" and all(y > 0 for _, y in lines[0].points)
-            charts.append(Chart(_title(name, soft), _STEP, Axis(log=log), lines=lines))
-    return charts
-
-
-def _title(name: str, soft: set[str]) -> str:
-    plain = name.split("/", 1)[1]
-    if name in _TITLES:
-        return _TITLES[name]
-    if not name.startswith("train/"):
-        return f"{plain.split('/')[0]}, {metric_title(plain.split('/')[-1])}"
-    known = name in soft or not plain.endswith(("accuracy", "recall", "precision"))
-    return f"Loss on {plain} (nats)" if known else plain.replace("_", " ").capitalize()
+def _by_answerability(metrics: Mapping[str, object]) -> Iterable[Table]:
+    """Yield the scores of questions with and without answer, if a data set has both."""
+    rows: list[Sequence[Value | Cell]] = []
+    for name in metrics:
+        if not name.endswith("/NoAns_exact") or name.replace("NoAns", "HasAns") not in metrics:
+            continue
+        start = name.removesuffix("NoAns_exact")
+        prefix = f"{start}at_threshold_" if f"{start}at_threshold_exact" in metrics else start
+        for title, group in (("with answer", "HasAns_"), ("without answer", "NoAns_")):
+            values = [metrics.get(f"{prefix}{group}{what}") for what in ("exact", "f1")]
+            count = metrics.get(f"{start}{group}total")
+            cells = [Cell(percent(v), v) if isinstance(v, int | float) else None for v in values]
+            number = int(count) if isinstance(count, int | float) else None
+            rows.append([start.split("/")[1], title, number, *cells])
+    if rows:
+        note = "At the stored no-answer threshold where there is one, else at 0."
+        yield Table(["data set", "questions", "number", "EM", "F1"], rows, note=note)
 
 
 def _time(run: RunRecord) -> list[Block]:
@@ -230,7 +226,7 @@ def _teachers(run: RunRecord) -> list[Block]:
 
 
 def _faults(run: RunRecord) -> list[Block]:
-    if not run.events:
+    if not run.faults:
         return [Prose(["None recorded."])] if run.rows else []
     rows: list[list[Value | Cell]] = [
         [
@@ -238,9 +234,21 @@ def _faults(run: RunRecord) -> list[Block]:
             str(event.get("kind", "?")),
             ", ".join(f"{k}: {v}" for k, v in event.items() if k not in ("time", "kind")),
         ]
-        for event in run.events
+        for event in run.faults
     ]
     return [Table(["time (UTC)", "what", "details"], rows)]
+
+
+def _routine(run: RunRecord) -> Iterable[Folded]:
+    """Yield the events of an undisturbed run, which are no faults."""
+    lines = [
+        f"{str(event.get('time', ''))[:19].replace('T', ' ')}  "
+        + ", ".join(str(v) if k == "kind" else f"{k}: {v}" for k, v in event.items() if k != "time")
+        for event in run.events
+        if event not in run.faults
+    ]
+    if lines:
+        yield Folded(f"routine events: {len(lines)}", "\n".join(lines))
 
 
 def _setup(run: RunRecord) -> Iterable[Block]:
@@ -258,6 +266,9 @@ def _setup(run: RunRecord) -> Iterable[Block]:
     }
     yield Facts({name: value for name, value in facts.items() if value is not None})
     if run.config:
+        record = shlex.quote(str(run.directory / CONFIG))
+        again = shlex.quote(f"{run.directory}-again")
+        yield Command(f"road {run.verb} {record} --run-dir {again}", "To repeat this run:")
         yield Folded("configuration", json.dumps(run.config, indent=2, default=str))
 
 

@@ -17,10 +17,12 @@ from road_ray.reporting.pages.page import (
     Section,
     Table,
     Value,
+    Verdict,
 )
 from road_ray.reporting.pages.run_page import clock
 from road_ray.reporting.plots.scales import short
 from road_ray.reporting.plots.sweep_plots import SweepFigures
+from road_ray.reporting.sweep_noise import tie
 from road_ray.reporting.sweep_record import Sweep, Trial
 
 
@@ -64,7 +66,8 @@ def _tiles(sweep: Sweep) -> list[tuple[str, str, str]]:
     ]
     if sweep.best and len(sweep.metrics) == 1:
         best = sweep.best[0]
-        tiles.append((f"best {sweep.metrics[0]}", _value(best, 0), f"trial {best.number}"))
+        remark = "no difference between the trials" if tie(sweep) else f"trial {best.number}"
+        tiles.append((f"best {sweep.metrics[0]}", _value(best, 0), remark))
     elif sweep.best:
         tiles.append(
             ("on the Pareto front", str(len(sweep.best)), "no trial is better in all metrics")
@@ -89,6 +92,7 @@ def _number(value: float) -> str:
 def _best(sweep: Sweep) -> list[Block]:
     if not sweep.best:
         return [Prose(["No trial is complete yet."])]
+    tied = tie(sweep) if len(sweep.metrics) == 1 else ""
     ranked = sorted(sweep.judged, key=lambda t: t.values[0], reverse=sweep.larger[0])
     chosen = (
         ranked[:5] if len(sweep.metrics) == 1 else sorted(sweep.best, key=lambda t: t.values[0])
@@ -96,7 +100,7 @@ def _best(sweep: Sweep) -> list[Block]:
     rows: list[Sequence[Value | Cell]] = [
         [
             Cell(str(trial.number)),
-            *(Cell(_value(trial, n), v, n == 0) for n, v in enumerate(trial.values)),
+            *(Cell(_value(trial, n), v, n == 0 and not tied) for n, v in enumerate(trial.values)),
             *(_written(trial.params.get(key)) for key in sweep.params),
         ]
         for trial in chosen[:20]
@@ -107,7 +111,8 @@ def _best(sweep: Sweep) -> list[Block]:
             "The best of many trials is partly luck. Run it again with other seeds "
             "before you compare it with other results."
         )
-    return [Table(["trial", *sweep.metrics, *sweep.params], rows, note=note)]
+    table = Table(["trial", *sweep.metrics, *sweep.params], rows, note=note)
+    return [Verdict([(tied, "plain")]), table] if tied else [table]
 
 
 def _table(sweep: Sweep) -> Table:

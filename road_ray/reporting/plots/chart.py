@@ -31,17 +31,21 @@ class Line:
     color: int = 0
     trial: int | None = None
     shade: float | None = None
+    aid: bool = False  # drawn pale and dashed, for orientation
 
 
 @dataclass(frozen=True)
 class Dot:
-    """One point. ``shade`` from 0 (worst) to 1 (best) sets its colour; None is the default."""
+    """One point. ``shade`` from 0 (worst) to 1 (best) sets its colour; None is the default. A
+    ``mark`` stands out.
+    """
 
     x: float
     y: float
     shade: float | None = None
     trial: int | None = None
     hollow: bool = False
+    mark: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,17 @@ class Bars:
 
 
 @dataclass(frozen=True)
+class Intervals:
+    """A dot per name at the mean of its values, with an error bar of one standard deviation; the
+    values themselves are small circles.
+    """
+
+    title: str
+    rows: Sequence[tuple[str, float, float | None, Sequence[float]]]
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class Parallel:
     """One vertical axis per quantity; a row ``(trial, shade, values)`` per trial."""
 
@@ -94,7 +109,7 @@ class Parallel:
     note: str = ""
 
 
-Figure = Chart | Bars | Parallel
+Figure = Chart | Bars | Intervals | Parallel
 
 
 def thinned(points: Sequence[Point], most: int = 240) -> list[Point]:

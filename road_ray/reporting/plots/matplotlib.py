@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from road_ray.errors import ConfigError
-from road_ray.reporting.plots.chart import Axis, Bars, Cell, Chart, Figure, Parallel
+from road_ray.reporting.plots.chart import (
+    Axis,
+    Bars,
+    Cell,
+    Chart,
+    Figure,
+    Intervals,
+    Parallel,
+)
 from road_ray.reporting.plots.scales import scale
 
 if TYPE_CHECKING:
@@ -77,7 +85,8 @@ def _chart(chart: Chart, axes: Axes) -> None:
     for line in chart.lines:
         color = _COLORS[line.color % 8] if line.shade is None else colors(line.shade)
         xs, ys = [x for x, _ in line.points], [y for _, y in line.points]
-        axes.plot(xs, ys, color=color, linewidth=1.1, label=_plain(line.name) or "_")
+        style = "--" if line.aid else "-"
+        axes.plot(xs, ys, style, color=color, linewidth=1.1, label=_plain(line.name) or "_")
     for hollow in (True, False):
         dots = [dot for dot in chart.dots if dot.hollow is hollow]
         shades = [_COLORS[0] if dot.shade is None else colors(dot.shade) for dot in dots]
@@ -126,6 +135,18 @@ def _bars(bars: Bars, axes: Axes) -> None:
     axes.set_title(_plain(bars.title))
 
 
+def _intervals(figure: Intervals, axes: Axes) -> None:
+    for number, (_, mean, deviation, values) in enumerate(figure.rows):
+        axes.errorbar(
+            mean, number, xerr=deviation or 0.0, fmt="o", color=_COLORS[0], capsize=2, markersize=4
+        )
+        if len(values) > 1:
+            axes.scatter(values, [number] * len(values), s=8, facecolors="none", edgecolors="grey")
+    axes.set_yticks(range(len(figure.rows)), [_plain(name) for name, *_ in figure.rows])
+    axes.invert_yaxis()
+    axes.set_title(_plain(figure.title))
+
+
 def _parallel(figure: Parallel, axes: Axes) -> None:
     colors = _colormap()
     scales = [
@@ -158,4 +179,9 @@ def _colormap() -> Callable[[float], Any]:
     return lambda shade: colors(0.2 + 0.8 * shade)
 
 
-_DRAW: dict[type, Callable[[Any, Any], None]] = {Chart: _chart, Bars: _bars, Parallel: _parallel}
+_DRAW: dict[type, Callable[[Any, Any], None]] = {
+    Chart: _chart,
+    Bars: _bars,
+    Intervals: _intervals,
+    Parallel: _parallel,
+}

@@ -6,7 +6,15 @@ from collections.abc import Iterable
 
 from markupsafe import Markup, escape
 
-from road_ray.reporting.plots.chart import Axis, Bars, Chart, Figure, Line, Parallel
+from road_ray.reporting.plots.chart import (
+    Axis,
+    Bars,
+    Chart,
+    Figure,
+    Intervals,
+    Line,
+    Parallel,
+)
 from road_ray.reporting.plots.scales import Scale, scale, shade_class, short
 
 WIDTH, HEIGHT = 400, 250
@@ -20,6 +28,8 @@ def draw(figure: Figure) -> Markup:
     """Return the figure as one ``<svg>`` element; all text in it is escaped."""
     if isinstance(figure, Bars):
         return _bars(figure)
+    if isinstance(figure, Intervals):
+        return _intervals(figure)
     if isinstance(figure, Parallel):
         return _parallel(figure)
     return _chart(figure)
@@ -54,11 +64,10 @@ def _chart(chart: Chart) -> Markup:
     parts += [_line(line, x, y) for line in chart.lines]
     for dot in chart.dots:
         color = "s0" if dot.shade is None else shade_class(dot.shade)
-        name = f"dot hollow {color}" if dot.hollow else f"dot {color}"
+        name = f"dot hollow {color}" if dot.hollow else f"dot {color}{' mark' * dot.mark}"
         place = f'cx="{x.at(dot.x):.1f}" cy="{y.at(dot.y):.1f}"'
-        parts.append(
-            f'<circle class="{name}"{_trial(dot.trial)} {place} r="{2.4 if dot.hollow else 3.2}"/>'
-        )
+        radius = 2.4 if dot.hollow else 4.2 if dot.mark else 3.2
+        parts.append(f'<circle class="{name}"{_trial(dot.trial)} {place} r="{radius}"/>')
     return _svg(WIDTH, HEIGHT, chart.title, parts)
 
 
@@ -81,7 +90,9 @@ def _cut(text: str, most: int = 16) -> Markup:
 
 def _line(line: Line, x: Scale, y: Scale) -> str:
     path = " ".join(f"{x.at(a):.1f},{y.at(b):.1f}" for a, b in line.points if a == a and b == b)
-    color = f"s{line.color % 8}" if line.shade is None else shade_class(line.shade)
+    color = (
+        f"s{line.color % 8}{' aid' * line.aid}" if line.shade is None else shade_class(line.shade)
+    )
     return f'<polyline class="line {color}"{_trial(line.trial)} points="{path}"/>'
 
 
@@ -105,6 +116,32 @@ def _bars(bars: Bars) -> Markup:
         label = f"{short(value)}{bars.unit}"
         parts.append(f'<text class="tick" x="{left + size + 6:.1f}" y="{top + 14}">{label}</text>')
     return _svg(WIDTH, 12 + _ROW * len(bars.rows), bars.title, parts)
+
+
+def _intervals(figure: Intervals) -> Markup:
+    left = min(190, 20 + 7 * max((len(name) for name, *_ in figure.rows), default=0))
+    ends = [m + s * (d or 0.0) for _, m, d, _ in figure.rows for s in (-1, 1)]
+    known = [*ends, *(value for *_, values in figure.rows for value in values)]
+    foot = 8 + _ROW * len(figure.rows)
+    x = scale(Axis(), known, left, WIDTH - 56)
+    parts = []
+    for place, label in x.ticks():
+        parts.append(f'<path class="grid" d="M{place:.1f} 4V{foot}"/>')
+        parts.append(f'<text class="tick mid" x="{place:.1f}" y="{foot + 14}">{_cut(label)}</text>')
+    for number, (name, mean, deviation, values) in enumerate(figure.rows):
+        y = 8 + _ROW * number + _ROW / 2
+        parts.append(f'<text class="tick end" x="{left - 8}" y="{y + 4}">{_cut(name, 27)}</text>')
+        if deviation:
+            low, high = x.at(mean - deviation), x.at(mean + deviation)
+            parts.append(
+                f'<path class="bar-error" d="M{low:.1f} {y}H{high:.1f}'
+                f'M{low:.1f} {y - 4}V{y + 4}M{high:.1f} {y - 4}V{y + 4}"/>'
+            )
+        for value in values if len(values) > 1 else ():
+            parts.append(f'<circle class="dot hollow s1" cx="{x.at(value):.1f}" cy="{y}" r="2.4"/>')
+        parts.append(f'<circle class="dot s0" cx="{x.at(mean):.1f}" cy="{y}" r="4"/>')
+        parts.append(f'<text class="tick" x="{WIDTH - 50}" y="{y + 4}">{short(mean)}</text>')
+    return _svg(WIDTH, foot + 20, figure.title, parts)
 
 
 def _from_zero(values: list[float], start: float, end: float) -> Scale:

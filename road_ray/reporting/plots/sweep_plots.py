@@ -15,6 +15,7 @@ import numpy as np
 
 from road_ray.reporting.plots.chart import Axis, Bars, Cell, Chart, Dot, Figure, Line, Parallel
 from road_ray.reporting.plots.scales import shades, short
+from road_ray.reporting.sweep_noise import tie
 from road_ray.reporting.sweep_record import Sweep, Trial
 
 _log = logging.getLogger(__name__)
@@ -41,16 +42,25 @@ class SweepFigures:
         return self.sweep.larger[self.which]
 
     @cached_property
+    def tied(self) -> bool:
+        """Return True if the trials do not differ by more than noise: nothing is ranked then."""
+        return len(self.sweep.metrics) == 1 and bool(tie(self.sweep, self.which))
+
+    @cached_property
     def shade(self) -> dict[int, float | None]:
-        """Return the rank from worst (0) to best (1) of each complete trial, by number."""
+        """Return the rank from worst (0) to best (1) of each complete trial, by number; None for
+        trials that tie.
+        """
         judged = self.sweep.judged
+        if self.tied:
+            return {trial.number: None for trial in judged}
         ranks = shades([t.values[self.which] for t in judged], larger_is_better=self.larger)
         return {trial.number: shade for trial, shade in zip(judged, ranks, strict=True)}
 
     @cached_property
     def ranked(self) -> dict[str, float]:
-        """Return keys with their importance, the most important first."""
-        return importances(self.sweep, self.which)
+        """Return keys with their importance, the most important first; none for a tie."""
+        return {} if self.tied else importances(self.sweep, self.which)
 
     def history(self) -> Chart:
         """Return the value of each trial and the best value so far."""
@@ -130,18 +140,19 @@ class SweepFigures:
         if not drawn:
             return None
         ordered = sorted(drawn, key=lambda t: self.shade.get(t.number) or -1.0)
-        best = {trial.number for trial in self.sweep.best}
+        best = set() if self.tied else {trial.number for trial in self.sweep.best}
         lines = [
             Line(
                 t.curve,
                 "",
                 1,
                 t.number,
-                None if t.number in best else self.shade.get(t.number, 0.0),
+                None if t.number in best else self.shade.get(t.number, 0.0) or 0.0,
             )
             for t in ordered
         ]
-        note = f"{len(drawn)} trials, the best one bold; stopped trials end early."
+        note = f"{len(drawn)} trials; stopped trials end early."
+        note += "" if self.tied else " The best one is bold."
         return Chart(
             f"During the trials: {self.metric}", Axis("step"), Axis(), lines=lines, note=note
         )
@@ -227,7 +238,9 @@ class SweepFigures:
         first = [self.front(), self.history(), self.importance(), self.curves()]
         chosen: list[Figure] = [figure for figure in first if figure is not None]
         if len(self.sweep.judged) > 1 and self.sweep.varied:
-            chosen += [*self.surfaces(), self.parallel(), *self.slices()]
+            if not self.tied:
+                chosen += [*self.surfaces(), self.parallel()]
+            chosen += self.slices()
         return chosen
 
 

@@ -60,6 +60,11 @@ class Journal:
             except Exception as error:
                 self._drop(tracker, error)
 
+    def part(self, title: str, done: int, total: int) -> None:
+        """Show the progress of work without steps, such as an evaluation; nothing is written."""
+        if self.enabled:
+            self._console.part(title, done, total)
+
     def event(self, kind: str, **fields: Any) -> None:
         """Something that is no number: a fault, a restart, a fallback, a replaced teacher; secrets
         masked.

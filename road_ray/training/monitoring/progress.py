@@ -34,6 +34,9 @@ class Console(Protocol):
     def show(self, step: int, metrics: Mapping[str, float]) -> None:
         """One row: the latest losses and speed, or figures of an evaluation."""
 
+    def part(self, title: str, done: int, total: int) -> None:
+        """Work without steps, such as an evaluation: how many of its rows are done."""
+
     def close(self) -> None:
         """The last row stands."""
 
@@ -70,6 +73,9 @@ class Quiet:
     def show(self, step: int, metrics: Mapping[str, float]) -> None:
         """Nothing."""
 
+    def part(self, title: str, done: int, total: int) -> None:
+        """Nothing."""
+
     def close(self) -> None:
         """Nothing."""
 
@@ -89,6 +95,7 @@ class Lines:
         self._first: tuple[float, int] | None = None
         self._last = 0.0
         self._held: str | None = None
+        self._part: tuple[str, float, float] | None = None  # title, begun, last line
 
     def show(self, step: int, metrics: Mapping[str, float]) -> None:
         """A line, or a line held back until it is the last."""
@@ -102,6 +109,22 @@ class Lines:
             _say(line)
         else:
             self._held = line
+
+    def part(self, title: str, done: int, total: int) -> None:
+        """A line at most every so many seconds; none for what takes less."""
+        now = self._clock()
+        if self._part is None or self._part[0] != title:
+            self._part = (title, now, now)
+        _, began, last = self._part
+        if done < total and now - last >= self._every:
+            seconds = (now - began) / done * (total - done) if done else None
+            left = "" if seconds is None else f"  eta {timedelta(seconds=round(seconds))}"
+            _say(f"{title}  {done:,}/{total:,}{left}")
+            self._part = (title, began, now)
+        elif done >= total:
+            if last > began:
+                _say(f"{title}  {total:,}/{total:,}  in {timedelta(seconds=round(now - began))}")
+            self._part = None
 
     def close(self) -> None:
         """The line that was held back, if any."""
@@ -123,14 +146,16 @@ class Bar:
     """A progress bar with the time left; evaluations stay above it."""
 
     def __init__(self, total_steps: int | None, console: RichConsole, work: Work = float) -> None:
+        what = TextColumn("{task.description}", markup=False)
         steps = TextColumn("{task.fields[steps]}")
         # It alone is cut where a terminal is too narrow for all.
         cut = Column(ratio=1, no_wrap=True)
         latest = TextColumn("{task.fields[latest]}", markup=False, table_column=cut)
-        columns = (steps, BarColumn(bar_width=24), TimeRemainingColumn(), latest)
-        self._progress = Progress("step", *columns, console=console, expand=True)
+        columns = (what, steps, BarColumn(bar_width=24), TimeRemainingColumn(), latest)
+        self._progress = Progress(*columns, console=console, expand=True)
         self._total, self._work = total_steps, work
         self._task: TaskID | None = None
+        self._parts: dict[str, TaskID] = {}
 
     def show(self, step: int, metrics: Mapping[str, float]) -> None:
         """The bar at ``step``."""
@@ -146,6 +171,15 @@ class Bar:
             self._progress.update(self._task, **place)
         else:
             self._progress.update(self._task, latest=text, **place)
+
+    def part(self, title: str, done: int, total: int) -> None:
+        """A second bar, which goes when the part is done."""
+        if title not in self._parts:
+            self._parts[title] = self._progress.add_task(title, total=total, steps="", latest="")
+            self._progress.start()
+        self._progress.update(self._parts[title], completed=done, steps=f"{done:,}/{total:,}")
+        if done >= total:
+            self._progress.remove_task(self._parts.pop(title))
 
     def close(self) -> None:
         """The bar as it stands."""

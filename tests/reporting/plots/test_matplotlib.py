@@ -6,7 +6,16 @@ import pytest
 
 from road_ray.errors import ConfigError
 from road_ray.reporting.plots import matplotlib as paper
-from road_ray.reporting.plots.chart import Axis, Bars, Cell, Chart, Dot, Line, Parallel
+from road_ray.reporting.plots.chart import (
+    Axis,
+    Bars,
+    Cell,
+    Chart,
+    Dot,
+    Intervals,
+    Line,
+    Parallel,
+)
 
 pytest.importorskip("matplotlib")
 FIGURES = [
@@ -19,6 +28,7 @@ FIGURES = [
         dots=[Dot(1, 1, 0.5), Dot(2, 0, hollow=True)],
     ),
     Bars("Importance", [("wrong", 70.0), ("rule", 30.0)], "%"),
+    Intervals("F1", [("none", 62.0, 1.0, [61.0, 62.0, 63.0]), ("kd", 64.0, None, [64.0])]),
     Parallel("All", [Axis("a"), Axis("b")], [(0, 0.5, [1.0, 2.0]), (1, None, [2.0, None])]),
 ]
 
@@ -29,7 +39,8 @@ def test_one_file_a_figure_and_the_same_again(tmp_path):
     assert [path.name for path in first] == [
         "01-a-b-5-and-x.svg",
         "02-importance.svg",
-        "03-all.svg",
+        "03-f1.svg",
+        "04-all.svg",
     ]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
 

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from road_ray.reporting.plots.chart import Axis, Bars, Cell, Chart, Dot, Line, Parallel
+from road_ray.reporting.plots.chart import (
+    Axis,
+    Bars,
+    Cell,
+    Chart,
+    Dot,
+    Intervals,
+    Line,
+    Parallel,
+)
 from road_ray.reporting.plots.svg import draw
 
 EVIL = "<script>alert(1)</script>"
@@ -20,6 +30,7 @@ FIGURES = [
         dots=[Dot(0.5, 0.5, 0.3, trial=3), Dot(1.0, 0.0, hollow=True)],
     ),
     Bars(EVIL, [(EVIL, 2.0), ("b", 0.0)], "%"),
+    Intervals(EVIL, [(EVIL, 62.0, 1.0, [61.0, 63.0]), ("b", 64.0, None, [64.0])]),
     Parallel(
         EVIL, [Axis(EVIL), Axis(names=(EVIL,))], [(3, 0.5, [1.0, 0.0]), (4, None, [2.0, None])]
     ),
@@ -36,7 +47,7 @@ def test_text_of_others_is_text(figure):
 
 def test_marks_of_a_trial_carry_its_number():
     assert draw(FIGURES[0]).count('data-t="3"') == 2
-    assert draw(FIGURES[2]).count("data-t=") == 2
+    assert draw(FIGURES[-1]).count("data-t=") == 2
 
 
 def test_a_line_spans_the_frame():
@@ -53,3 +64,13 @@ def test_a_line_spans_the_frame():
 @pytest.mark.parametrize("points", [[], [(1.0, 2.0)], [(1.0, 2.0), (2.0, float("nan"))]])
 def test_little_to_draw_is_no_trouble(points):
     ElementTree.fromstring(draw(Chart("t", Axis(), Axis(log=True), lines=[Line(points)])))
+
+
+def test_an_error_bar_is_one_deviation_to_each_side_on_the_scale_of_the_dots():
+    rows = [("a", 50.0, 10.0, [40.0, 60.0]), ("b", 50.0, None, [50.0])]
+    drawn = str(draw(Intervals("t", rows)))
+    (bar,) = re.findall(r'class="bar-error" d="M([\d.]+) [\d.]+H([\d.]+)M', drawn)
+    circles = [float(x) for x in re.findall(r'hollow s1" cx="([\d.]+)"', drawn)]
+    assert [float(x) for x in bar] == circles
+    means = [float(x) for x in re.findall(r'class="dot s0" cx="([\d.]+)"', drawn)]
+    assert means == pytest.approx([sum(circles) / 2] * 2, abs=0.1)

@@ -101,3 +101,37 @@ def test_the_console_follows_the_place_it_writes_to(capsys):
     quiet.show(1, {"train/a": 1.0})
     quiet.close()
     assert capsys.readouterr().err == ""
+
+
+def test_an_evaluation_is_told_by_time_with_the_time_left(capsys):
+    times = iter([0.0, 5.0, 10.0, 12.0, 20.0, 30.0])
+    lines = Lines(None, every_seconds=10, clock=lambda: next(times))
+    for done in (0, 64, 128, 192, 256, 512):
+        lines.part("evaluating squad_v2", done, 512)
+    assert capsys.readouterr().err.splitlines() == [
+        "evaluating squad_v2  128/512  eta 0:00:30",
+        "evaluating squad_v2  256/512  eta 0:00:20",
+        "evaluating squad_v2  512/512  in 0:00:30",
+    ]
+
+
+def test_a_short_evaluation_says_nothing(capsys):
+    times = iter([0.0, 1.0, 9.0, 10.0])
+    lines = Lines(None, every_seconds=10, clock=lambda: next(times))
+    for _ in range(2):
+        for done in (64, 128):
+            lines.part("evaluating sst2", done, 128)
+    assert capsys.readouterr().err == ""
+
+
+def test_on_a_terminal_an_evaluation_has_a_bar_of_its_own():
+    out = io.StringIO()
+    bar = Bar(None, RichConsole(file=out, force_terminal=True, width=100))
+    bar.part("evaluating sst2", 64, 128)
+    assert bar._progress.tasks[0].completed == 64
+    bar._progress.refresh()
+    assert "evaluating sst2" in out.getvalue()
+    assert "64/128" in out.getvalue()
+    bar.part("evaluating sst2", 128, 128)
+    assert bar._progress.tasks == []
+    bar.close()

@@ -1,0 +1,82 @@
+"""Details of an evaluation beyond its figures, for pages: confusion matrix, calibration, and the
+scores of SQuAD 2.0 at every no-answer threshold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from road_ray.data.features.types import SpanExample
+from road_ray.evaluation import squad
+from road_ray.evaluation.span_answers import SpanPrediction
+
+_BINS = 10
+_MOST_LABELS = 20
+_THRESHOLDS = 60
+
+
+def class_diagnostics(
+    logits: NDArray[np.float32], gold: NDArray[np.integer[Any]], labels: Sequence[str]
+) -> dict[str, Any]:
+    """Return rows, labels, ``confusion[gold][predicted]`` (up to 20 labels) and ``calibration`` of
+    class logits ``[N, C]`` with labels ``[N]``.
+    """
+    shifted = logits.astype(np.float64) - logits.max(-1, keepdims=True)
+    probabilities = np.exp(shifted) / np.exp(shifted).sum(-1, keepdims=True)
+    predicted = logits.argmax(-1)
+    made: dict[str, Any] = {
+        "rows": len(gold),
+        "calibration": calibration(probabilities.max(-1), predicted == gold),
+    }
+    if len(labels) <= _MOST_LABELS:
+        confusion = np.zeros((len(labels), len(labels)), dtype=int)
+        np.add.at(confusion, (gold, predicted), 1)
+        made |= {"labels": list(labels), "confusion": confusion.tolist()}
+    return made
+
+
+def calibration(confidence: NDArray[np.float64], right: NDArray[np.bool_]) -> dict[str, Any]:
+    """Return the expected calibration error (Guo et al. 2017: ten bins of equal width, weighted by
+    their rows, in percentage points) and each bin that has rows: mean confidence, accuracy, rows.
+    """
+    places = np.minimum((confidence * _BINS).astype(int), _BINS - 1)
+    bins, error = [], 0.0
+    for place in range(_BINS):
+        inside = places == place
+        if count := int(inside.sum()):
+            mean, accuracy = float(confidence[inside].mean()), float(right[inside].mean())
+            bins.append([round(mean, 4), round(accuracy, 4), count])
+            error += count / len(right) * abs(mean - accuracy)
+    return {"ece": round(100 * error, 2), "bins": bins}
+
+
+def span_diagnostics(
+    examples: Sequence[SpanExample], predictions: Sequence[SpanPrediction], threshold: float
+) -> dict[str, Any]:
+    """Return rows, the threshold in use and, where questions without answer are among the examples,
+    ``thresholds``: ``[threshold, exact, f1, exact with answer, exact without]``, in percent.
+    """
+    made: dict[str, Any] = {"rows": len(examples)}
+    if not examples or all(example.answers for example in examples):
+        return made
+    golds = [tuple(answer.text for answer in example.answers) for example in examples]
+    pairs = zip(golds, predictions, strict=True)
+    raw = np.array([squad.raw_scores(texts, prediction.text) for texts, prediction in pairs])
+    barren = np.array([not example.answers for example in examples])
+    odds = np.array([prediction.null_odds for prediction in predictions])
+    silent = barren[:, None].astype(float)  # what abstaining earns, of either score
+    low, high = np.quantile(odds, [0.01, 0.99])
+    places = np.linspace(min(low, threshold), max(high, threshold), _THRESHOLDS)
+    curve = []
+    for place in sorted({*places.tolist(), threshold}):
+        scores = 100.0 * np.where((odds > place)[:, None], silent, raw)
+        exact = scores[:, 0]
+        has = float(exact[~barren].mean()) if not barren.all() else 0.0
+        none = float(exact[barren].mean())
+        row = [place, *scores.mean(0).tolist(), has, none]
+        curve.append([round(float(value), 3) for value in row])
+    return made | {"threshold": round(threshold, 3), "thresholds": curve}

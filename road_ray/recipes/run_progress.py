@@ -1,0 +1,50 @@
+"""Progress of runs in other processes, read from their directories."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from road_ray.errors import RoadError
+from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.progress import Console
+
+_POLL_SECONDS = 2.0
+
+
+@contextmanager
+def show_progress(title: str, steps: Mapping[Path, int], console: Console) -> Iterator[None]:
+    """Show on ``console`` how many steps all runs together have done, until the block is left.
+    ``steps`` maps each run directory to the steps of its run.
+    """
+    over, total = threading.Event(), sum(steps.values())
+
+    def look() -> None:
+        while not over.wait(_POLL_SECONDS):
+            done = sum(steps_done(directory, most) for directory, most in steps.items())
+            if done < total:
+                console.part(title, done, total)
+            else:
+                ended = sum((directory / "metrics.json").is_file() for directory in steps)
+                console.part(f"{title}: evaluating", ended, len(steps))
+
+    thread = threading.Thread(target=look, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def steps_done(directory: Path, total: int) -> int:
+    """Return the last step in a run's journal, at most ``total``."""
+    if (directory / "metrics.json").is_file():
+        return total
+    try:
+        rows = read_rows(directory / "metrics.jsonl")
+    except RoadError:  # not begun, or a line is half written
+        return 0
+    return min(int(rows[-1].get("step", 0)), total) if rows else 0

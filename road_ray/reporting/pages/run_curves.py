@@ -1,0 +1,77 @@
+"""Curves of a run: titles, losses with their soft counterparts, the mark of the best checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from road_ray.reporting.health import is_loss
+from road_ray.reporting.plots.chart import Axis, Chart, Dot, Line, thinned
+from road_ray.reporting.run_record import RunRecord
+from road_ray.reporting.tables import is_principal, metric_title
+
+_STEP = Axis("step")
+_TITLES = {
+    "train/grad_norm": "Gradient norm",
+    "train/lr": "Learning rate",
+    "train/generator": "Generator loss (nats)",
+    "train/discriminator": "Discriminator loss (nats)",
+    "train/detection_auc": "Detection, area under the ROC curve",
+    "train/replaced_fraction": "Share of tokens replaced",
+    "train/generator_accuracy": "Generator accuracy",
+    "train/generator_entropy": "Generator entropy (nats)",
+    "train/grad_norm_generator": "Gradient norm of the generator",
+    "train/grad_norm_discriminator": "Gradient norm of the discriminator",
+    "time/tokens_per_second": "Tokens a second",
+}
+_MOST_CURVES = 24
+
+
+def curves(run: RunRecord) -> list[Chart]:
+    """Return a chart for every series of the run with at least two points, losses first.
+
+    The losses on labels and on teachers of one task share a chart.
+    """
+    names = run.names("train/")
+    soft = {name.removesuffix("_soft") for name in names if name.endswith("_soft")}
+    drawn = [name for name in names if not name.endswith("_soft")]
+    drawn += [n for n in run.names("eval/") if is_principal(n)] + ["time/tokens_per_second"]
+    charts = []
+    for name in drawn[:_MOST_CURVES]:
+        lines = [Line(thinned(run.series(name)), "labels" if name in soft else "", 0)]
+        if name in soft:
+            lines.append(Line(thinned(run.series(f"{name}_soft")), "teachers", 1))
+        if len(run.series(name)) > 1:
+            log = name.startswith("train/grad_norm") and all(y > 0 for _, y in lines[0].points)
+            dots, note = _best(run, name)
+            charts.append(
+                Chart(
+                    curve_title(name, soft), _STEP, Axis(log=log), lines=lines, dots=dots, note=note
+                )
+            )
+    return charts
+
+
+def _best(run: RunRecord, name: str) -> tuple[list[Dot], str]:
+    """Return the mark of the checkpoint that the model comes from, or else of the highest value."""
+    points = run.series(name)
+    if not name.startswith("eval/") or len(points) < 2:
+        return [], ""
+    kept = [event.get("step") for event in run.events if event.get("kind") == "best_checkpoint"]
+    if kept and isinstance(kept[-1], int):
+        step = kept[-1]
+        value = next((y for x, y in points if x == step), None)
+        text = f"The dot is the best checkpoint, step {step:,}: the final model."
+        return ([] if value is None else [Dot(step, value, mark=True)]), text
+    highest = max(points, key=lambda point: point[1])
+    text = f"The dot is the highest value, at step {highest[0]:,.0f}; "
+    return [Dot(*highest, mark=True)], f"{text}the final model is that of the last step."
+
+
+def curve_title(name: str, soft: Collection[str] = ()) -> str:
+    """Return the title of a curve; ``soft`` has the losses with a soft counterpart."""
+    plain = name.split("/", 1)[1]
+    if name in _TITLES:
+        return _TITLES[name]
+    if not name.startswith("train/"):
+        return f"{plain.split('/')[0]}, {metric_title(plain.split('/')[-1])}"
+    return f"Loss on {plain} (nats)" if is_loss(name) else plain.replace("_", " ").capitalize()

@@ -1,0 +1,72 @@
+"""Figures of predictions come from ``diagnostics.json``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from road_ray.reporting.pages.page import Figures, Page, Prose, Section, render
+from road_ray.reporting.pages.prediction_figures import prediction_figures
+from road_ray.reporting.run_record import RunRecord
+
+CLASSES = {
+    "rows": 10,
+    "labels": ["no", "<script>"],
+    "confusion": [[4, 1], [2, 3]],
+    "calibration": {"ece": 12.5, "bins": [[0.6, 0.5, 4], [0.9, 0.8, 6]]},
+}
+SPANS = {
+    "rows": 4,
+    "threshold": 0.5,
+    "thresholds": [[-1.0, 50.0, 50.0, 0.0, 100.0], [0.5, 75.0, 80.0, 60.0, 90.0]],
+}
+
+
+@pytest.fixture
+def run(tmp_path):
+    def made(**known):
+        for name, content in known.items():
+            (tmp_path / "predictions" / name).mkdir(parents=True)
+            path = tmp_path / "predictions" / name / "diagnostics.json"
+            path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return RunRecord(tmp_path)
+
+    return made
+
+
+def test_classes_have_a_confusion_matrix_and_a_reliability_diagram(run):
+    (figures,) = prediction_figures(run(sst2=CLASSES))
+    matrix, reliability = figures.figures
+    # The first label is the top row: its 4 right ones are at (0, 1), the left upper cell.
+    upper_left = next(cell for cell in matrix.cells if cell.low == (-0.5, 0.5))
+    assert (upper_left.text, upper_left.shade) == ("4", 0.8)
+    assert matrix.y.names == ("<script>", "no")
+    assert reliability.title == "sst2: reliability, ECE 12.5"
+    assert [(dot.x, dot.y) for dot in reliability.dots] == [(60.0, 50.0), (90.0, 80.0)]
+    assert reliability.lines[0].aid
+    html = render(Page("t", sections=[Section("s", [figures])]))
+    assert "<script>no" not in html
+    assert html.count("<svg") == 2
+
+
+def test_spans_have_their_scores_by_threshold_with_the_one_in_use_marked(run):
+    (figures,) = prediction_figures(run(squad_v2=SPANS))
+    (chart,) = figures.figures
+    assert [line.name for line in chart.lines] == [*("EM", "F1", "EM, with answer", "EM, without")]
+    assert [(dot.x, dot.y) for dot in chart.dots] == [(0.5, 75.0), (0.5, 80.0)]
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    ["", "[]", '{"labels": 5, "confusion": [[1]]}', '{"calibration": {"ece": 1}, "rows": 2}'],
+)
+def test_a_damaged_file_is_named_and_the_rest_is_shown(run, damaged):
+    figures, prose = prediction_figures(run(a=damaged, sst2=CLASSES))
+    assert isinstance(figures, Figures)
+    assert isinstance(prose, Prose)
+    assert prose.lines[0].startswith("a: no figures")
+
+
+def test_without_predictions_there_is_nothing(run):
+    assert prediction_figures(run()) == []

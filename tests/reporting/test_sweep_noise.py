@@ -1,0 +1,101 @@
+"""Trials that tie within noise are told to tie."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from road_ray.reporting.pages.page import Verdict, render
+from road_ray.reporting.pages.sweep_page import sweep_page
+from road_ray.reporting.plots.chart import Chart
+from road_ray.reporting.plots.sweep_plots import SweepFigures
+from road_ray.reporting.sweep_noise import tie
+from road_ray.reporting.sweep_record import Sweep, Trial, read_sweep
+
+METRIC = "eval/sst2/accuracy"
+
+
+def sweep(values, directory, *, deviations=None, **settings):
+    trials = [
+        Trial(
+            number,
+            "complete",
+            {"a.lr": float(number + 1), "a.wd": float(number % 3)},
+            (value,),
+            deviations=() if deviations is None else (deviations[number],),
+        )
+        for number, value in enumerate(values)
+    ]
+    return Sweep("s", directory, (METRIC,), (True,), trials, settings=settings)
+
+
+def judged(directory, rows):
+    place = directory / "trials" / "0000" / "run"
+    (place / "predictions" / "sst2").mkdir(parents=True)
+    (place / "metrics.jsonl").write_text('{"step": 1}\n')
+    path = place / "predictions" / "sst2" / "diagnostics.json"
+    path.write_text(json.dumps({"rows": rows}))
+
+
+def test_equal_values_are_no_difference(tmp_path):
+    assert tie(sweep([80.0] * 4, tmp_path)) == "No difference: 4 trials have the same value, 80."
+
+
+@pytest.mark.parametrize(("rows", "tied"), [(400, True), (40_000, False)])
+def test_one_seed_is_measured_by_the_judged_rows(tmp_path, rows, tied):
+    """At 80% of 400 rows the standard error is 2 points; the range of four equal models stays below
+    3.63 of them (studentised range), 7.3 points. With 40,000 rows it is 0.73 points.
+    """
+    judged(tmp_path, rows)
+    said = tie(sweep([80.0, 82.0, 79.0, 81.0], tmp_path))
+    assert bool(said) is tied
+    if tied:
+        assert "4 trials between 79 and 82" in said
+        assert "uncertain by ± 2." in said
+
+
+def test_without_knowledge_of_the_rows_nothing_is_claimed(tmp_path):
+    assert tie(sweep([80.0, 82.0, 79.0], tmp_path)) == ""
+
+
+def test_seeds_are_analysed_by_variance(tmp_path):
+    """Three trials of three seeds with deviation 1: F = 3 * var(means) / 1. Means 80, 80.5, 81 have
+    variance 0.25, so F = 0.75 and p = 0.51 with (2, 6) degrees of freedom.
+    """
+    close = sweep([80.0, 80.5, 81.0], tmp_path, deviations=[1.0] * 3, seeds=3)
+    assert "p = 0.51" in tie(close)
+    far = sweep([80.0, 85.0, 90.0], tmp_path, deviations=[1.0] * 3, seeds=3)
+    assert tie(far) == ""
+
+
+def test_the_page_of_a_tie_says_so_and_ranks_nothing(tmp_path):
+    page = sweep_page(sweep([80.0] * 12, tmp_path))
+    (verdict,) = [b for s in page.sections for b in s.blocks if isinstance(b, Verdict)]
+    assert verdict.lines[0][0].startswith("No difference: 12 trials")
+    titles = [figure.title for figure in page.figures()]
+    assert titles == [f"History: {METRIC}", "a.lr", "a.wd"]
+    html = render(page)
+    assert "Importance" not in html
+    assert "<strong>" not in html
+    assert "no difference between the trials" in html
+    history = page.figures()[0]
+    assert isinstance(history, Chart)
+    assert {dot.shade for dot in history.dots} == {None}
+
+
+def test_trials_that_differ_are_ranked(sweep_directory):
+    found = read_sweep(sweep_directory)
+    assert tie(found) == ""
+    assert SweepFigures(found).surfaces()
+
+
+def test_the_curve_of_a_complete_trial_ends_with_its_value(write_sweep, tmp_path):
+    directory = write_sweep(tmp_path / "s", 3)
+    run = directory / "trials" / "0000" / "run"
+    run.mkdir(parents=True)
+    (run / "metrics.jsonl").write_text('{"step": 30}\n{"step": 40}\n')
+    first, second, _ = read_sweep(directory).trials
+    assert [step for step, _ in first.curve] == [10, 20, 30, 40]
+    assert first.curve[-1] == (40, first.values[0])
+    assert [step for step, _ in second.curve] == [10, 20, 30]
