@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from road_ray.data import catalog, miniature
 from road_ray.data import paths as places
@@ -122,15 +123,11 @@ def load_split(
     filters examples. The rows of the files and data sets ``unlabelled`` follow without labels.
     """
     entry, task = find_dataset(name, source)
-    root = resolve_root(source.root)
-    if root is None and name in source.sets:
-        root = Path.cwd()
-    examples: Sequence[Example] = (
-        read_hub(entry, split) if root is None else read_split(entry, root, split)
-    )
+    root = _root_of(name, source)
+    examples: Sequence[Example] = read_examples(name, split, source)
     most = source.max_rows if split == "train" and not judged else source.max_judged_rows
     if most is not None and most < len(examples):
-        chosen = np.sort(np.random.default_rng((seed, 4)).permutation(len(examples))[:most])
+        chosen = np.sort(row_order(len(examples), seed)[:most])
         examples = [examples[index] for index in chosen]
     if keep is not None:
         examples = [example for example in examples if keep(example)]
@@ -160,6 +157,23 @@ def load_split(
         return Split(entry, task, examples, make())
     key = feature_cache.cache_key(examples, tokenizer, entry=entry, task=task, **make.keywords)
     return Split(entry, task, examples, feature_cache.load_or_encode(directory, key, make))
+
+
+def read_examples(name: str, split: str, source: SourceConfig) -> Sequence[Example]:
+    """Return all examples of ``train``, ``dev`` or ``test`` as the files have them."""
+    entry, _ = find_dataset(name, source)
+    root = _root_of(name, source)
+    return read_hub(entry, split) if root is None else read_split(entry, root, split)
+
+
+def row_order(count: int, seed: int = 0) -> NDArray[np.int64]:
+    """Return the order of so many examples of which ``max_rows`` takes the first."""
+    return np.random.default_rng((seed, 4)).permutation(count)
+
+
+def _root_of(name: str, source: SourceConfig) -> Path | None:
+    root = resolve_root(source.root)
+    return Path.cwd() if root is None and name in source.sets else root
 
 
 def row_features(
