@@ -80,8 +80,8 @@ def _weighted(wrong: float, **more: Any) -> Arm:
 
 
 def _distillation() -> Comparison:
-    anneal = _MEAN | {"distillation.schedule": "linear"}
-    again = _MEAN | {"distillation.generations": 2}
+    anneal = {**_MEAN, "distillation.schedule": "linear"}
+    again = {**_MEAN, "distillation.generations": 2}
     fold = {"weighting.rule": "correctness"}
     none, mean = _squad(90.87, 88.34, newsqa__f1=60.5), _squad(91.38, 88.84)
     arms = (

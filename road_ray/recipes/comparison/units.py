@@ -122,7 +122,7 @@ class _Planner:
 
     def _require_data(self, targets: Mapping[str, Keys]) -> None:
         """Raise ``ConfigError`` if a data set has no files below ``data.root``."""
-        needed = {name: ("train",) for name in targets}
+        needed: dict[str, tuple[str, ...]] = {name: ("train",) for name in targets}
         for name, keys in targets.items():
             for judged in keys.get("data.evaluate_on", self.config.data.evaluate_on or [name]):
                 needed[judged] = (*needed.get(judged, ()), "dev")
