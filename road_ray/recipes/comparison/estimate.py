@@ -126,16 +126,23 @@ class _Estimate:
     def _stores(self) -> list[dict[str, Any]]:
         """Return the rows of filling the store: every teacher reads each of its rows once."""
         work: dict[str, Work] = {}
+        students: dict[str, list[Path]] = {}
+        for unit in self.plan.units:
+            for job in unit.jobs:
+                if isinstance(job.config, DistillConfig):
+                    name = self._ensemble_of(job.config).run_dir.name
+                    students.setdefault(name, []).append(job.config.run_dir)
         for one in self.plan.distillations:
             asked, speed = one.distillation, self._speed(one)
             ensemble = self._ensemble_of(one)
             tokens = sum(padded_width(int(length)) for length in self._features(one).lengths)
             seconds = asked.num_teachers * (tokens * speed.judge + speed.load)
-            name = f"answers of {ensemble.run_dir.name}"
+            name = ensemble.run_dir.name
             known, found = work.get(name), Work(0, tokens, seconds)
             work[name] = found if known is None or seconds > known.seconds else known
-        place = self.inner / "store"
-        return [self._row(name, None, one, [place]) for name, one in work.items()]
+        return [
+            self._row(f"answers of {name}", None, one, students[name]) for name, one in work.items()
+        ]
 
     def _units(self) -> list[dict[str, Any]]:
         rows = []
