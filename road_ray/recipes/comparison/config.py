@@ -52,11 +52,13 @@ class ReproduceDataConfig(DistillDataConfig):
 
 
 def continued_scale() -> PretrainConfig:
-    """Return the further pre-training of comparison ``domain``. Our choice."""
+    """Return the further pre-training of comparison ``domain``. The generator is as wide as ``init``,
+    so that it shares the trained embeddings, and half as deep. Our choice.
+    """
     return PretrainConfig(
         data=CorpusConfig(max_length_tokens=128, batch_size=32),
         encoder=EncoderConfig(family="init"),
-        generator=GeneratorConfig(scale=0.5),
+        generator=GeneratorConfig(scale=1.0, depth=0.5),
         optimizer=OptimizerConfig(peak_lr=1e-4, warmup_steps=100),
         training=TrainingConfig(steps=1000, log_every_steps=100),
     )

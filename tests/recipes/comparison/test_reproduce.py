@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -102,6 +106,25 @@ def test_a_stopped_comparison_resumes_to_equal_weights(tiny, tmp_path, row):
     assert run.metrics == whole.metrics
     assert weights(run.directory) == weights(whole.directory)
     assert len(weights(run.directory)) == 4
+
+
+@pytest.mark.slow
+def test_a_killed_comparison_resumes_to_equal_weights(tiny, tmp_path, flags):
+    """Killed as soon as a student has written its first checkpoint."""
+    changes = {"arms": ["correctness"], "num_seeds": 1, "training.save_every_steps": 1}
+    given = tiny("low_resource", **(SIZES["low_resource"] | changes | {"training.steps": 4}))
+    whole = rr.reproduce(overrides=given | {"run_dir": str(tmp_path / "whole")})
+    killed = given | {"run_dir": str(tmp_path / "killed")}
+    command = [sys.executable, "-m", "road_ray", "reproduce", *flags(killed)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    first = "correctness/seed-0/student/checkpoints/step-*"
+    while process.poll() is None and not [*(tmp_path / "killed").glob(first)]:
+        time.sleep(0.01)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL, process.stderr.read()
+    run = rr.reproduce(overrides=killed)
+    assert run.metrics == whole.metrics
+    assert weights(run.directory) == weights(whole.directory)
 
 
 def test_an_arm_that_fails_leaves_the_others_and_is_run_again(tiny, tmp_path):
