@@ -52,7 +52,7 @@ class ReproduceDataConfig(DistillDataConfig):
 
 
 def continued_scale() -> PretrainConfig:
-    """Return the further pre-training of comparison ``domain``. The generator is as wide as ``init``,
+    """Return the further pre-training of comparison ``domain``: a generator as wide as ``init``,
     so that it shares the trained embeddings, and half as deep. Our choice.
     """
     return PretrainConfig(
