@@ -166,6 +166,14 @@ def read_examples(name: str, split: str, source: SourceConfig) -> Sequence[Examp
     return read_hub(entry, split) if root is None else read_split(entry, root, split)
 
 
+def read_unlabelled_rows(
+    names: Sequence[str], dataset: str, source: SourceConfig
+) -> Sequence[Example]:
+    """Return the rows of files and data sets that follow those of ``dataset`` without labels."""
+    entry, task = find_dataset(dataset, source)
+    return [*_unlabelled(names, entry, task, source, _root_of(dataset, source))]
+
+
 def row_order(count: int, seed: int = 0) -> NDArray[np.int64]:
     """Return the order of so many examples of which ``max_rows`` takes the first."""
     return np.random.default_rng((seed, 4)).permutation(count)

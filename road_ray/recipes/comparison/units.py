@@ -4,15 +4,15 @@ seed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from road_ray.config import override, to_dict
 from road_ray.data.config import SourceConfig
-from road_ray.data.loading import find_dataset, resolve_root
+from road_ray.data.loading import find_dataset, read_unlabelled_rows, resolve_root
 from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.readers.registry import is_there
 from road_ray.errors import ConfigError
@@ -28,6 +28,7 @@ from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.resume_identity import mirrored_below
 from road_ray.recipes.validation import require_init
 
+T = TypeVar("T")
 TEACHER_SEED = 1000  # added to ``seed``, so that no teacher shares the seed of a student
 
 
@@ -90,6 +91,7 @@ class _Planner:
         names = {"max_rows": config.data.max_rows or self.comparison.max_rows}
         self.data = config.data.model_copy(update=names)
         self.ensembles: dict[Path, TeachersConfig] = {}
+        self.made: dict[Hashable, object] = {}
 
     def plan(self) -> Plan:
         targets, arms = self._targets(), self._arms()
@@ -180,7 +182,9 @@ class _Planner:
         if arm.equal_steps or arm.unlabelled:
             more, count = self._unlabelled(name)
             if arm.equal_steps:
-                labelled = rows.num_labelled(name, self.data)
+                labelled = self._once(
+                    ("labelled", name), lambda: rows.num_labelled(name, self.data)
+                )
                 changes["data.epochs"] = data.epochs * (labelled + count) / labelled
             else:
                 changes["data.unlabelled"] = more
@@ -206,17 +210,21 @@ class _Planner:
         if not arm.noise:
             return data
         noisy = f"{name}-noisy-{100 * arm.noise:g}"
-        entry = rows.write_noisy(self._file(f"{noisy}.jsonl"), name, data, arm.noise)
+        path = self._file(f"{noisy}.jsonl")
+        entry = self._once(path, lambda: rows.write_noisy(path, name, data, arm.noise))
         judged = data.evaluate_on or (name,)
         changes = {"dataset": noisy, "sets": {**data.sets, noisy: entry}, "evaluate_on": judged}
         return data.model_copy(update=changes)
 
     def _unlabelled(self, name: str) -> tuple[list[str], int]:
         """Return the files of rows without labels and the number of their rows."""
-        if self.data.unlabelled:
-            return list(self.data.unlabelled), 0
+        own = self.data.unlabelled
+        if own:
+            count = self._once((own, name), lambda: len(read_unlabelled_rows(own, name, self.data)))
+            return list(own), count
         path, most = self._file(f"{name}-unlabelled.jsonl"), self.data.max_unlabelled_rows
-        return [str(path.resolve())], rows.write_unlabelled(path, name, self.data, most)
+        write = partial(rows.write_unlabelled, path, name, self.data, most)
+        return [str(path.resolve())], self._once(path, write)
 
     def _ensemble(self, name: str, data: DistillDataConfig, keys: Keys) -> TeachersConfig:
         """Return the teachers of a data set, the same for all arms that name them."""
@@ -294,6 +302,12 @@ class _Planner:
     def _mixture_data(self) -> Any:
         data = self.config.multitask.data
         return data.model_copy(update={"root": data.root or self.config.data.root})
+
+    def _once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what ``make`` returned for this key; all arms share it."""
+        if key not in self.made:
+            self.made[key] = make()
+        return cast("T", self.made[key])
 
     def _file(self, name: str) -> Path:
         return self.config.run_dir / "rows" / name

@@ -68,6 +68,15 @@ def test_the_longer_arm_has_as_many_updates_as_rows_without_labels_bring(tiny):
     assert only(plan, "labelled")[0].config.data.unlabelled == ()
 
 
+def test_rows_of_ones_own_take_the_place_of_those_beyond_the_labelled_ones(tiny, tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("a fine film\n" * 20)
+    own = {"data.max_rows": 40, "data.unlabelled": [str(texts)], "data.epochs": 2.0}
+    plan = planned(tiny("low_resource", **own))
+    assert only(plan, "mean")[0].config.data.unlabelled == (str(texts),)
+    assert only(plan, "none_longer")[0].config.data.epochs == 2 * (40 + 20) / 40
+
+
 def test_students_of_a_comparison_of_sizes_keep_fewer_layers_and_teachers_all(tiny, tmp_path):
     import json
     import shutil
