@@ -28,6 +28,7 @@ class Verb:
     about: str
     config_at: str
     recipe_at: str
+    word: str = ""  # key that a first word of the command line sets, if it is no file
 
     @property
     def config(self) -> type[Config]:
@@ -86,9 +87,10 @@ VERBS: dict[str, Verb] = {
         ),
         Verb(
             "reproduce",
-            "a published comparison of pre-training, at your scale",
-            "pretraining.config:ReproduceConfig",
-            "pretraining.reproduce:reproduce",
+            "a published comparison at your scale, arms and seeds side by side",
+            "comparison.config:ReproduceConfig",
+            "comparison.reproduce:reproduce",
+            word="comparison",
         ),
         Verb(
             "demo",

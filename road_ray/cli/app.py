@@ -110,6 +110,7 @@ def _register(name: str, about: str) -> None:
             address=address,
             seed=seed,
             console="quiet" if quiet or as_json else None,
+            word=VERBS[name].word,
         )
         act = show_plan if dry_run else _run
         act(name, line.config(name), as_json)
@@ -133,14 +134,15 @@ def _run(verb: str, config: Any, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"directory": str(run.directory), "metrics": dict(run.metrics)}))
         return
-    from road_ray.reporting.tables import aligned, demo_table, figures
+    from road_ray.reporting.tables import aligned, comparison_text, demo_table, figures
 
     table = run.directory / "table.json"
     tasks = run.directory / "tasks.json"
     if tasks.is_file():
         typer.echo(aligned(json.loads(tasks.read_text(encoding="utf-8"))))
     elif table.is_file():
-        typer.echo(demo_table(json.loads(table.read_text(encoding="utf-8"))))
+        found = json.loads(table.read_text(encoding="utf-8"))
+        typer.echo(comparison_text(found) if isinstance(found, dict) else demo_table(found))
     else:
         typer.echo(figures(run.metrics))
     made = {"model": run.hf_dir, "predictions": run.directory / "predictions"}

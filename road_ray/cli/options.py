@@ -94,10 +94,15 @@ class CommandLine:
     overrides: tuple[str, ...]
 
     @classmethod
-    def read(cls, words: Sequence[str], *, preset: str | None = None, **flags: Any) -> CommandLine:
+    def read(
+        cls, words: Sequence[str], *, preset: str | None = None, word: str = "", **flags: Any
+    ) -> CommandLine:
         """Return the parts of the words after a verb. The first word is the YAML file unless it is
-        an override. Flags are overrides that count last; those that are None are left out.
+        an override, or the value of the key ``word``. Flags are overrides that count last; those
+        that are None are left out.
         """
+        if word and words and "=" not in words[0] and not Path(words[0]).suffix:
+            flags[word], words = words[0], words[1:]
         path = Path(words[0]) if words and "=" not in words[0] else None
         own = [f"{key}={value}" for key, value in flags.items() if value is not None]
         return cls(preset, path, (*(words if path is None else words[1:]), *own))

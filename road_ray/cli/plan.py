@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -21,6 +21,7 @@ from road_ray.cli.options import (
 
 if TYPE_CHECKING:
     from road_ray.config import Config
+    from road_ray.recipes.comparison.config import ReproduceConfig
 
 
 def plan(
@@ -45,12 +46,14 @@ def plan(
     """
     from road_ray.errors import ConfigError
     from road_ray.recipes.plan import PLANNED
+    from road_ray.verbs import VERBS
 
-    if verb not in PLANNED:
+    if verb not in (*PLANNED, "reproduce"):
         raise ConfigError(f"road plan {verb}: not planned\n  allowed: {', '.join(PLANNED)}")
     line = CommandLine.read(
         arguments or [],
         preset=preset,
+        word=VERBS[verb].word,
         workers=workers,
         gpus_per_worker=gpus_per_worker,
         address=address,
@@ -66,9 +69,37 @@ def show_plan(verb: str, config: Config, as_json: bool, prices: Path | None = No
     from road_ray.recipes.plan import plan as planned
     from road_ray.verbs import VERBS
 
+    if verb == "reproduce":
+        from road_ray.recipes.comparison.estimate import estimate_comparison
+
+        estimate = estimate_comparison(cast("ReproduceConfig", config))
+        typer.echo(json.dumps(estimate) if as_json else format_comparison(estimate))
+        return
     table = load(Prices, path=prices) if prices else None
     found = planned(verb, config, VERBS[verb].run, table)
     typer.echo(json.dumps(found) if as_json else format_plan(found))
+
+
+def format_comparison(found: Mapping[str, Any]) -> str:
+    """Return the estimate of a comparison as text."""
+    from road_ray.reporting.tables import aligned
+
+    rows = [
+        {
+            "arm": row["arm"],
+            "seed": "-" if row["seed"] is None else str(row["seed"]),
+            "steps": f"{row['steps']:,}",
+            "tokens": f"{row['tokens']:,}",
+            "minutes": "finished" if row["finished"] else f"{row['seconds'] / 60:.1f}",
+        }
+        for row in found["rows"]
+    ]
+    side = found["max_concurrent"] or 1
+    total = (
+        f"{found['runs']} lines to run: {found['core_hours']:.2f} core-hours, about "
+        f"{found['hours']:.2f} h with {side} at a time, by a few steps timed on this machine"
+    )
+    return f"{aligned(rows)}\n\n{total}"
 
 
 def format_plan(found: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from road_ray.data import catalog, miniature
 from road_ray.data import paths as places
@@ -142,7 +143,7 @@ def load_split(
     most = source.max_rows if split == "train" and not judged else source.max_judged_rows
     if most is not None and most < len(examples):
         check_labels(examples, entry, task)  # of all rows: a longer run fails no later
-        chosen = np.sort(np.random.default_rng((seed, 4)).permutation(len(examples))[:most])
+        chosen = np.sort(row_order(len(examples), seed)[:most])
         examples = [examples[index] for index in chosen]
     if keep is not None:
         examples = [example for example in examples if keep(example)]
@@ -172,6 +173,19 @@ def load_split(
         return Split(entry, task, examples, make())
     key = feature_cache.cache_key(examples, tokenizer, entry=entry, task=task, **make.keywords)
     return Split(entry, task, examples, feature_cache.load_or_encode(directory, key, make))
+
+
+def read_unlabelled_rows(
+    names: Sequence[str], dataset: str, source: SourceConfig
+) -> Sequence[Example]:
+    """Return the rows of files and data sets that follow those of ``dataset`` without labels."""
+    entry, task = find_dataset(dataset, source)
+    return [*_unlabelled(names, entry, task, source)]
+
+
+def row_order(count: int, seed: int = 0) -> NDArray[np.int64]:
+    """Return the order of so many examples of which ``max_rows`` takes the first."""
+    return np.random.default_rng((seed, 4)).permutation(count)
 
 
 def row_features(

@@ -11,6 +11,7 @@ from road_ray.errors import ConfigError, ResourceError, nearest
 from road_ray.reporting.pages.comparison_page import compare_page
 from road_ray.reporting.pages.demo_page import demo_page, is_demo
 from road_ray.reporting.pages.page import Page, write
+from road_ray.reporting.pages.reproduction_page import is_reproduction, reproduction_page
 from road_ray.reporting.pages.run_page import run_page
 from road_ray.reporting.pages.sweep_page import sweep_page
 from road_ray.reporting.plots.matplotlib import save_figures
@@ -23,8 +24,8 @@ Format = Literal["html", "svg", "png"]
 
 
 def page_of(paths: Sequence[Path], baseline: str | None = None, place: Path | None = None) -> Page:
-    """Return the page of a run, a sweep, a demo or a folder; several paths are compared. ``place``
-    is the directory that the page is written to, from which its links count.
+    """Return the page of a run, sweep, comparison, demo or folder; several paths are compared.
+    ``place`` is the directory that the page is written to, from which its links count.
 
     Raises ``ConfigError`` if there is nothing to report.
     """
@@ -36,6 +37,8 @@ def page_of(paths: Sequence[Path], baseline: str | None = None, place: Path | No
     (path,) = paths
     if is_sweep(path):
         return sweep_page(read_sweep(path))
+    if is_reproduction(path):
+        return reproduction_page(path)
     if is_demo(path):
         return demo_page(path, place)
     if (path / "metrics.jsonl").is_file() or (is_run(path) and not runs_below(path)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 _PRINCIPAL = {
     "f1",
@@ -63,6 +64,58 @@ def demo_table(rows: Sequence[Mapping[str, object]]) -> str:
         names = [name for name in row if not name.endswith(" +-")]
         shown.append({name: mean_with_deviation(row, name) for name in names})
     return aligned(shown)
+
+
+def comparison_text(table: Mapping[str, Any]) -> str:
+    """Return the tables of a comparison: figures of each arm, teachers, and tests between arms."""
+    names = [f"{name}/{metric}" for name, own in table["data_sets"].items() for metric in own]
+    rows = [
+        {"arm": arm["about"], "seeds": len(arm["seeds"])}
+        | {name: _figure(arm["figures"].get(name)) for name in names}
+        for arm in table["arms"]
+    ]
+    for one in table["ensembles"]:
+        found = one["figures"]
+        alone = {n: _figure({**found[n], "mean": found[n]["teachers"]}) for n in found}
+        rows += [
+            {"arm": f"{one['name']}: single", "seeds": one["teachers"]}
+            | {name: alone.get(name, "-") for name in names},
+            {"arm": f"{one['name']}: ensemble", "seeds": 1}
+            | {name: _number(found.get(name, {}).get("ensemble")) for name in names},
+        ]
+    tests = [
+        {
+            "data set": test["data_set"],
+            "arm": test["arm"],
+            "against": test["against"],
+            "difference": f"{test['difference']:+.2f}",
+            "95% interval": f"{test['low']:+.2f} to {test['high']:+.2f}",
+            "p": f"{test['p_value']:.3f}",
+            "p (Holm)": f"{test['p_holm']:.3f}",
+            "effect size": _number(test["effect_size"]),
+            "seeds for 80% power": _number(test["needed_pairs"], "d"),
+        }
+        for test in table["tests"]
+    ]
+    printed = [aligned(rows), *([aligned(tests)] if tests else [])]
+    failed = [f"failed: {one['arm']}, seed {one['seed']}" for one in table["failed"]]
+    return "\n\n".join([*printed, *(["\n".join(failed)] if failed else [])])
+
+
+def _figure(figure: Mapping[str, Any] | None) -> str:
+    """Return ``58.31 ± 0.60 [57.9, 58.7] (91.38)``: mean, deviation, 95% interval, published."""
+    if figure is None:
+        return "-"
+    text = _number(figure["mean"])
+    if figure["deviation"] is not None:
+        text += f" ± {figure['deviation']:.2f}"
+    if figure.get("low") is not None:
+        text += f" [{figure['low']:.1f}, {figure['high']:.1f}]"
+    return text + (f" ({figure['published']:g})" if figure.get("published") else "")
+
+
+def _number(value: float | None, form: str = ".2f") -> str:
+    return "-" if value is None else format(value, form)
 
 
 def mean_with_deviation(row: Mapping[str, object], name: str) -> str:

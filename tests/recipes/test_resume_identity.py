@@ -9,13 +9,14 @@ import pytest
 
 import road_ray as rr
 from road_ray.errors import CheckpointError
+from road_ray.recipes.comparison.config import ReproduceConfig
 from road_ray.recipes.distillation.born_again import generation
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuningsConfig, TeachersConfig
 from road_ray.recipes.finetuning.many import plan_runs
 from road_ray.recipes.finetuning.teachers import _single
 from road_ray.recipes.multitask.config import MixingConfig, MultitaskConfig
-from road_ray.recipes.pretraining.config import PretrainConfig, ReproduceConfig
+from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.reproduce import plan
 from road_ray.recipes.resume_identity import mirrored_below, resume_identity
 from road_ray.recipes.run import Run

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from road_ray.config import override, to_dict
-from road_ray.data.batching import Batch
+from road_ray.data.batching import Batch, Batching, BatchStream
 from road_ray.data.loading import Split, find_dataset, load_split
 from road_ray.data.mixing import accumulated, with_fraction_done
 from road_ray.data.model_files import locate_model
@@ -32,7 +32,12 @@ from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.intermediate import IntermediateDistilled
 from road_ray.recipes.distillation.born_again import born_again
 from road_ray.recipes.distillation.config import DistillationConfig, DistillConfig
-from road_ray.recipes.distillation.out_of_fold import needs_pool, open_ensemble, warn_of_seen_rows
+from road_ray.recipes.distillation.out_of_fold import (
+    needs_pool,
+    open_ensemble,
+    store_is_complete,
+    warn_of_seen_rows,
+)
 from road_ray.recipes.distillation.teacher_list import num_folds
 from road_ray.recipes.distillation.teacher_pool import (
     record_teachers,
@@ -106,7 +111,7 @@ def _run(config: DistillConfig, ensemble: ActorEnsemble | None, context: RunCont
     if num_folds(config.distillation.teachers) > 1:
         warn_of_seen_rows(directories, config.data.dataset)
     with open_run_directory(config) as run_dir, ExitStack() as stack:
-        teacher_source = _asking(config, directories, student)
+        teacher_source = teacher_source_of(config, directories, student)
         record_teachers(run_dir, teacher_source.manifest, teacher_source.settings)
         if ensemble is None and _needs_pool(config, teacher_source):
             stack.enter_context(connected(config.address))
@@ -134,7 +139,8 @@ def _run(config: DistillConfig, ensemble: ActorEnsemble | None, context: RunCont
     return Run(run_dir, metrics)
 
 
-def _asking(config: DistillConfig, directories: list[str], student: str) -> TeacherSource:
+def teacher_source_of(config: DistillConfig, directories: list[str], student: str) -> TeacherSource:
+    """Return where the answers of the teachers come from."""
     _, task = find_dataset(config.data.dataset, config.data)
     settings = config.distillation
     manifest = teacher_manifest(directories, task, settings.label_map, settings.precision, student)
@@ -151,6 +157,44 @@ def _needs_pool(config: DistillConfig, teacher_source: TeacherSource) -> bool:
         return load_split(name, "train", config.data, tokenizer, seed=0, unlabelled=more)
 
     return needs_pool(teacher_source, num_folds(config.distillation.teachers), split)
+
+
+def fill_store(config: DistillConfig) -> None:
+    """Ask the teachers, in this process, for every training row that ``distillation.store`` does
+    not have. Batches are the same each time, so that a stopped call continues to equal answers.
+    """
+    local = override(config, {"distillation.host": "process", "workers": 0})
+    directories = teacher_directories(local.distillation)
+    student = check(local, directories)
+    source = teacher_source_of(local, directories, student)
+    tokenizer = load_tokenizer(model_directory(config.init))
+    split = load_split(
+        config.data.dataset,
+        "train",
+        config.data,
+        tokenizer,
+        keep=config.data.learns_from,
+        unlabelled=config.data.unlabelled_sources(),
+    )
+    count = num_folds(local.distillation.teachers)
+    if store_is_complete(source, count, split):
+        return
+    pad_id = int(tokenizer.pad_token_id)
+    stream = BatchStream(split.features, Batching(config.data.batch_size, 0), pad_id=pad_id)
+    with open_ensemble(
+        source,
+        count,
+        split,
+        None,
+        tokenizer=tokenizer,
+        source=config.data,
+        pad_id=pad_id,
+        device=Worker.alone().device,
+        tell=lambda *_, **__: None,
+    ) as ensemble:
+        for number in range(stream.batches_per_epoch):
+            ensemble.gather(ensemble.submit(stream[number]))
+        ensemble.flush()
 
 
 def main(

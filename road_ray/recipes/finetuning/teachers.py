@@ -30,11 +30,7 @@ def teachers(config: TeachersConfig, context: RunContext | None = None) -> Run:
 
 def _run(config: TeachersConfig, context: RunContext | None) -> Run:
     require_plain_head(config.data)
-    single = [
-        _single(config, number, fold)
-        for fold in range(config.num_folds)
-        for number in range(config.num_teachers)
-    ]
+    single = single_teachers(config)
     if context is not None and context.plan_only:
         return finetune(single[0], context)  # the others are alike
     with open_run_directory(config) as directory:
@@ -65,6 +61,15 @@ def _run(config: TeachersConfig, context: RunContext | None) -> Run:
             )
         write_json_atomic(directory / "metrics.json", figures)
     return Run(directory, figures)
+
+
+def single_teachers(config: TeachersConfig) -> list[FinetuneConfig]:
+    """Return the fine-tuning of each teacher, fold after fold."""
+    return [
+        _single(config, number, fold)
+        for fold in range(config.num_folds)
+        for number in range(config.num_teachers)
+    ]
 
 
 def _of_all(runs: Sequence[Run]) -> list[str]:

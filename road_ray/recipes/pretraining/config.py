@@ -1,9 +1,8 @@
-"""Configuration of ``road pretrain`` and ``road reproduce``.
+"""Configuration of ``road pretrain``, and of one arm of ``road reproduce``.
 
 ``PretrainConfig`` holds the generator, the objective and the probe beside corpus, encoder,
 optimizer and loop; ``recipes/pretraining/build.py`` makes the objective of it, ``pretrain.py``
-trains it, ``probe.py`` evaluates it. ``ReproduceConfig`` holds a comparison of several;
-``reproduce.py`` consumes it.
+trains it, ``probe.py`` evaluates it. ``recipes/comparison/config.py`` has a comparison of several.
 """
 
 from __future__ import annotations
@@ -19,9 +18,8 @@ from road_ray.errors import did_you_mean
 from road_ray.models.config import EncoderConfig, Tying
 from road_ray.objectives.registry import OBJECTIVES
 from road_ray.recipes.config import RunConfig
-from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig
+from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.inputs import Inputs, corpus_files, model_files
-from road_ray.recipes.pretraining.comparisons import COMPARISONS
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 
 
@@ -198,54 +196,6 @@ def laptop_scale() -> PretrainConfig:
         optimizer=OptimizerConfig(peak_lr=1e-3, beta2=0.98, bias_correction=True),
         training=TrainingConfig(steps=1000, log_every_steps=100),
     )
-
-
-class ReproduceConfig(RunConfig):
-    """Published comparison of pre-training methods, repeated at the user's scale: arms, seeds,
-    budget and the data sets that give the score. All scales are our choice.
-    """
-
-    run_dir: Path = Path("runs/reproduce")
-    """Directory of all arms, of ``comparison.md`` and of the metrics."""
-    comparison: str = Field("table5", json_schema_extra={"enum": list(COMPARISONS)})
-    """Comparison to repeat. ``table5``: five objectives. ``generator_size``: figure 3. ``tying``:
-    section 3.2. ``algorithms``: section 3.3. ``fractions``: table 1, all of Clark et al. 2020.
-    ``successors``: MC-BERT and TEAMS against ELECTRA."""
-    flops: float = Field(6e13, gt=0)
-    """Budget of the pre-training of each arm, in floating-point operations as the paper counts
-    them. Comparisons at equal steps take the steps that it buys the first arm. Our choice for a
-    laptop; ELECTRA-Small has 1.3e18."""
-    num_seeds: int = Field(3, ge=1)
-    """Number of runs of each arm, with seeds ``seed``, ``seed`` + 1 and so on, compared in pairs.
-    Our choice; a small difference needs 5 to 10."""
-    pretrain: PretrainConfig = laptop_scale()
-    """Pre-training that all arms share; each arm changes a few keys. The number of steps and the
-    warm-up, a tenth of them, follow from ``flops``."""
-    probe: FinetuneConfig = FinetuneConfig(
-        data=FinetuneDataConfig(max_length_tokens=64, max_rows=20_000, max_judged_rows=4000),
-        training=TrainingConfig(steps=600, log_every_steps=200),
-    )
-    """Fine-tuning that scores an arm, repeated on each data set of ``probe_on``."""
-    probe_on: tuple[str, ...] = ("sst2", "qqp", "mnli", "cola")
-    """Data sets that score an arm: the score is the mean of their first metrics times 100, like the
-    GLUE score. Our choice."""
-    root: str | None = None
-    """Directory of corpus and data sets where ``pretrain.data.root`` and ``probe.data.root`` are
-    not given. None: the environment variable ``ROAD_DATA``."""
-    max_concurrent: int = Field(0, ge=0)
-    """Number of arms that run at the same time, each a Ray task of one core and ``gpus_per_worker``
-    GPUs. 0: one after another in this process."""
-    timeout_seconds: float = Field(7 * 86400.0, gt=0)
-    """Time limit of all parallel arms together, in seconds; without effect where ``max_concurrent``
-    is 0. 7 days by default. Our choice."""
-
-    @field_validator("comparison")
-    @classmethod
-    def _known(cls, name: str) -> str:
-        if name not in COMPARISONS:
-            hint = did_you_mean(name, COMPARISONS)
-            raise ValueError(f"no such comparison{hint}; allowed: {', '.join(COMPARISONS)}")
-        return name
 
 
 class ArmConfig(RunConfig):

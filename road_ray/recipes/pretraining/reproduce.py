@@ -10,13 +10,10 @@ from road_ray.config import override
 from road_ray.distributed.parallel import run_all
 from road_ray.evaluation.glue import electra_figure
 from road_ray.evaluation.metrics import paired_test, summary
+from road_ray.recipes.comparison.config import ReproduceConfig
 from road_ray.recipes.finetuning.finetune import finetune
 from road_ray.recipes.pretraining.comparisons import COMPARISONS, Arm, Comparison
-from road_ray.recipes.pretraining.config import (
-    ArmConfig,
-    PretrainConfig,
-    ReproduceConfig,
-)
+from road_ray.recipes.pretraining.config import ArmConfig, PretrainConfig
 from road_ray.recipes.pretraining.flops import cost
 from road_ray.recipes.pretraining.pretrain import pretrain
 from road_ray.recipes.resume_identity import mirrored_below

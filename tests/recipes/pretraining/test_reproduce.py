@@ -6,8 +6,8 @@ import pytest
 
 import road_ray as rr
 from road_ray.errors import ConfigError
+from road_ray.recipes.comparison.config import ReproduceConfig
 from road_ray.recipes.pretraining.comparisons import COMPARISONS
-from road_ray.recipes.pretraining.config import ReproduceConfig
 from road_ray.recipes.pretraining.flops import cost
 from road_ray.recipes.pretraining.reproduce import comparison_table, plan
 from road_ray.verbs import configure

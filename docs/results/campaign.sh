@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Runs comparisons of `road reproduce` from a published encoder. Finished arms and seeds are skipped
+# and stopped ones resume, so the script can be stopped and started again.
+# Usage: docs/results/campaign.sh MODEL DATA RUNS COMPARISON...
+# COMPARISON: low_resource noisy_labels compression road_distillation road_multitask domain.
+# MODEL is a directory in Hugging Face format, such as all-MiniLM-L6-v2; DATA is data.root.
+# LABELS, UNLABELLED, EPOCHS, SEEDS and ARMS (low_resource) set the size. DRY_RUN=--dry-run estimates.
+set -euo pipefail
+MODEL=$1 DATA=$2 RUNS=$3
+shift 3
+LABELS=${LABELS:-300} UNLABELLED=${UNLABELLED:-900} EPOCHS=${EPOCHS:-2} SEEDS=${SEEDS:-5}
+ARMS=${ARMS:-[mean, correctness]}
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
+road=${ROAD:-road}
+
+# reproduce NAME KEY=VALUE...: MiniLM's fine-tuning as in minilm.py.
+reproduce() {
+    local name=$1
+    shift
+    $road reproduce "$name" --run-dir "$RUNS/$name" ${DRY_RUN:-} -q init="$MODEL" data.root="$DATA" \
+        num_seeds="$SEEDS" data.epochs="$EPOCHS" optimizer.peak_lr=1e-4 optimizer.layer_decay=1.0 \
+        optimizer.schedule=warmup_then_decay optimizer.bias_correction=true "$@"
+}
+
+low_resource() {
+    reproduce low_resource data.dataset=sst2 data.max_length_tokens=64 data.batch_size=16 \
+        data.max_rows="$LABELS" data.max_unlabelled_rows="$UNLABELLED" arms="$ARMS"
+}
+
+noisy_labels() {
+    reproduce noisy_labels data.dataset=sst2 data.max_length_tokens=64 data.batch_size=16 \
+        data.max_rows=1000
+}
+
+compression() {
+    reproduce compression data.dataset=sst2 data.max_length_tokens=64 data.max_rows=2000 \
+        data.max_unlabelled_rows=8000
+}
+
+road_distillation() {
+    reproduce road_distillation data.max_length_tokens=256 data.max_rows=5000
+}
+
+road_multitask() {
+    reproduce road_multitask data.max_length_tokens=128 data.max_rows=2000 \
+        multitask.data.max_length_tokens=128 \
+        "multitask.data.datasets=[qasrl, mnli, snli, amazon, qqp]"
+}
+
+domain() {
+    reproduce domain data.dataset=amazon data.max_length_tokens=128 data.max_rows=1000
+}
+
+for stage in "$@"; do "$stage"; done

@@ -1,0 +1,313 @@
+"""``road reproduce NAME --dry-run``: the time of every arm and seed on this machine.
+
+A few steps of each size of model are run and timed; numbers of steps and tokens are exact.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from road_ray.config import override
+from road_ray.data.batching import Batching, BatchStream, padded_width
+from road_ray.data.features.types import Features
+from road_ray.data.loading import load_split
+from road_ray.data.tokenizer import load_tokenizer
+from road_ray.errors import ConfigError
+from road_ray.evaluation.predict import evaluate_split
+from road_ray.models.encoder import load_encoder, model_directory
+from road_ray.objectives.supervised import Supervised
+from road_ray.recipes.comparison.config import ReproduceConfig
+from road_ray.recipes.comparison.units import Job, Plan, make_plan
+from road_ray.recipes.config import RunConfig, TrackingConfig
+from road_ray.recipes.distillation.config import DistillConfig
+from road_ray.recipes.finetuning.config import (
+    FinetuneConfig,
+    FinetuneDataConfig,
+    TeachersConfig,
+    judged_names,
+)
+from road_ray.recipes.finetuning.finetune import finetune, prepare
+from road_ray.recipes.finetuning.teachers import single_teachers
+from road_ray.recipes.multitask.config import MultitaskConfig
+from road_ray.recipes.multitask.multitask import multitask
+from road_ray.recipes.pretraining.config import PretrainConfig
+from road_ray.recipes.pretraining.pretrain import pretrain
+from road_ray.training.compile import configure_networks
+from road_ray.training.context import RunContext
+from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.worker import Worker
+
+_STEPS = 8  # timed, after one that warms up
+_JUDGED = 64  # rows of the timed evaluation
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Seconds of a model on this machine: of a training and of an evaluation by token with padding,
+    and of what every run does once (load, save, export).
+    """
+
+    train: float
+    judge: float
+    once: float
+    load: float  # of a model, part of ``once``
+
+
+@dataclass(frozen=True)
+class Work:
+    """Steps, tokens with padding and seconds of one training."""
+
+    steps: int
+    tokens: int
+    seconds: float
+
+
+def estimate_comparison(config: ReproduceConfig) -> dict[str, Any]:
+    """Return steps, tokens and hours of the teachers, the store and every arm and seed, without
+    those that have finished. Nothing is left in ``config.run_dir``.
+
+    Raises ``ConfigError`` for a comparison of pre-training, and the errors of the comparison.
+    """
+    if config.of_pretraining:
+        raise ConfigError(
+            f"comparison = {config.comparison}: not planned; its budget is `flops`\n"
+            "  allowed: comparisons from an init; `road plan pretrain` times one pre-training"
+        )
+    with tempfile.TemporaryDirectory(prefix="road-plan-") as place:
+        quiet = {"run_dir": Path(place) / "run", "console": "quiet", "max_concurrent": 0}
+        inner = config.model_copy(update=quiet | {"tracking": TrackingConfig()})
+        return _Estimate(config, make_plan(inner), Path(place)).table()
+
+
+class _Estimate:
+    """Times models and adds up what a plan needs."""
+
+    def __init__(self, config: ReproduceConfig, plan: Plan, place: Path) -> None:
+        self.config, self.plan, self.place = config, plan, place
+        self.inner = place / "run"
+        self.speeds: dict[str, Speed] = {}
+        self.stages: dict[str, Work] = {}
+        self.rows: dict[str, Features] = {}
+
+    def table(self) -> dict[str, Any]:
+        rows = [*self._ensembles(), *self._stores(), *self._units()]
+        seconds = sum(row["seconds"] for row in rows if not row["finished"])
+        arms = [r["seconds"] for r in rows if r["arm"] in {a.name for a in self.plan.arms}
+                and not r["finished"]]  # fmt: skip
+        side = max(1, min(self.config.max_concurrent, os.cpu_count() or 1, len(arms)))
+        alone = seconds - sum(arms)
+        return {
+            "comparison": self.config.comparison,
+            "rows": rows,
+            "runs": sum(not row["finished"] for row in rows),
+            "core_hours": seconds / 3600,
+            "hours": (alone + sum(arms) / side) / 3600,
+            "max_concurrent": self.config.max_concurrent,
+        }
+
+    def _ensembles(self) -> list[dict[str, Any]]:
+        rows = []
+        for ensemble in self.plan.ensembles:
+            single = single_teachers(ensemble)
+            works = [self._finetuning(one) for one in single]
+            judged = len(single) * self._judged(single[0])
+            work = _sum([*works, Work(0, 0, judged)])
+            rows.append(self._row(ensemble.run_dir.name, ensemble.seed, work, [ensemble.run_dir]))
+        return rows
+
+    def _stores(self) -> list[dict[str, Any]]:
+        """Return the rows of filling the store: every teacher reads each of its rows once."""
+        work: dict[str, Work] = {}
+        students: dict[str, list[Path]] = {}
+        for unit in self.plan.units:
+            for job in unit.jobs:
+                if isinstance(job.config, DistillConfig):
+                    name = self._ensemble_of(job.config).run_dir.name
+                    students.setdefault(name, []).append(job.config.run_dir)
+        for one in self.plan.distillations:
+            asked, speed = one.distillation, self._speed(one)
+            ensemble = self._ensemble_of(one)
+            tokens = sum(padded_width(int(length)) for length in self._features(one).lengths)
+            seconds = asked.num_teachers * (tokens * speed.judge + speed.load)
+            name = ensemble.run_dir.name
+            known, found = work.get(name), Work(0, tokens, seconds)
+            work[name] = found if known is None or seconds > known.seconds else known
+        return [
+            self._row(f"answers of {name}", None, one, students[name]) for name, one in work.items()
+        ]
+
+    def _units(self) -> list[dict[str, Any]]:
+        rows = []
+        for unit in self.plan.units:
+            work = _sum([self._job(job) for job in unit.jobs if not self._finished(job.config)])
+            places = [job.config.run_dir for job in unit.jobs]
+            rows.append(self._row(unit.arm, unit.seed, work, places))
+        return rows
+
+    def _row(
+        self, arm: str, seed: int | None, work: Work, places: Sequence[Path]
+    ) -> dict[str, Any]:
+        finished = all(self._is_finished(place) for place in places)
+        steps, tokens = work.steps, work.tokens
+        told = {"arm": arm, "seed": seed, "steps": steps, "tokens": tokens}
+        return told | {"seconds": work.seconds, "finished": finished}
+
+    def _is_finished(self, place: Path) -> bool:
+        return (self.config.run_dir / place.relative_to(self.inner) / "metrics.json").is_file()
+
+    def _finished(self, config: RunConfig) -> bool:
+        return self._is_finished(config.run_dir)
+
+    # One training.
+
+    def _job(self, job: Job) -> Work:
+        config = job.config
+        if isinstance(config, FinetuneConfig):
+            return self._finetuning(config)
+        key = f"{job.verb}{getattr(config, 'objective', '')}{getattr(config, 'mixing', '')}"
+        if key not in self.stages:
+            self.stages[key] = self._stage(config)
+        return self.stages[key]
+
+    def _stage(self, config: RunConfig) -> Work:
+        """Return what a multi-task or a further pre-training takes, by three measured steps."""
+        context = RunContext(plan_only=True)
+        alone = config.model_copy(update={"run_dir": self.place / "stage"})
+        if isinstance(alone, MultitaskConfig):
+            multitask(override(alone, {"distillation": {}}), context)
+        else:
+            assert isinstance(alone, PretrainConfig)
+            pretrain(alone, context)
+        shutil.rmtree(self.place / "stage")
+        found = context.measured
+        assert found is not None, "a recipe ended without training"
+        tokens = round(found.total_steps * found.tokens_per_step)
+        return Work(found.total_steps, tokens, found.total_steps * found.seconds_per_step)
+
+    def _finetuning(self, config: FinetuneConfig) -> Work:
+        """Return what a fine-tuning takes, its evaluation and each of its generations included."""
+        speed, features = self._speed(config), self._features(config)
+        stream = _stream(features, config)
+        updates = stream.batches_per_epoch * config.data.epochs / config.training.passes
+        steps = config.training.steps or max(1, math.ceil(updates))
+        tokens = sum(_padded(stream, features, n) for n in range(steps * config.training.passes))
+        seconds = tokens * speed.train + self._judged(config) + speed.once
+        if not isinstance(config, DistillConfig):
+            return Work(steps, tokens, seconds)
+        asked = config.distillation
+        folds = self._ensemble_of(config).num_folds
+        seconds += asked.num_teachers * folds * speed.load  # the parity check loads them
+        count = asked.generations
+        more = count * self._judged(config) if count > 1 else 0.0
+        return Work(count * steps, count * tokens, count * seconds + more)
+
+    def _ensemble_of(self, config: DistillConfig) -> TeachersConfig:
+        named = config.distillation.teachers[0]
+        return next(one for one in self.plan.ensembles if str(one.run_dir) in named)
+
+    def _judged(self, config: FinetuneConfig) -> float:
+        """Return the seconds of evaluating one model on all dev splits of a fine-tuning."""
+        tokens = 0
+        for name in judged_names(config):
+            features = self._split(name, "dev", config)
+            tokens += sum(padded_width(int(length)) for length in features.lengths)
+        return tokens * self._speed(config).judge
+
+    # What is measured and read once.
+
+    def _speed(self, config: FinetuneConfig) -> Speed:
+        data = config.data
+        names = (data.dataset, config.student.layers, data.batch_size, data.max_length_tokens)
+        key = str(names)
+        if key not in self.speeds:
+            plain = {name: getattr(config, name) for name in FinetuneConfig.model_fields}
+            small = FinetuneDataConfig(
+                **{name: getattr(data, name) for name in FinetuneDataConfig.model_fields}
+            )
+            plain |= {"data": small, "init": self.config.init}
+            self.speeds[key] = _measured(FinetuneConfig(**plain), self.place / "timed")
+        return self.speeds[key]
+
+    def _features(self, config: FinetuneConfig) -> Features:
+        return self._split(config.data.dataset, "train", config)
+
+    def _split(self, name: str, split: str, config: FinetuneConfig) -> Features:
+        data = config.data
+        key = str((name, split, data.unlabelled_sources(), data.held_out_fold, data.num_folds))
+        if key not in self.rows:
+            train = split == "train"
+            self.rows[key] = load_split(
+                name,
+                split,
+                data,
+                load_tokenizer(model_directory(self.config.init)),
+                keep=data.learns_from if train else None,
+                unlabelled=data.unlabelled_sources() if train else (),
+            ).features
+        return self.rows[key]
+
+
+def _measured(config: FinetuneConfig, place: Path) -> Speed:
+    """Run a few steps of a fine-tuning as it is run later, and return its speed."""
+    began = time.perf_counter()
+    load_encoder(model_directory(config.init))
+    load = time.perf_counter() - began
+    small = override(
+        config,
+        {
+            "run_dir": place,
+            "training.steps": 1 + _STEPS,
+            "training.log_every_steps": 1,
+            "training.evaluate_every_steps": None,
+            "data.max_judged_rows": min(_JUDGED, config.data.max_judged_rows or _JUDGED),
+        },
+    )
+    prepared = prepare(small, Worker.alone())  # fills the caches that later runs find
+    configure_networks(Supervised(prepared.model), False, False)
+    began, tokens, pad_id = time.perf_counter(), 0, int(prepared.tokenizer.pad_token_id)
+    for split in prepared.judged.values():
+        evaluate_split(prepared.model, split, pad_id=pad_id, device=Worker.alone().device)
+        tokens += sum(padded_width(int(length)) for length in split.features.lengths)
+    judged = time.perf_counter() - began
+    began = time.perf_counter()
+    finetune(small)
+    whole = time.perf_counter() - began
+    rows = [row for row in read_rows(place / "metrics.jsonl") if "time/step_seconds" in row]
+    seconds = [float(row["time/step_seconds"]) for row in rows]
+    passes = small.training.passes
+    stream = prepared.stream
+    read = [
+        sum(_padded(stream, prepared.split.features, step * passes + n) for n in range(passes))
+        for step in range(1, len(seconds))
+    ]
+    shutil.rmtree(place)
+    return Speed(sum(seconds[1:]) / sum(read), judged / tokens, whole - sum(seconds) - judged, load)
+
+
+def _stream(features: Features, config: FinetuneConfig) -> BatchStream:
+    data = config.data
+    batching = Batching(data.batch_size, config.seed, data.max_batch_tokens)
+    return BatchStream(features, batching, pad_id=0)
+
+
+def _padded(stream: BatchStream, features: Features, number: int) -> int:
+    """Return the tokens of a batch with padding."""
+    numbers = stream.row_numbers(number)
+    longest = int(features.lengths[numbers].max())
+    return len(numbers) * padded_width(longest) * features.choices
+
+
+def _sum(works: Sequence[Work]) -> Work:
+    return Work(
+        sum(work.steps for work in works),
+        sum(work.tokens for work in works),
+        sum(work.seconds for work in works),
+    )

@@ -1,0 +1,205 @@
+"""Page of ``road reproduce``: arms of a comparison with intervals, tests and published figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from road_ray.config.json_file import read_json
+from road_ray.errors import CheckpointError
+from road_ray.reporting.pages.page import NOTHING, Block, Cell, Figures, Page, Prose, Section, Table
+from road_ray.reporting.plots.chart import Axis, Chart, Dot, Line
+from road_ray.reporting.tables import metric_title
+
+TABLE = "table.json"
+Found = Mapping[str, Any]
+
+_ABOUT_TESTS = (
+    "Mean difference with its 95% interval, paired by seed; p of the paired t-test, and corrected "
+    "for all tests of a data set (Holm); effect size: mean difference over its standard deviation; "
+    "seeds that a test needs for a power of 80% if the effect is as large as measured. Bold: "
+    "corrected p < 0.05. All students of a comparison share their teachers, so the intervals do "
+    "not hold the chance of other teachers."
+)
+
+
+def is_reproduction(directory: Path) -> bool:
+    """Return True if a directory holds the table of a comparison; the demo's table is a list."""
+    path = directory / TABLE
+    return path.is_file() and path.read_text(encoding="utf-8", errors="replace")[:1] == "{"
+
+
+def reproduction_page(directory: Path) -> Page:
+    """Return the page of a comparison. Raises ``CheckpointError`` for a damaged table."""
+    path = directory / TABLE
+    remedy = "delete it and run the same `road reproduce` again"
+    table = read_json(path, fix=remedy)
+    try:
+        return _page(table)
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise CheckpointError(f"{path}: damaged: {error!r}\n  fix: {remedy}") from error
+
+
+def _page(table: Found) -> Page:
+    sections = [
+        Section(f"Results on {name}", list(_results(table, name, metrics)))
+        for name, metrics in table["data_sets"].items()
+        if metrics
+    ]
+    if table["tests"]:
+        charts = [*_differences(table), *_sizes(table)]
+        sections += [
+            Section("Tests", [_tests(table["tests"])], _ABOUT_TESTS),
+            Section("Differences", [Figures(charts)], "Lines are 95% intervals."),
+        ]
+    if right := _right(table["arms"]):
+        about = "Share of labelled training rows on which so many teachers were right."
+        sections.append(Section("Right teachers", [right], about))
+    if table["failed"]:
+        lines = [f"{one['arm']}, seed {one['seed']}: {one['error']}" for one in table["failed"]]
+        sections.append(Section("Failed runs", [Prose(lines, items=True)]))
+    about = f"{table['about'][0].upper()}{table['about'][1:]}. Published: {table['source']}."
+    return Page(
+        title=table["comparison"].replace("_", " "),
+        about=about,
+        kicker="road reproduce",
+        sections=sections,
+    )
+
+
+def _results(table: Found, name: str, metrics: Sequence[str]) -> Iterator[Block]:
+    arms = table["arms"]
+    printed = any(
+        (arm["figures"].get(f"{name}/{metric}") or {}).get("published")
+        for arm in arms
+        for metric in metrics
+    )
+    columns = ["", "seeds"]
+    for metric in metrics:
+        title = metric_title(metric)
+        columns += [title, "95% interval", *([f"published {title}"] if printed else [])]
+    rows = [_row(arm, name, metrics, printed=printed) for arm in arms]
+    rows += [
+        row for one in table["ensembles"] for row in _teachers(one, name, metrics, printed=printed)
+    ]
+    sized = len({arm["parameters"] for arm in arms}) > 1
+    if sized:
+        columns += ["parameters", "rows a second"]
+        for row, arm in zip(rows, arms, strict=False):
+            row += [_cell(arm["parameters"], ",d"), _cell(arm["rows_per_second"], ".0f")]
+        for row in rows[len(arms) :]:
+            row += [NOTHING, NOTHING]
+    note = "Mean ± standard deviation over seeds; published figures are of large models."
+    yield Table(columns, rows, note=note)
+
+
+def _row(arm: Found, name: str, metrics: Sequence[str], *, printed: bool) -> list[Cell]:
+    row = [Cell(arm["about"]), _cell(len(arm["seeds"]), "d")]
+    for metric in metrics:
+        figure = arm["figures"].get(f"{name}/{metric}")
+        if figure is None:
+            row += [NOTHING, NOTHING, *([NOTHING] if printed else [])]
+            continue
+        deviation = figure["deviation"]
+        around = "" if deviation is None else f" ± {deviation:.2f}"
+        row.append(Cell(f"{figure['mean']:.2f}{around}", figure["mean"]))
+        ends = figure["low"], figure["high"]
+        row.append(NOTHING if ends[0] is None else Cell(f"{ends[0]:.2f} to {ends[1]:.2f}"))
+        row += [_cell(figure.get("published"), ".2f")] if printed else []
+    return row
+
+
+def _teachers(
+    ensemble: Found, name: str, metrics: Sequence[str], *, printed: bool
+) -> Iterator[list[Cell]]:
+    """Yield the rows of single teachers and of their mean, where they were evaluated."""
+    found = [ensemble["figures"].get(f"{name}/{metric}") for metric in metrics]
+    if not any(found):
+        return
+    skipped = [NOTHING] * (2 if printed else 1)
+    for what, about in (("teachers", "single teachers"), ("ensemble", "the ensemble")):
+        row = [Cell(f"{ensemble['name']}: {about}")]
+        row.append(_cell(ensemble["teachers"] if what == "teachers" else 1, "d"))
+        for figure in found:
+            row += [_cell((figure or {}).get(what), ".2f"), *skipped]
+        yield row
+
+
+def _tests(tests: Sequence[Found]) -> Table:
+    names = ["data set", "arm", "against", "difference", "95% interval", "p", "p (Holm)"]
+    names += ["effect size", "pairs", "seeds for 80% power"]
+    rows = []
+    for test in tests:
+        sure = test["p_holm"] < 0.05
+        rows.append(
+            [
+                Cell(test["data_set"]),
+                Cell(test["arm"], strong=sure),
+                Cell(test["against"]),
+                Cell(f"{test['difference']:+.2f}", test["difference"], strong=sure),
+                Cell(f"{test['low']:+.2f} to {test['high']:+.2f}"),
+                _cell(test["p_value"], ".3f"),
+                _cell(test["p_holm"], ".3f"),
+                _cell(test["effect_size"], "+.2f"),
+                _cell(test["pairs"], "d"),
+                _cell(test["needed_pairs"], ",d"),
+            ]
+        )
+    return Table(names, rows)
+
+
+def _differences(table: Found) -> list[Chart]:
+    charts = []
+    for name in table["data_sets"]:
+        tests = [one for one in table["tests"] if one["data_set"] == name]
+        if not tests:
+            continue
+        tests.reverse()  # the first one at the top
+        names = tuple(f"{one['arm']} - {one['against']}" for one in tests)
+        lines = [
+            Line([(one["low"], float(n)), (one["high"], float(n))]) for n, one in enumerate(tests)
+        ]
+        dots = [Dot(one["difference"], float(n)) for n, one in enumerate(tests)]
+        zero = Line([(0.0, -0.5), (0.0, len(tests) - 0.5)], color=1)
+        title = f"{name}: difference in {metric_title(tests[0]['metric'])}"
+        charts.append(
+            Chart(title, Axis("points"), Axis(names=names), lines=[zero, *lines], dots=dots)
+        )
+    return charts
+
+
+def _sizes(table: Found) -> list[Chart]:
+    """Return score against size, where arms differ in it."""
+    arms = [arm for arm in table["arms"] if arm["parameters"]]
+    if len({arm["parameters"] for arm in arms}) < 2:
+        return []
+    charts = []
+    for name, metrics in table["data_sets"].items():
+        key = f"{name}/{metrics[0]}" if metrics else ""
+        shown = [arm for arm in arms if key in arm["figures"]]
+        dots = [Dot(arm["parameters"] / 1e6, arm["figures"][key]["mean"]) for arm in shown]
+        title = f"{name}: {metric_title(metrics[0])} by size" if metrics else ""
+        if dots:
+            charts.append(Chart(title, Axis("million parameters"), Axis("%"), dots=dots))
+    return charts
+
+
+def _right(arms: Sequence[Found]) -> Table | None:
+    found = [arm for arm in arms if arm["teachers_right"]]
+    if not found:
+        return None
+    most = max(len(arm["teachers_right"]) for arm in found)
+    rows = [
+        [
+            Cell(arm["about"]),
+            *(_cell(100 * share, ".1f") for share in arm["teachers_right"]),
+            *[NOTHING] * (most - len(arm["teachers_right"])),
+        ]
+        for arm in found
+    ]
+    return Table(["", *(f"{number} right (%)" for number in range(most))], rows)
+
+
+def _cell(value: float | None, form: str) -> Cell:
+    return NOTHING if value is None else Cell(format(value, form), value)

@@ -1,0 +1,59 @@
+"""Keys of a comparison: what it does not use, and names that do not exist, are errors."""
+
+from __future__ import annotations
+
+import pytest
+
+from road_ray.errors import ConfigError
+from road_ray.verbs import configure
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["comparison=lowresource"], "did you mean 'low_resource'"),
+        (["comparison=low_resource", "flops=1e12"], "flops: comparison low_resource does not use"),
+        (["comparison=table5", "init=runs/a"], "init: comparison table5 does not use it"),
+        (["comparison=compression", "multitask.training.steps=5"], "multitask: comparison"),
+        (["comparison=low_resource", "arms=[men]"], "did you mean 'mean'"),
+        (["comparison=low_resource", "data.max_unlabeled_rows=5"], "max_unlabelled_rows"),
+        (["comparison=low_resource", "num_seeds=0"], "num_seeds"),
+    ],
+)
+def test_bad_keys_are_named(given, told):
+    with pytest.raises(ConfigError, match=told):
+        configure("reproduce", overrides=given)
+
+
+def test_the_first_word_of_the_command_is_the_comparison(road, recipe, tmp_path):
+    seen = []
+
+    def keep(config, context=None):
+        seen.append(config)
+        from road_ray.recipes.run import Run
+
+        return Run(tmp_path, {})
+
+    recipe(keep)
+    assert road("reproduce", "low_resource", "init=x", "num_seeds=2").code == 0
+    assert (seen[0].comparison, seen[0].init, seen[0].num_seeds) == ("low_resource", "x", 2)
+    assert road("reproduce", "comparison=table5").code == 0
+    assert seen[1].comparison == "table5"
+    said = road("reproduce", "lowresource")
+    assert said.code == 2
+    assert "did you mean 'low_resource'" in said.err
+
+
+def test_the_first_word_may_be_a_file_too(road, recipe, tmp_path):
+    seen = []
+    recipe(lambda config, context=None: seen.append(config) or _run(tmp_path))
+    file = tmp_path / "mine.yaml"
+    file.write_text("num_seeds: 7\n")
+    assert road("reproduce", "noisy_labels", file, "init=x").code == 0
+    assert (seen[0].comparison, seen[0].num_seeds) == ("noisy_labels", 7)
+
+
+def _run(place):
+    from road_ray.recipes.run import Run
+
+    return Run(place, {})

@@ -1,0 +1,60 @@
+"""``--dry-run`` of a comparison: exact counts, times of this machine, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import road_ray as rr
+from road_ray.errors import ConfigError
+from road_ray.recipes.comparison.estimate import estimate_comparison
+from road_ray.training.monitoring.journal import read_rows
+from road_ray.verbs import configure
+
+
+@pytest.fixture
+def given(tiny):
+    sizes = {"data.max_rows": 40, "data.max_unlabelled_rows": 20, "data.epochs": 1.0}
+    overrides = tiny("low_resource", **sizes, arms=["mean"])
+    del overrides["training.steps"]
+    return overrides
+
+
+def estimated(overrides):
+    return estimate_comparison(configure("reproduce", overrides=overrides))
+
+
+def test_counts_are_those_of_the_runs_and_nothing_is_left(given, tmp_path):
+    found = estimated(given)
+    assert not (tmp_path / "run").exists()
+    lines = {(row["arm"], row["seed"]): row for row in found["rows"]}
+    assert list(lines)[:2] == [("teachers-sst2", 1000), ("answers of teachers-sst2", None)]
+    assert found["runs"] == 2 + 3 * 2
+    assert lines["teachers-sst2", 1000]["steps"] == 3 * 5  # 40 rows in batches of 8
+    assert lines["none", 0]["steps"] == 5
+    assert lines["none_longer", 1]["steps"] == lines["mean", 0]["steps"] == 8
+    assert all(row["seconds"] > 0 for row in found["rows"])
+    assert found["hours"] == found["core_hours"] > 0
+    run = rr.reproduce(overrides=given)
+    for arm, seed in (("none", 0), ("mean", 1)):
+        rows = read_rows(run.directory / arm / f"seed-{seed}" / "student" / "metrics.jsonl")
+        steps = [row for row in rows if "time/step_seconds" in row]
+        assert steps[-1]["step"] == lines[arm, seed]["steps"]
+    again = estimated(given)
+    assert (again["runs"], again["core_hours"]) == (0, 0.0)
+
+
+def test_the_command_lists_arms_and_seeds(given, road, flags):
+    del given["comparison"]
+    said = road("reproduce", "low_resource", *flags(given), "--dry-run")
+    assert said.code == 0
+    assert "none_longer" in said.out
+    assert "core-hours" in said.out
+    said = road("plan", "reproduce", "low_resource", *flags(given), "--json")
+    assert json.loads(said.out)["comparison"] == "low_resource"
+
+
+def test_a_comparison_of_pre_training_has_its_budget_in_its_keys():
+    with pytest.raises(ConfigError, match="its budget is `flops`"):
+        estimated({"comparison": "table5"})

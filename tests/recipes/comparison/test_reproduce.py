@@ -1,0 +1,169 @@
+"""Comparisons run end to end, resume to equal results, and outlive an arm that fails."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import road_ray as rr
+from road_ray.errors import CheckpointError, InterruptedRunError
+from road_ray.recipes.comparison.catalog import COMPARISONS
+from road_ray.training.context import RunContext
+
+SIZES: dict[str, dict[str, object]] = {
+    "road_distillation": {"data.max_rows": 20, "data.max_length_tokens": 96}
+    | {"data.stride_tokens": 16, "data.max_question_tokens": 32}
+    | {"arms": ["single", "annealing", "folds", "born_again"]},
+    "road_multitask": {"targets": {"rte": {}, "sst2": {}}, "data.max_rows": 40}
+    | {"multitask.data.datasets": ["sst2", "mnli"], "multitask.training.steps": 2}
+    | {"multitask.data.max_rows": 40, "multitask.data.batch_size": 4}
+    | {"multitask.data.max_length_tokens": 32, "multitask.data.max_judged_rows": 20},
+    "compression": {"data.max_rows": 40, "data.max_unlabelled_rows": 20, "arms": ["rows_third"]},
+    "low_resource": {"data.max_rows": 40, "data.max_unlabelled_rows": 20, "arms": ["entropy"]},
+    "noisy_labels": {"data.max_rows": 40, "arms": ["weighted_10"]},
+    "domain": {"data.dataset": "sst2", "data.max_rows": 40}
+    | {"continued.training.steps": 2, "continued.data.max_length_tokens": 32}
+    | {"continued.data.batch_size": 4, "continued.optimizer.warmup_steps": 1},
+}
+
+
+def table_of(run: Path) -> dict:
+    return json.loads((run / "table.json").read_text())
+
+
+def weights(run: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(run).as_posix(): path.read_bytes()
+        for path in run.glob("*/seed-*/*/hf/model.safetensors")
+    }
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_every_comparison_runs_and_fills_its_table(tiny, name):
+    run = rr.reproduce(overrides=tiny(name, **SIZES[name]))
+    table = table_of(run.directory)
+    chosen = [arm["name"] for arm in table["arms"]]
+    assert set(chosen) >= set(SIZES[name].get("arms", chosen))
+    arms = [COMPARISONS[name].arm(one) for one in chosen]
+    assert all(arm["seeds"] == [0, 1] for arm in table["arms"])
+    assert table["failed"] == []
+    for dataset, metrics in table["data_sets"].items():
+        for arm in table["arms"]:
+            figure = arm["figures"][f"{dataset}/{metrics[0]}"]
+            assert len(figure["values"]) == 2
+            values = [*figure["values"].values()]
+            assert figure["mean"] == pytest.approx(sum(values) / 2)
+            key = f"eval/{arm['name']}/{dataset}/{metrics[0]}"
+            assert run.metrics[key] == pytest.approx(figure["mean"])
+    tests = [test for test in table["tests"] if test["data_set"] == next(iter(table["data_sets"]))]
+    assert len(tests) == sum(len(arm.against) or 1 for arm in arms[1:])
+    assert "<svg" in (run.directory / "report.html").read_text()
+
+
+def test_teachers_answer_once_and_the_same_command_trains_nothing_anew(tiny):
+    given = tiny("low_resource", **(SIZES["low_resource"] | {"arms": ["mean", "correctness"]}))
+    run = rr.reproduce(overrides=given)
+    for path in run.directory.glob("*/seed-*/student/events.jsonl"):
+        assert "teachers_started" not in path.read_text(), path
+    before = {path: path.stat().st_mtime_ns for path in run.directory.rglob("*.safetensors")}
+    (run.directory / "metrics.json").unlink()
+    assert rr.reproduce(overrides=given).metrics == run.metrics
+    after = {path: path.stat().st_mtime_ns for path in run.directory.rglob("*.safetensors")}
+    assert before == after
+
+
+class _StopAt:
+    """Asks for a stop in the given row of the journals of all runs."""
+
+    def __init__(self, row: int) -> None:
+        self.rows, self.row, self.context = 0, row, RunContext(on_row=self)
+
+    def __call__(self, *_: object) -> None:
+        self.rows += 1
+        if self.rows == self.row:
+            self.context.stop.set()
+
+
+@pytest.mark.parametrize("row", [5, 16])
+def test_a_stopped_comparison_resumes_to_equal_weights(tiny, tmp_path, row):
+    """Rows 1 to 9 are those of three teachers, the others of students."""
+    given = tiny(
+        "low_resource", **(SIZES["low_resource"] | {"arms": ["correctness"], "num_seeds": 1})
+    )
+    given["training.save_every_steps"] = 1
+    whole = rr.reproduce(overrides=given | {"run_dir": str(tmp_path / "whole")})
+    stopped = given | {"run_dir": str(tmp_path / "stopped")}
+    with pytest.raises(InterruptedRunError):
+        rr.reproduce(overrides=stopped, context=_StopAt(row).context)
+    assert not (tmp_path / "stopped" / "metrics.json").exists()
+    run = rr.reproduce(overrides=stopped)
+    assert run.metrics == whole.metrics
+    assert weights(run.directory) == weights(whole.directory)
+    assert len(weights(run.directory)) == 4
+
+
+@pytest.mark.slow
+def test_a_killed_comparison_resumes_to_equal_weights(tiny, tmp_path, flags):
+    """Killed as soon as a student has written its first checkpoint."""
+    changes = {"arms": ["correctness"], "num_seeds": 1, "training.save_every_steps": 1}
+    given = tiny("low_resource", **(SIZES["low_resource"] | changes | {"training.steps": 4}))
+    whole = rr.reproduce(overrides=given | {"run_dir": str(tmp_path / "whole")})
+    killed = given | {"run_dir": str(tmp_path / "killed")}
+    command = [sys.executable, "-m", "road_ray", "reproduce", *flags(killed)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    first = "correctness/seed-0/student/checkpoints/step-*"
+    while process.poll() is None and not [*(tmp_path / "killed").glob(first)]:
+        time.sleep(0.01)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL, process.stderr.read()
+    run = rr.reproduce(overrides=killed)
+    assert run.metrics == whole.metrics
+    assert weights(run.directory) == weights(whole.directory)
+
+
+def test_an_arm_that_fails_leaves_the_others_and_is_run_again(tiny, tmp_path):
+    given = tiny("low_resource", **(SIZES["low_resource"] | {"arms": ["labelled"]}))
+    broken = tmp_path / "run" / "none" / "seed-1" / "student"
+    broken.mkdir(parents=True)
+    (broken / "MANIFEST.json").write_text("{}")
+    (broken / "metrics.json").write_text("{}")  # a run whose configuration is unknown
+    with pytest.raises(CheckpointError, match=r"1 of 4 runs of .* failed:\n    none, seed 1"):
+        rr.reproduce(overrides=given)
+    run = tmp_path / "run"
+    assert not (run / "metrics.json").exists()
+    table = table_of(run)
+    assert [(one["arm"], one["seed"]) for one in table["failed"]] == [("none", 1)]
+    assert [arm["seeds"] for arm in table["arms"]] == [[0], [0, 1]]
+    assert "Failed runs" in (run / "report.html").read_text()
+    for path in broken.iterdir():
+        path.unlink()
+    assert [arm["seeds"] for arm in table_of(rr.reproduce(overrides=given).directory)["arms"]] == [
+        [0, 1],
+        [0, 1],
+    ]
+
+
+@pytest.mark.ray
+def test_arms_side_by_side_are_those_one_after_another(tiny, tmp_path, cluster):
+    given = tiny("noisy_labels", **(SIZES["noisy_labels"] | {"arms": ["mean_10"]}))
+    alone = rr.reproduce(overrides=given | {"run_dir": str(tmp_path / "alone")})
+    beside = given | {"run_dir": str(tmp_path / "beside"), "max_concurrent": 2}
+    run = rr.reproduce(overrides=beside)
+    assert run.metrics == alone.metrics
+    assert weights(run.directory) == weights(alone.directory)
+
+
+def test_the_command_prints_figures_and_tests(tiny, road, flags, tmp_path):
+    given = tiny("noisy_labels", **(SIZES["noisy_labels"] | {"arms": ["none_10"]}))
+    del given["comparison"]
+    said = road("reproduce", "noisy_labels", *flags(given))
+    assert said.code == 0
+    assert "10% flipped, no KD" in said.out
+    assert "seeds for 80% power" in said.out
+    assert f"report: {tmp_path / 'run' / 'report.html'}" in said.out
