@@ -49,6 +49,12 @@ class Batch(TypedDict, total=False):
     """Uniform numbers ``[K, B, L]`` that masking and sampling read; pre-training only."""
     rows: Tensor
     """Numbers of the rows in their data set ``[B]``."""
+    unpadded: bool
+    """True where no row has padding, so that attention needs no mask; see ``Objective.prepare``."""
+    chosen: Tensor
+    """Flat positions to predict ``[N]``, of ``[B * L]``, ascending; pre-training only."""
+    real: Tensor
+    """Flat positions without padding ``[T]``, ascending; of objectives that predict all tokens."""
     task: str
     """Name of the task, whose head answers."""
     dataset: str
@@ -310,8 +316,13 @@ def further_labels(batch: Batch) -> dict[str, Tensor]:
 
 
 def encoder_inputs(batch: Mapping[str, Any], names: Sequence[str] = INPUTS) -> dict[str, Tensor]:
-    """Return the inputs of an encoder, ``[B, L]`` each, ``[B * N, L]`` of choices."""
-    return {name: batch[name].flatten(0, -2) for name in names if batch.get(name) is not None}
+    """Return the inputs of an encoder, ``[B, L]`` each, ``[B * N, L]`` of choices; without the mask
+    where no row has padding, for which attention has its fastest kernels.
+    """
+    given = [name for name in names if batch.get(name) is not None]
+    if batch.get("unpadded"):
+        given = [name for name in given if name != "attention_mask"]
+    return {name: batch[name].flatten(0, -2) for name in given}
 
 
 def allowed_positions(batch: Mapping[str, Any]) -> Tensor:
@@ -331,9 +342,15 @@ def allowed_positions(batch: Mapping[str, Any]) -> Tensor:
 
 
 def to_device(batch: Mapping[str, Any], device: torch.device) -> Batch:
-    """Return the batch with its tensors on ``device``."""
+    """Return the batch with its tensors on ``device``; the host does not wait for the copy."""
     moved = {
-        name: value.to(device, non_blocking=True) if isinstance(value, Tensor) else value
+        name: _moved(value, device) if isinstance(value, Tensor) else value
         for name, value in batch.items()
     }
     return cast("Batch", moved)
+
+
+def _moved(value: Tensor, device: torch.device) -> Tensor:
+    if device.type == "cuda" and value.device.type == "cpu":
+        value = value.pin_memory()  # from other memory the copy would wait
+    return value.to(device, non_blocking=True)

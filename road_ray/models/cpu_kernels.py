@@ -138,5 +138,23 @@ class _Gather(torch.autograd.Function):
 
 _gather: Any = _Gather.apply  # torch leaves it untyped
 
+
+def attention_mask(
+    *, attention_mask: Tensor | None = None, allow_is_bidirectional_skip: bool = False, **more: Any
+) -> Tensor | None:
+    """Return the mask of a padded batch ``[B, 1, L, L]``, or None if nothing is masked.
+
+    Only on a CPU is the batch looked at: elsewhere the host would wait for the device, and full
+    batches come without a mask (``encoder_inputs``).
+    """
+    at_hand = attention_mask is None or attention_mask.device.type == "cpu"
+    made: Tensor | None = sdpa_mask(
+        attention_mask=attention_mask,
+        allow_is_bidirectional_skip=allow_is_bidirectional_skip and at_hand,
+        **more,
+    )
+    return made
+
+
 AttentionInterface.register(_NAME, attention)
-AttentionMaskInterface.register(_NAME, sdpa_mask)
+AttentionMaskInterface.register(_NAME, attention_mask)
