@@ -74,6 +74,8 @@ class Teams(CorruptingObjective):
         self.noise_channels += candidates - 1
         std, width = float(model.config.initializer_range), int(model.config.hidden_size)
         self.detection_layer = deepcopy(layers[-1])
+        self._last_inputs: tuple[tuple[Any, ...], dict[str, Any]] = (), {}
+        layers[-1].register_forward_pre_hook(self._record, with_kwargs=True)
         initialize(self.detection_layer, std)
         output = nn.Linear(width, 1)
         self.detection_head = nn.Sequential(nn.Linear(width, width), nn.GELU(), output)
@@ -122,18 +124,12 @@ class Teams(CorruptingObjective):
         """Return the states after the selection's and the detection's last layer, ``[B, L, D]``
         each.
         """
-        inputs: list[Any] = []
+        hidden = states(self.encoder, tokens, batch)
+        (arguments, named), self._last_inputs = self._last_inputs, ((), {})
+        return hidden, self.detection_layer(*arguments, **named)
 
-        def record(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-            inputs.extend([arguments, named])
-
-        last: nn.Module = self.encoder.encoder.layer[-1]
-        hook = last.register_forward_pre_hook(record, with_kwargs=True)
-        try:
-            hidden = states(self.encoder, tokens, batch)
-        finally:
-            hook.remove()
-        return hidden, self.detection_layer(*inputs[0], **inputs[1])
+    def _record(self, _: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        self._last_inputs = arguments, named
 
     def export(self, directory: Path) -> None:
         self.export_pair(directory, self.model)
