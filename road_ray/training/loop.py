@@ -6,7 +6,8 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +30,14 @@ from road_ray.training.compile import configure_networks
 from road_ray.training.context import Training
 from road_ray.training.early_stopping import PeriodicEvaluation
 from road_ray.training.fsdp import local_part, shard
-from road_ray.training.loss_guard import LossGuard
+from road_ray.training.loss_guard import LossGuard, is_deferrable
 from road_ray.training.mfu import ModelFlopsUtilization
 from road_ray.training.monitoring.collapse import CollapseMonitor, gradient_norms
 from road_ray.training.monitoring.oom import shapes
 from road_ray.training.optimizer import ElectraAdamW, build_optimizer, clip, rate
 from road_ray.training.profile import measure
 from road_ray.training.signals import StopRequest
-from road_ray.training.step import StepResult, Tally, backward
+from road_ray.training.step import StepResult, Tally, backward, one_ahead
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -73,27 +74,30 @@ def train(
     wrapped = worker.wrap(trained, sparse=objective.sparse)
     report = _Report(trained, training, worker, autocast, state.get("row", {}))
     evaluation = PeriodicEvaluation(objective, trained, training, worker)
-    batches = steps(start)
+    batches = one_ahead(islice(steps(start), total - start), trained, worker.device)
     with (
         StopRequest(context) as stop,
         AsyncSaver(objective, trained, optimizer, training, worker) as saver,
     ):
-        guard = LossGuard(training, saver, state)
+        deferred = is_deferrable(training, optimizer, worker.device)
+        guard = LossGuard(training, saver, state, deferred=deferred)
         for step in evaluation.steps(start, total):
             done = step + 1
             started = time.perf_counter()
-            passes = next(batches)
+            passes, moved = next(batches)
             data_seconds = time.perf_counter() - started
             context.batch = shapes(passes)
             optimizer.set_rate(rate(step, total, warmup, training.optimizer.schedule))
             result = backward(
-                wrapped, trained, passes, worker, seed=training.seed, step=step, autocast=autocast
+                wrapped, trained, moved, worker, seed=training.seed, step=step, autocast=autocast
             )
             norms = gradient_norms(trained) if report.due(done) else {}
             norm = clip(trained, training.optimizer.max_grad_norm)
-            if guard.admits(step, result, norm):
-                optimizer.step()
+            guard.update(step, result, norm, optimizer)
             optimizer.zero_grad(set_to_none=True)
+            if report.due(done):
+                guard.check()
+                worker.synchronize()
             report.add(result, passes, data_seconds, time.perf_counter() - started)
             if report.due(done):
                 norms |= {"train/grad_norm": float(norm), "train/lr": optimizer.learning_rate}
@@ -102,6 +106,7 @@ def train(
             stopped, save_now = stop.after_step(done, worker)
             wait = last or stopped or save_now
             if wait or _due(done, config.save_every_steps):
+                guard.check()
                 saver.save(done, guard.memory | {"row": report.row}, wait=wait)
             if stopped and not last:
                 raise _interrupted(done, training)
@@ -132,12 +137,12 @@ class _Report:
         return last or _due(done, self._training.config.log_every_steps)
 
     def add(
-        self, result: StepResult, passes: list[Batch], data_seconds: float, step_seconds: float
+        self, result: StepResult, passes: Sequence[Batch], data_seconds: float, step_seconds: float
     ) -> None:
         """Add one step."""
         self._tally.add(result, passes, data_seconds=data_seconds, step_seconds=step_seconds)
 
-    def write(self, done: int, norms: dict[str, float], passes: list[Batch]) -> None:
+    def write(self, done: int, norms: dict[str, float], passes: Sequence[Batch]) -> None:
         """Write the row of step ``done``, counted over all workers; collective."""
         self.row = self._utilization.of(self._tally.collect(self._worker) | norms, passes)
         self._training.journal.write(done, self.row)

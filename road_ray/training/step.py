@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -87,6 +87,25 @@ def backward(
             result.rows.append(batch["rows"])
     result.communication_seconds += _exchange_seconds(wrapped)
     return result
+
+
+def one_ahead(
+    steps: Iterable[Sequence[Batch]], objective: Objective, device: torch.device
+) -> Iterator[tuple[Sequence[Batch], Sequence[Batch]]]:
+    """Yield the batches of each step, and the same on the device; on a GPU the copies of a step
+    start before the step ahead of it computes.
+    """
+    if device.type != "cuda":
+        yield from ((passes, passes) for passes in steps)
+        return
+    waiting = None
+    for passes in steps:
+        moved = [placed(batch, objective, device) for batch in passes]
+        if waiting is not None:
+            yield waiting
+        waiting = passes, moved
+    if waiting is not None:
+        yield waiting
 
 
 def placed(batch: Batch, objective: Objective, device: torch.device) -> Batch:
