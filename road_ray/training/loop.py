@@ -55,9 +55,7 @@ def train(
     checkpoint at the end. Return the last row of the journal, which checkpoints hold too.
 
     With ``context.plan_only`` nothing is trained: ``context.measured`` is set and the result is
-    empty.
-
-    Raises ``DivergedError`` before an update with a non-finite loss or gradient, and
+    empty. Raises ``DivergedError`` before an update with a non-finite loss or gradient, and
     ``InterruptedRunError`` after SIGTERM or Ctrl-C, when a checkpoint has been saved.
     """
     config, total, context = training.config, training.total_steps, training.context
@@ -79,8 +77,7 @@ def train(
         StopRequest(context) as stop,
         AsyncSaver(objective, trained, optimizer, training, worker) as saver,
     ):
-        deferred = is_deferrable(training, optimizer, worker.device)
-        guard = LossGuard(training, saver, state, deferred=deferred)
+        guard = LossGuard(training, saver, state, is_deferrable(training, optimizer, worker.device))
         for step in evaluation.steps(start, total):
             done = step + 1
             started = time.perf_counter()
@@ -97,8 +94,7 @@ def train(
             optimizer.zero_grad(set_to_none=True)
             if report.due(done):
                 guard.check()
-                worker.synchronize()
-            report.add(result, passes, data_seconds, time.perf_counter() - started)
+            report.add(done, result, passes, data_seconds, started)
             if report.due(done):
                 norms |= {"train/grad_norm": float(norm), "train/lr": optimizer.learning_rate}
                 report.write(done, norms, passes)
@@ -106,7 +102,6 @@ def train(
             stopped, save_now = stop.after_step(done, worker)
             wait = last or stopped or save_now
             if wait or _due(done, config.save_every_steps):
-                guard.check()
                 saver.save(done, guard.memory | {"row": report.row}, wait=wait)
             if stopped and not last:
                 raise _interrupted(done, training)
@@ -137,10 +132,20 @@ class _Report:
         return last or _due(done, self._training.config.log_every_steps)
 
     def add(
-        self, result: StepResult, passes: Sequence[Batch], data_seconds: float, step_seconds: float
+        self,
+        done: int,
+        result: StepResult,
+        passes: Sequence[Batch],
+        data_seconds: float,
+        started: float,
     ) -> None:
-        """Add one step."""
-        self._tally.add(result, passes, data_seconds=data_seconds, step_seconds=step_seconds)
+        """Add step ``done``, which began at ``started`` of ``time.perf_counter()``; before a row,
+        wait for the device, so that the seconds of all steps together are right.
+        """
+        if self.due(done):
+            self._worker.synchronize()
+        seconds = time.perf_counter() - started
+        self._tally.add(result, passes, data_seconds=data_seconds, step_seconds=seconds)
 
     def write(self, done: int, norms: dict[str, float], passes: Sequence[Batch]) -> None:
         """Write the row of step ``done``, counted over all workers; collective."""

@@ -66,7 +66,6 @@ class LossGuard:
         training: Training,
         saver: AsyncSaver,
         state: Mapping[str, Any],
-        *,
         deferred: bool = False,
     ) -> None:
         self._training, self._saver, self._deferred = training, saver, deferred
@@ -77,7 +76,8 @@ class LossGuard:
 
     @property
     def memory(self) -> dict[str, Any]:
-        """State to save with checkpoints, so that a resumed run decides alike."""
+        """State to save with checkpoints, so that a resumed run decides alike; it judges first."""
+        self.check()
         return {"losses": list(self._spikes.recent), "spikes_in_a_row": self._spikes.in_a_row}
 
     def update(self, step: int, result: StepResult, norm: Tensor, optimizer: ElectraAdamW) -> None:

@@ -33,6 +33,13 @@ def main() -> None:
         help="cpu: time of the training thread alone, for a machine that others use too",
     )
     parser.add_argument("--text-megabytes", type=float, help="of the corpus that is built")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=10.0,
+        help="for all; races have fewer rounds then, and what does not begin in time is left out; "
+        "0: no limit",
+    )
     parser.add_argument("--out", type=Path, default=Path("bench.json"))
     chosen = parser.parse_args()
     if unknown := sorted(set(chosen.names) - set(SUITE)):
@@ -41,8 +48,17 @@ def main() -> None:
     plan, rows = Plan(clock=chosen.clock, **dict.fromkeys(kinds, chosen.repeats)), []
     if chosen.text_megabytes:
         plan = replace(plan, text=replace(plan.text, megabytes=chosen.text_megabytes))
-    for name in chosen.names or SUITE:
+    if "bf16" not in plan.precisions:
+        print("bf16: left out, because this machine has no instructions for it and emulates it")
+    names, end = list(chosen.names or SUITE), time.monotonic() + 60 * chosen.minutes
+    for number, name in enumerate(names):
         began = time.monotonic()
+        if chosen.minutes and began > end:
+            print(f"left out: {', '.join(names[number:])}; {chosen.minutes:g} minutes are over")
+            print("  fix: name them, or --minutes 0")
+            break
+        if chosen.minutes:
+            plan = plan.within((end - began) / (len(names) - number))
         print(f"{name}: {SUITE[name].__doc__.splitlines()[0]}", flush=True)
         rows += SUITE[name](plan)
         # After each, so that an interrupted run keeps what it has.

@@ -107,9 +107,16 @@ class Contestant:
 
 
 def race(
-    contestants: Mapping[str, Contestant], *, repeats: int, warmup: int = 2
+    contestants: Mapping[str, Contestant],
+    *,
+    repeats: int,
+    warmup: int = 2,
+    until: float | None = None,
 ) -> dict[str, Timing]:
-    """``repeats`` rounds after ``warmup`` that do not count; every round begins with another."""
+    """``repeats`` rounds after ``warmup`` that do not count; every round begins with another.
+
+    After ``until``, of ``time.monotonic()``, no further round begins, but one always counts.
+    """
     with tempfile.TemporaryDirectory(prefix="race-") as directory:
         lanes = {
             name: _Lane(contestant, str(Path(directory) / str(number)))
@@ -117,6 +124,8 @@ def race(
         }
         names = list(lanes)
         for turn in range(warmup + repeats):
+            if until is not None and turn > warmup and time.monotonic() > until:
+                break
             shift = turn % len(names)
             for name in names[shift:] + names[:shift]:
                 lanes[name].step(counts=turn >= warmup)
