@@ -61,7 +61,7 @@ class Objective(nn.Module, ABC):
         Called on the host, before the batch is moved: so the number of positions is known without
         waiting for the device. A prepared batch is returned as it is.
         """
-        if "unpadded" in batch:
+        if "unpadded" in batch or batch["attention_mask"].device.type != "cpu":
             return batch
         return {**batch, "unpadded": bool(batch["attention_mask"].all())}
 

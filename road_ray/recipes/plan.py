@@ -179,31 +179,38 @@ def store_bytes(config: Config) -> int:
     return need
 
 
-def _sampled(config: PretrainConfig, place: Path) -> dict[str, Any]:
+def _sampled(config: PretrainConfig, place: Path) -> tuple[dict[str, Any], float | None]:
     """Return changes that put the first documents in the place of a corpus without shards, whose
-    building takes minutes or hours; none where they are there.
+    building takes minutes or hours, and the rows of a step of the whole text; none where the
+    shards, or all documents, are there.
     """
     settings, parts = corpus_settings(config), phases(config)
     if all(is_prepared(phase.corpus(settings)) for phase in parts):
-        return {}
+        return {}, None
     largest = max(phase.batch_size * phase.max_length_tokens for phase in parts)
     wanted = _SAMPLED_BATCHES * largest * _BYTES_PER_TOKEN
-    sampled = sample_of(settings, place, min(max(wanted, _LEAST_BYTES), _MOST_BYTES))
+    sampled, whole = sample_of(settings, place, min(max(wanted, _LEAST_BYTES), _MOST_BYTES))
     named = {"corpus": sampled.corpus, "shards": sampled.shards, "tokenizer": sampled.tokenizer}
-    return {f"data.{key}": None if value is None else str(value) for key, value in named.items()}
+    changes = {key: None if value is None else str(value) for key, value in named.items()}
+    rows = sum(phase.steps * phase.batch_size for phase in parts) / parts[-1].end
+    passes = config.training.passes
+    return {f"data.{key}": value for key, value in changes.items()}, (
+        None if whole else rows * passes
+    )
 
 
 def _measured(config: Config, recipe: Callable[..., Any], hosted: bool) -> Measured:
     """Measure the recipe in this process, with its teachers, in a temporary run directory."""
-    context = RunContext(plan_only=True)
+    context, rows_per_step = RunContext(plan_only=True), None
     with tempfile.TemporaryDirectory(prefix="road-plan-") as place:
         changes: dict[str, Any] = {"run_dir": place, "workers": 0, "console": "quiet"}
         if isinstance(config, PretrainConfig):
-            changes |= _sampled(config, Path(place))
+            sampled, rows_per_step = _sampled(config, Path(place))
+            changes |= sampled
         if hosted:
             changes["distillation.host"] = "process"
         if "max_concurrent" in type(config).model_fields:
             changes["max_concurrent"] = 0
         recipe(override(config, changes).model_copy(update=_NO_TRACKING), context=context)
     assert context.measured is not None, "a recipe ended without training"
-    return context.measured
+    return context.measured if rows_per_step is None else context.measured.scaled(rows_per_step)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from statistics import median
@@ -46,6 +46,17 @@ class Measured:
     data_seconds_per_step: float  # part of seconds_per_step, spent waiting for rows and teachers
     checkpoint_bytes: int
     keep_checkpoints: int
+
+    def scaled(self, rows_per_step: float) -> Measured:
+        """Return the same for steps of so many rows: a sample of a text fills no whole batches."""
+        factor = rows_per_step / self.rows_per_step
+        return replace(
+            self,
+            rows_per_step=rows_per_step,
+            tokens_per_step=factor * self.tokens_per_step,
+            seconds_per_step=factor * self.seconds_per_step,
+            seconds_by_phase=tuple(factor * seconds for seconds in self.seconds_by_phase),
+        )
 
 
 def measure(

@@ -24,7 +24,8 @@ def main() -> None:
     from tests.benchmarks.suite import SUITE
 
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SUITE))
+    listed = f"{', '.join(SUITE)}; or gpu alone: the whole table of a device, in JSON"
+    parser.add_argument("names", nargs="*", metavar="NAME", help=listed)
     parser.add_argument("--repeats", type=int, help="rounds that count, of every benchmark")
     parser.add_argument(
         "--clock",
@@ -42,6 +43,9 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, default=Path("bench.json"))
     chosen = parser.parse_args()
+    if chosen.names == ["gpu"]:
+        _measure_device(chosen.out, chosen.minutes)
+        return
     if unknown := sorted(set(chosen.names) - set(SUITE)):
         parser.error(f"no benchmark named {', '.join(unknown)}; there are {', '.join(SUITE)}")
     kinds = ("repeats", "quick_repeats", "few_repeats") if chosen.repeats else ()
@@ -66,6 +70,18 @@ def main() -> None:
         print(f"  done in {time.monotonic() - began:.0f} s", flush=True)
     print(aligned(rows))
     print(f"written to {chosen.out}")
+
+
+def _measure_device(out: Path, minutes: float) -> None:
+    from road_ray.reporting.tables import aligned
+    from tests.benchmarks.gpu import GpuPlan, gpu
+
+    found = gpu(GpuPlan(minutes=minutes or 10.0))
+    out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    print(aligned(found["rows"]))
+    for line in found["left_out"]:
+        print(f"left out: {line}")
+    print(f"written to {out}")
 
 
 if __name__ == "__main__":

@@ -63,19 +63,20 @@ def is_prepared(data: CorpusConfig) -> bool:
     ).is_file()
 
 
-def sample_of(data: CorpusConfig, directory: Path, sample_bytes: int) -> CorpusConfig:
+def sample_of(data: CorpusConfig, directory: Path, sample_bytes: int) -> tuple[CorpusConfig, bool]:
     """Return settings for the first documents of the corpus alone, of about so many bytes, with
-    text, shards and a learnt tokenizer in ``directory``.
+    text, shards and a learnt tokenizer in ``directory``; and True if these are all documents.
 
     A tokenizer learnt from less text has fewer words: unused entries fill it up, so that a model
     has its true size.
     """
     place, size = corpus_path(data), 0
-    text = directory / "text.jsonl"
+    text, whole = directory / "sample.jsonl", True
     with text.open("w", encoding="utf-8") as file:
         for document in read_corpus(place):
             file.write(json.dumps({"text": document[:sample_bytes]}) + "\n")
             if (size := size + len(document)) >= sample_bytes:
+                whole = False
                 break
     changes: dict[str, Any] = {"corpus": str(text), "shards": directory / "shards"}
     if data.tokenizer is None:
@@ -87,7 +88,7 @@ def sample_of(data: CorpusConfig, directory: Path, sample_bytes: int) -> CorpusC
             tokenizer.add_tokens([f"[unused{number}]" for number in missing])
             tokenizer.save_pretrained(learnt)
         changes["tokenizer"] = str(learnt)
-    return data.model_copy(update=changes)
+    return data.model_copy(update=changes), whole
 
 
 def _shards_at(data: CorpusConfig, source: str, tokenizer: Any) -> Path:
