@@ -241,6 +241,7 @@ def test_tests_mirror_the_folders():
         "contracts",
         "docs",
         "fixtures",
+        "gpu",
         "journeys",
         "real",
     }

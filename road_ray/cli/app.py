@@ -33,6 +33,7 @@ from road_ray.cli.options import (
     JsonOption,
     PresetOption,
     QuietOption,
+    SeedOption,
     VerboseOption,
     WorkersOption,
     is_verbose,
@@ -91,9 +92,7 @@ def _register(name: str, about: str) -> None:
         workers: WorkersOption = None,
         gpus_per_worker: GpusOption = None,
         address: AddressOption = None,
-        seed: Annotated[
-            int | None, typer.Option(help="random seed of weights, data order and masks")
-        ] = None,
+        seed: SeedOption = None,
         as_json: JsonOption = False,
         quiet: QuietOption = False,
         verbose: VerboseOption = False,

@@ -48,6 +48,9 @@ WorkersOption = Annotated[
 GpusOption = Annotated[
     float | None, typer.Option("--gpus-per-worker", help="number of GPUs per worker")
 ]
+SeedOption = Annotated[
+    int | None, typer.Option(help="random seed of weights, data order and masks")
+]
 AddressOption = Annotated[
     str | None, typer.Option("--address", help="address of a running Ray cluster")
 ]

@@ -16,6 +16,7 @@ from road_ray.cli.options import (
     GpusOption,
     JsonOption,
     PresetOption,
+    SeedOption,
     WorkersOption,
 )
 
@@ -35,6 +36,7 @@ def plan(
     gpus_per_worker: GpusOption = None,
     address: AddressOption = None,
     run_dir: Annotated[Path | None, typer.Option(help="directory of the planned run")] = None,
+    seed: SeedOption = None,
     prices: Annotated[
         Path | None, typer.Option(help="YAML file with gpu_hour, cpu_hour, head_hour, currency")
     ] = None,
@@ -58,6 +60,7 @@ def plan(
         gpus_per_worker=gpus_per_worker,
         address=address,
         run_dir=run_dir,
+        seed=seed,
     )
     show_plan(verb, line.config(verb), as_json, prices)
 
@@ -111,7 +114,9 @@ def format_plan(found: Mapping[str, Any]) -> str:
     used = ", ".join(f"{name} {_size(memory[name])}" for name in parts)
     store = f"; {_size(disk['store'])} of the teachers' logits" if disk["store"] else ""
     runs = f"{found['runs']} runs of " if found["runs"] > 1 else ""
-    room = f"{_size(memory['available'])} a worker" if memory["available"] else "no GPU here to ask"
+    need = _size(sum(memory[name] for name in parts))
+    room = f"this machine has {_size(memory['available'])} for each"
+    room = room if memory["available"] else "no GPU here to ask"
     money = f", {found['cost']:.2f} {found['currency']}" if found["cost"] else ""
     rows = [
         {
@@ -127,14 +132,14 @@ def format_plan(found: Mapping[str, Any]) -> str:
         *_phases(found["phases"]),
         f"model       {found['parameters']:,} parameters",
         *_operations(found["flops"]),
-        f"memory      {used}; {room}",
+        f"memory      {need} a worker needs ({used}); {room}",
         f"disk        {_size(disk['checkpoint'])} a checkpoint, {_size(disk['at_most'])} at most; "
         f"{_size(disk['free'])} free{store}",
         f"placement   {found['placement']}",
         f"time        {found['measured_step_seconds']:.3f} s a step measured here on three steps, "
         f"{found['measured_data_seconds']:.3f} of it waiting for data and teachers; "
-        f"{found['hours']:.2f} h for all",
-        f"cost        {found['gpu_hours']:.2f} GPU-hours, {found['core_hours']:.2f} core-hours"
+        f"{_duration(found['hours'])} for all",
+        f"cost        {found['gpu_hours']:.4g} GPU-hours, {found['core_hours']:.4g} core-hours"
         f"{money}",
     )
     note = "workers alike, a ring at 10 GB/s with nothing hidden: an estimate on paper"
@@ -159,6 +164,12 @@ def _operations(flops: Mapping[str, float]) -> list[str]:
         f"operations  {flops['train_paper']:.4g} by the rules of the ELECTRA paper, "
         f"{flops['train_6nd']:.4g} as 6 N D; {flops['infer_paper']:.4g} for a row later on"
     ]
+
+
+def _duration(hours: float) -> str:
+    if hours < 1 / 60:
+        return f"{3600 * hours:.1f} s"
+    return f"{60 * hours:.1f} min" if hours < 1 else f"{hours:.2f} h"
 
 
 def _size(count: float) -> str:

@@ -6,17 +6,17 @@ longest row, and every worker takes its share of the rows of the same global bat
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol, TypedDict, cast
+from typing import Any, NamedTuple, Protocol, TypedDict, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from road_ray.data.batch_order import epoch_order, padded_width, token_budget_order
 from road_ray.data.features.types import FURTHER, UNKNOWN, Features, Ints, Longs
 from road_ray.errors import ConfigError, DataError
 
@@ -49,6 +49,12 @@ class Batch(TypedDict, total=False):
     """Uniform numbers ``[K, B, L]`` that masking and sampling read; pre-training only."""
     rows: Tensor
     """Numbers of the rows in their data set ``[B]``."""
+    unpadded: bool
+    """True where no row has padding, so that attention needs no mask; see ``Objective.prepare``."""
+    chosen: Tensor
+    """Flat positions to predict ``[N]``, of ``[B * L]``, ascending; pre-training only."""
+    real: Tensor
+    """Flat positions without padding ``[T]``, ascending; of objectives that predict all tokens."""
     task: str
     """Name of the task, whose head answers."""
     dataset: str
@@ -68,7 +74,6 @@ class Batch(TypedDict, total=False):
 
 
 NOISE_CHANNELS = 3  # which positions are chosen, which of them are masked, what is sampled there
-_BATCHES_SORTED_TOGETHER = 32  # more saves padding but makes neighbouring batches more alike
 
 
 class Rows(Protocol):
@@ -103,65 +108,6 @@ class WorkerShare:
     size: int = 1
 
 
-def epoch_order(
-    lengths: Longs, batch_size: int, *, seed: int, epoch: int
-) -> list[NDArray[np.int64]]:
-    """Return the row numbers of each batch of an epoch: every row once, batch sizes within one."""
-    # The second word tells the uses of one seed apart: 0 order, 1 noise, 2 draws, 3 dropout,
-    # 4 rows kept, 5 phases.
-    rng = np.random.default_rng((seed, 0, epoch))
-    rows = rng.permutation(len(lengths))
-    count = max(1, -(-len(rows) // batch_size))
-    together = max(1, min(count, _BATCHES_SORTED_TOGETHER))
-    batches: list[NDArray[np.int64]] = []
-    sizes = [len(part) for part in np.array_split(rows, count)]
-    start = 0
-    for first in range(0, count, together):
-        group = sizes[first : first + together]
-        chunk = rows[start : start + sum(group)]
-        start += sum(group)
-        chunk = chunk[np.argsort(lengths[chunk], kind="stable")]
-        cut = np.split(chunk, np.cumsum(group)[:-1])
-        batches.extend(cut[index] for index in rng.permutation(len(cut)))
-    return batches
-
-
-def token_budget_order(
-    lengths: Longs, most_tokens: int, batch_size: int, *, seed: int, epoch: int
-) -> list[NDArray[np.int64]]:
-    """Return the row numbers of each batch of an epoch, every row once.
-
-    A batch has rows of similar length, at most ``most_tokens`` with padding and at most
-    ``batch_size`` rows. All epochs have equally many batches.
-
-    Source: fairseq, data_utils.batch_by_size.
-    """
-    rng = np.random.default_rng((seed, 0, epoch))
-    rows = rng.permutation(len(lengths))
-    rows = rows[np.argsort(lengths[rows], kind="stable")]
-    cuts = token_budget_cuts(np.sort(lengths), most_tokens, batch_size)
-    batches = np.split(rows, cuts)
-    return [batches[index] for index in rng.permutation(len(batches))]
-
-
-def token_budget_cuts(ordered: Longs, most_tokens: int, batch_size: int) -> list[int]:
-    """Return where batches of rows of rising length begin, except the first."""
-    widths = [padded_width(int(length)) for length in ordered]
-    starts = [0]
-    while (start := starts[-1]) < len(widths):
-        room = range(start, min(start + batch_size, len(widths)))
-        # Rows only get longer, so the tokens of a batch grow with every row.
-        fits = bisect_right(room, most_tokens, key=lambda end: (end - start + 1) * widths[end])
-        starts.append(start + max(1, fits))
-    cuts = starts[1:-1]
-    if cuts:  # the longest rows may be left alone: they get some of the batch before them
-        before = cuts[-2] if len(cuts) > 1 else 0
-        rest, room_there = len(widths) - cuts[-1], max(1, most_tokens // widths[-1])
-        even = min((len(widths) - before) // 2, room_there)
-        cuts[-1] -= max(0, even - rest)
-    return cuts
-
-
 def pad(rows: Rows, numbers: NDArray[np.int64], *, pad_id: int, width: int | None = None) -> Batch:
     """Return the given rows, padded to the longest or to ``width``.
 
@@ -189,14 +135,12 @@ def pad(rows: Rows, numbers: NDArray[np.int64], *, pad_id: int, width: int | Non
     }
 
 
-def padded_width(longest: int) -> int:
-    """Return the width of a batch: the next multiple of 8, of 4 up to 64 tokens, of 2 up to 32.
+class BatchTotals(NamedTuple):
+    """Sizes of several batches together, over all workers."""
 
-    Matrix kernels are efficient for multiples of 8. Short rows are not worth them: a batch of
-    sentences of 10 tokens would be a fifth padding.
-    """
-    multiple = 8 if longest > 64 else 4 if longest > 32 else 2
-    return -(-longest // multiple) * multiple
+    rows: int
+    tokens: int  # without padding
+    positions: int  # with padding
 
 
 class BatchStream:
@@ -264,6 +208,28 @@ class BatchStream:
         epoch, position = divmod(number, self.batches_per_epoch)
         return self._order(epoch)[position]
 
+    def totals(self, batches: int) -> BatchTotals:
+        """Return the sizes of the first global batches, counted from the lengths alone; of several
+        epochs, whose padding differs a little, the positions are those of the first.
+        """
+        tokens, choices = self._lengths, self._choices
+        if isinstance(self.rows, Features):
+            tokens = np.diff(self.rows.bounds).reshape(-1, choices).sum(1)
+
+        def of(numbers: range) -> NDArray[np.int64]:
+            sizes = [(0, 0, 0)]
+            for rows in map(self.row_numbers, numbers):
+                width = padded_width(int(self._lengths[rows].max())) * choices
+                sizes.append((len(rows), int(tokens[rows].sum()), len(rows) * width))
+            summed: NDArray[np.int64] = np.array(sizes, np.int64).sum(0)
+            return summed
+
+        epochs, rest = divmod(batches, self.batches_per_epoch)
+        total = of(range(batches - rest, batches))
+        if epochs:
+            total += epochs * of(range(self.batches_per_epoch))
+        return BatchTotals(*(int(size) for size in total))
+
     def __getitem__(self, number: int) -> Batch:
         numbers = self.row_numbers(number)
         width = padded_width(int(self._lengths[numbers].max()))
@@ -310,8 +276,13 @@ def further_labels(batch: Batch) -> dict[str, Tensor]:
 
 
 def encoder_inputs(batch: Mapping[str, Any], names: Sequence[str] = INPUTS) -> dict[str, Tensor]:
-    """Return the inputs of an encoder, ``[B, L]`` each, ``[B * N, L]`` of choices."""
-    return {name: batch[name].flatten(0, -2) for name in names if batch.get(name) is not None}
+    """Return the inputs of an encoder, ``[B, L]`` each, ``[B * N, L]`` of choices; without the mask
+    where no row has padding, for which attention has its fastest kernels.
+    """
+    given = [name for name in names if batch.get(name) is not None]
+    if batch.get("unpadded"):
+        given = [name for name in given if name != "attention_mask"]
+    return {name: batch[name].flatten(0, -2) for name in given}
 
 
 def allowed_positions(batch: Mapping[str, Any]) -> Tensor:
@@ -331,9 +302,15 @@ def allowed_positions(batch: Mapping[str, Any]) -> Tensor:
 
 
 def to_device(batch: Mapping[str, Any], device: torch.device) -> Batch:
-    """Return the batch with its tensors on ``device``."""
+    """Return the batch with its tensors on ``device``; the host does not wait for the copy."""
     moved = {
-        name: value.to(device, non_blocking=True) if isinstance(value, Tensor) else value
+        name: _moved(value, device) if isinstance(value, Tensor) else value
         for name, value in batch.items()
     }
     return cast("Batch", moved)
+
+
+def _moved(value: Tensor, device: torch.device) -> Tensor:
+    if device.type == "cuda" and value.device.type == "cpu":
+        value = value.pin_memory()  # from other memory the copy would wait
+    return value.to(device, non_blocking=True)

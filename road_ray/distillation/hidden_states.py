@@ -18,6 +18,7 @@ from road_ray.data.model_files import locate_model
 from road_ray.distillation.teacher_identity import refuse_random
 from road_ray.errors import ConfigError
 from road_ray.models.architectures import input_names
+from road_ray.models.cpu_kernels import use_cpu_kernels
 from road_ray.models.weights import load_stored
 
 Layers = Literal["uniform", "last"] | tuple[tuple[int, int], ...]
@@ -50,6 +51,7 @@ class HiddenStatesTeacher:
     def __init__(self, directory: str | Path, *, attentions: bool = False) -> None:
         self.directory = locate_model(directory)
         self._model = _load(self.directory).eval().requires_grad_(False)
+        use_cpu_kernels(self._model)
         if attentions:
             self._model.set_attn_implementation("eager")  # others return no maps
         self._outputs = {"output_hidden_states": True, "output_attentions": attentions}

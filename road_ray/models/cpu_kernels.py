@@ -37,10 +37,15 @@ class CpuDropout(nn.Dropout):
     """``nn.Dropout`` from cheap random bits, with ``p`` rounded to a multiple of 1 / 65536."""
 
     def forward(self, input: Tensor) -> Tensor:
-        if not self.training or not self.p or input.device.type != "cpu":
+        if not self.training or not self.p or not _runs_here(input):
             return super().forward(input)
         # Multiplied twice, because in bf16 the factor alone would be off by up to 0.4%.
         return input * keep_mask(input.shape, self.p, input.dtype) * _scale(self.p)
+
+
+def _runs_here(input: Tensor) -> bool:
+    """Return True on a CPU; a compiler fuses PyTorch's own kernels and cannot trace these."""
+    return input.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def keep_mask(shape: torch.Size, p: float, dtype: torch.dtype) -> Tensor:
@@ -75,7 +80,7 @@ def attention(
     """
     # Without dropout PyTorch's own is faster in fp32; in bf16 its backward pass is 3 times slower.
     suits = module.training and (dropout > 0 or query.dtype != torch.float32)
-    if not suits or query.device.type != "cpu":
+    if not suits or not _runs_here(query):
         result: tuple[Tensor, None] = sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **more
         )
@@ -138,5 +143,23 @@ class _Gather(torch.autograd.Function):
 
 _gather: Any = _Gather.apply  # torch leaves it untyped
 
+
+def attention_mask(
+    *, attention_mask: Tensor | None = None, allow_is_bidirectional_skip: bool = False, **more: Any
+) -> Tensor | None:
+    """Return the mask of a padded batch ``[B, 1, L, L]``, or None if nothing is masked.
+
+    Only on a CPU is the batch looked at: elsewhere the host would wait for the device, and full
+    batches come without a mask (``encoder_inputs``).
+    """
+    at_hand = attention_mask is None or attention_mask.device.type == "cpu"
+    made: Tensor | None = sdpa_mask(
+        attention_mask=attention_mask,
+        allow_is_bidirectional_skip=allow_is_bidirectional_skip and at_hand,
+        **more,
+    )
+    return made
+
+
 AttentionInterface.register(_NAME, attention)
-AttentionMaskInterface.register(_NAME, sdpa_mask)
+AttentionMaskInterface.register(_NAME, attention_mask)

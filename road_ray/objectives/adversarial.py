@@ -14,7 +14,7 @@ from road_ray.models.encoder import initialize_output
 from road_ray.models.language_model import detection_scores, states, vocabulary_logits
 from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.electra import Electra
-from road_ray.objectives.masking import corrupt, sample
+from road_ray.objectives.masking import corrupt, put, rows_at, sample
 from road_ray.objectives.parts.corruption import language_model
 from road_ray.objectives.parts.detection import detection_losses, detection_metrics
 from road_ray.objectives.parts.generator import Generator
@@ -54,18 +54,20 @@ class Adversarial(Electra):
         self.generator_weight = generator_weight
 
     def forward(self, batch: Batch) -> Losses:
-        tokens, real = batch["input_ids"], batch["attention_mask"]
+        batch = self.prepare(batch)
+        tokens, real, positions = batch["input_ids"], batch["attention_mask"], batch["chosen"]
         chosen, masked = self.hide(batch)
-        hidden = states(self.generator.base_model, masked, batch)[chosen]
+        hidden = rows_at(states(self.generator.base_model, masked, batch), positions)
+        labels = rows_at(tokens, positions)
         logits = vocabulary_logits(self.generator, hidden).float()
         allowed = logits / self.temperature
         if self.disallow_correct:
-            allowed = allowed.scatter(1, tokens[chosen][:, None], float("-inf"))
-        sampled = sample(allowed, batch["noise"][2][chosen])
-        corrupted, replaced = corrupt(tokens, chosen, tokens.masked_scatter(chosen, sampled))
+            allowed = allowed.scatter(1, labels[:, None], float("-inf"))
+        sampled = sample(allowed, rows_at(batch["noise"][2], positions))
+        corrupted, replaced = corrupt(tokens, chosen, put(tokens, positions, sampled))
         scores = detection_scores(self.discriminator, corrupted, batch)
         losses = detection_losses(scores, replaced)
-        rewards = losses.detach()[chosen]
+        rewards = rows_at(losses.detach(), positions)
         baseline_logits = self.baseline(hidden.detach()).squeeze(-1).float()
         log_probabilities = functional.log_softmax(allowed, -1)
         log_sampled = log_probabilities.gather(1, sampled[:, None]).squeeze(1)
@@ -74,7 +76,7 @@ class Adversarial(Electra):
             baseline_logits, torch.exp(-rewards), reduction="sum"
         )
         count, num_real = chosen.sum(), real.sum()
-        correct = (logits.detach().argmax(-1) == tokens[chosen]).sum()
+        correct = (logits.detach().argmax(-1) == labels).sum()
         entropy = torch.special.entr(log_probabilities.detach().exp()).sum()
         metrics = detection_metrics(scores, replaced, real.bool()) | {
             "generator_accuracy": (correct, count),

@@ -15,6 +15,7 @@ from road_ray.models.encoder import initialize_output
 from road_ray.models.language_model import states, vocabulary_logits
 from road_ray.models.weight_tying import tie
 from road_ray.objectives.base import Losses, Term
+from road_ray.objectives.masking import flat_positions, rows_at
 from road_ray.objectives.parts.corruption import CorruptingObjective
 from road_ray.objectives.parts.generator import Generator
 
@@ -54,14 +55,21 @@ class AllTokensMLM(CorruptingObjective):
         initialize_output(self.copy)
         self.discriminator_weight = discriminator_weight
 
+    def prepare(self, batch: Batch) -> Batch:
+        """Return the batch with its chosen and its real positions, as ``Objective.prepare``."""
+        if "real" in batch:
+            return batch
+        return {**super().prepare(batch), "real": flat_positions(batch["attention_mask"])}
+
     def forward(self, batch: Batch) -> Losses:
+        batch = self.prepare(batch)
         made = self.corrupted(batch)
-        real = batch["attention_mask"].bool()
-        hidden = states(self.encoder, made.tokens, batch)[real]
-        labels, copied = batch["input_ids"][real], ~made.replaced[real]
+        hidden = rows_at(states(self.encoder, made.tokens, batch), batch["real"])
+        labels = rows_at(batch["input_ids"], batch["real"])
+        copied = ~rows_at(made.replaced, batch["real"])
         gate = self.copy(hidden).squeeze(-1).float()
         losses = copy_losses(vocabulary_logits(self.model, hidden).float(), gate, labels, copied)
-        count = real.sum()
+        count = batch["attention_mask"].sum()
         copy_accuracy = ((gate.detach() > 0) == copied).sum(), count
         return Losses(
             made.terms | {"mlm": Term(losses.sum(), count, self.discriminator_weight)},

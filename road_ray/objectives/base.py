@@ -42,7 +42,8 @@ class Losses:
 
 
 class Objective(nn.Module, ABC):
-    """``forward(batch) -> Losses``; never divides by a count, writes a log or reads its rank.
+    """``forward(batch) -> Losses``; never divides by a count, writes a log or reads its rank, nor
+    waits for the device: no ``.item()``, no boolean index, no shape that depends on values.
 
     ``sparse`` is true where a step may leave some parameters without gradient (different heads per
     pass).
@@ -53,6 +54,16 @@ class Objective(nn.Module, ABC):
     sparse: bool = False
     encoder: PreTrainedModel
     noise_channels: int = NOISE_CHANNELS  # channels of `batch["noise"]` that it reads
+
+    def prepare(self, batch: Batch) -> Batch:
+        """Return the batch with facts that ``forward`` would otherwise read back from the device.
+
+        Called on the host, before the batch is moved: so the number of positions is known without
+        waiting for the device. A prepared batch is returned as it is.
+        """
+        if "unpadded" in batch or batch["attention_mask"].device.type != "cpu":
+            return batch
+        return {**batch, "unpadded": bool(batch["attention_mask"].all())}
 
     @abstractmethod
     def forward(self, batch: Batch) -> Losses:

@@ -95,15 +95,17 @@ def soft_label_loss(
     """Return the summed soft loss and the number of examples (words of a tagging): both ``[]``."""
     soft, keep = batch["soft_logits"], batch["kd_keep"]
     each, weights = batch.get("teacher_logits"), batch.get("teacher_weights")
-    count = torch.tensor(len(logits), device=logits.device)
+    count = torch.full((), len(logits), device=logits.device)
     mask = None
     if isinstance(task.kind, Span):
         mask = allowed_positions(batch)[:, None, :]
     elif logits.ndim > 2:  # each token that has a label is an example
-        known = batch["labels"] != UNKNOWN
-        logits, soft, keep, count = logits[known], soft[known], keep[known], known.sum()
+        known = (batch["labels"] != UNKNOWN).flatten()
+        logits, soft, count = logits.flatten(0, 1), soft.flatten(0, 1), known.sum()
+        keep = keep.flatten() & known.to(keep.device)
         if each is not None and weights is not None:
-            each, weights = each[:, known], weights[:, known]
+            each, weights = each.flatten(1, 2), weights.flatten(1, 2)
+            weights = torch.where(known.to(weights.device), weights, 0.0)
     if each is not None and weights is not None:
         if isinstance(task.kind, Regress):
             return average_regression_loss_sum(logits, each, weights) / task.kind.range**2, count

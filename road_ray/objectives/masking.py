@@ -40,6 +40,23 @@ def choose(
     return chosen
 
 
+def flat_positions(marked: Tensor) -> Tensor:
+    """Return the flat positions that are marked, ascending: ``[B, L] bool -> [N]``. It reads the
+    values, so it runs on the host, in ``Objective.prepare``.
+    """
+    return marked.flatten().nonzero().squeeze(1)
+
+
+def rows_at(values: Tensor, positions: Tensor) -> Tensor:
+    """Return the values at flat positions: ``[B, L, ...], [N] -> [N, ...]``."""
+    return values.flatten(0, 1).index_select(0, positions)
+
+
+def put(tokens: Tensor, positions: Tensor, values: Tensor) -> Tensor:
+    """Return the tokens with ``values`` at flat positions: ``[B, L], [N], [N] -> [B, L]``."""
+    return tokens.flatten().scatter(0, positions, values).view_as(tokens)
+
+
 def mask(
     tokens: Tensor,
     chosen: Tensor,

@@ -14,7 +14,7 @@ from road_ray.data.batching import Batch
 from road_ray.models.language_model import decoder, prediction_states, states, vocabulary_logits
 from road_ray.models.weight_tying import tie
 from road_ray.objectives.base import Losses, Term
-from road_ray.objectives.masking import corrupt
+from road_ray.objectives.masking import corrupt, flat_positions, put, rows_at
 from road_ray.objectives.parts.candidates import candidate_logits, with_replacement
 from road_ray.objectives.parts.corruption import CorruptingObjective, language_model
 from road_ray.objectives.parts.generator import Generator, draw_from_logits
@@ -78,28 +78,36 @@ class MCBert(CorruptingObjective):
         self.none = nn.Parameter(torch.randn(width) * float(model.config.initializer_range))
         self.none_bias = nn.Parameter(torch.zeros(1))
 
+    def prepare(self, batch: Batch) -> Batch:
+        """Return the batch with its chosen and its real positions, as ``Objective.prepare``."""
+        if "real" in batch:
+            return batch
+        return {**super().prepare(batch), "real": flat_positions(batch["attention_mask"])}
+
     def forward(self, batch: Batch) -> Losses:
-        tokens, real = batch["input_ids"], batch["attention_mask"].bool()
+        batch = self.prepare(batch)
+        tokens, real, positions = batch["input_ids"], batch["real"], batch["chosen"]
         chosen, masked = self.hide(batch)
-        hidden = states(self.generator.base_model, masked, batch)[real]
+        hidden = rows_at(states(self.generator.base_model, masked, batch), real)
         logits = vocabulary_logits(self.generator, hidden)
-        at_chosen = chosen[real]
         drawn = draw_from_logits(
-            logits[at_chosen],
-            tokens[chosen],
-            batch["noise"][2][chosen],
+            logits.index_select(0, torch.searchsorted(real, positions)),
+            rows_at(tokens, positions),
+            rows_at(batch["noise"][2], positions),
             temperature=self.temperature,
             disallow_correct=self.disallow_correct,
         )
-        corrupted, replaced = corrupt(tokens, chosen, tokens.masked_scatter(chosen, drawn.sampled))
-        others = with_replacement(logits, batch["noise"][3:, real].T.contiguous())
-        candidates, counts = choices(others, tokens[real], replaced[real], faithful=self.faithful)
-        state = prediction_states(self.model, states(self.encoder, corrupted, batch)[real])
+        corrupted, replaced = corrupt(tokens, chosen, put(tokens, positions, drawn.sampled))
+        others = with_replacement(logits, batch["noise"][3:].flatten(1)[:, real].T.contiguous())
+        labels, fake = rows_at(tokens, real), rows_at(replaced, real)
+        candidates, counts = choices(others, labels, fake, faithful=self.faithful)
+        hidden = rows_at(states(self.encoder, corrupted, batch), real)
+        state = prediction_states(self.model, hidden)
         scores = self._scores(state, candidates).masked_fill(
             ~functional.pad(counts, (1, 0), value=True), float("-inf")
         )
-        choice = replaced[real].long()
-        chosen_count, real_count = chosen.sum(), real.sum()
+        choice = fake.long()
+        chosen_count, real_count = chosen.sum(), batch["attention_mask"].sum()
         correct = scores.detach().argmax(-1) == choice
         metrics = {
             "generator_accuracy": (drawn.num_correct, chosen_count),

@@ -15,6 +15,7 @@ from road_ray.models.hf_logging import suppress_logging
 from road_ray.models.language_model import states, vocabulary_logits
 from road_ray.models.weight_tying import tie
 from road_ray.objectives.base import Losses, Term
+from road_ray.objectives.masking import rows_at
 from road_ray.objectives.parts.masked_input import MaskingObjective
 
 
@@ -35,11 +36,12 @@ class MaskedLanguageModel(MaskingObjective):
         self.encoder = model.base_model
 
     def forward(self, batch: Batch) -> Losses:
-        chosen, masked = self.hide(batch)
-        hidden = states(self.encoder, masked, batch)
-        logits = vocabulary_logits(self.model, hidden[chosen]).float()
-        labels = batch["input_ids"][chosen]
-        count = torch.tensor(len(labels), device=labels.device)
+        batch = self.prepare(batch)
+        _, masked = self.hide(batch)
+        hidden = rows_at(states(self.encoder, masked, batch), batch["chosen"])
+        logits = vocabulary_logits(self.model, hidden).float()
+        labels = rows_at(batch["input_ids"], batch["chosen"])
+        count = torch.full((), len(labels), device=labels.device)
         loss = functional.cross_entropy(logits, labels, reduction="sum")
         accuracy = (logits.detach().argmax(-1) == labels).sum(), count
         return Losses({"mlm": Term(loss, count)}, {"mlm_accuracy": accuracy})

@@ -13,6 +13,7 @@ from road_ray.data.batching import Batch
 from road_ray.models.language_model import states, vocabulary_logits
 from road_ray.models.weight_tying import tie
 from road_ray.objectives.base import Losses, Term
+from road_ray.objectives.masking import rows_at
 from road_ray.objectives.parts.corruption import CorruptingObjective
 from road_ray.objectives.parts.generator import Generator
 
@@ -40,10 +41,11 @@ class ReplaceMLM(CorruptingObjective):
         self.discriminator_weight = discriminator_weight
 
     def forward(self, batch: Batch) -> Losses:
+        batch = self.prepare(batch)
         made = self.corrupted(batch)
-        hidden = states(self.encoder, made.tokens, batch)[made.chosen]
+        hidden = rows_at(states(self.encoder, made.tokens, batch), batch["chosen"])
         logits = vocabulary_logits(self.model, hidden).float()
-        count = torch.tensor(len(made.labels), device=logits.device)
+        count = torch.full((), len(made.labels), device=logits.device)
         loss = functional.cross_entropy(logits, made.labels, reduction="sum")
         accuracy = (logits.detach().argmax(-1) == made.labels).sum(), count
         return Losses(

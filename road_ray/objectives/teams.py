@@ -17,7 +17,7 @@ from road_ray.models.encoder import initialize, initialize_output
 from road_ray.models.language_model import decoder, prediction_states, states, vocabulary_logits
 from road_ray.models.weight_tying import share_layers, tie
 from road_ray.objectives.base import Losses, Term
-from road_ray.objectives.masking import corrupt
+from road_ray.objectives.masking import corrupt, put, rows_at
 from road_ray.objectives.parts.candidates import candidate_logits, without_replacement
 from road_ray.objectives.parts.corruption import CorruptingObjective, language_model
 from road_ray.objectives.parts.detection import (
@@ -74,6 +74,8 @@ class Teams(CorruptingObjective):
         self.noise_channels += candidates - 1
         std, width = float(model.config.initializer_range), int(model.config.hidden_size)
         self.detection_layer = deepcopy(layers[-1])
+        self._last_inputs: tuple[tuple[Any, ...], dict[str, Any]] = (), {}
+        layers[-1].register_forward_pre_hook(self._record, with_kwargs=True)
         initialize(self.detection_layer, std)
         output = nn.Linear(width, 1)
         self.detection_head = nn.Sequential(nn.Linear(width, width), nn.GELU(), output)
@@ -81,25 +83,26 @@ class Teams(CorruptingObjective):
         initialize_output(output)
 
     def forward(self, batch: Batch) -> Losses:
-        tokens, real = batch["input_ids"], batch["attention_mask"]
+        batch = self.prepare(batch)
+        tokens, real, positions = batch["input_ids"], batch["attention_mask"], batch["chosen"]
         chosen, masked = self.hide(batch)
-        labels = tokens[chosen]
-        logits = vocabulary_logits(
-            self.generator, states(self.generator.base_model, masked, batch)[chosen]
-        )
+        labels = rows_at(tokens, positions)
+        drafted = rows_at(states(self.generator.base_model, masked, batch), positions)
+        logits = vocabulary_logits(self.generator, drafted)
         drawn = draw_from_logits(
             logits,
             labels,
-            batch["noise"][2][chosen],
+            rows_at(batch["noise"][2], positions),
             temperature=self.temperature,
             disallow_correct=self.disallow_correct,
         )
-        corrupted, replaced = corrupt(tokens, chosen, tokens.masked_scatter(chosen, drawn.sampled))
+        corrupted, replaced = corrupt(tokens, chosen, put(tokens, positions, drawn.sampled))
         hidden, branched = self._both_last_layers(corrupted, batch)
         scores = self.detection_head(branched).squeeze(-1).float()
-        others = without_replacement(logits, labels, batch["noise"][3:, chosen].T.contiguous())
+        noise = batch["noise"][3:].flatten(1)[:, positions].T.contiguous()
+        others = without_replacement(logits, labels, noise)
         candidates = torch.cat([labels[:, None], others], -1)
-        state = prediction_states(self.model, hidden[chosen])
+        state = prediction_states(self.model, rows_at(hidden, positions))
         selected = candidate_logits(state, decoder(self.model).weight, candidates).float()
         count, num_real = chosen.sum(), real.sum()
         metrics = detection_metrics(scores, replaced, real.bool()) | {
@@ -121,18 +124,12 @@ class Teams(CorruptingObjective):
         """Return the states after the selection's and the detection's last layer, ``[B, L, D]``
         each.
         """
-        inputs: list[Any] = []
+        hidden = states(self.encoder, tokens, batch)
+        (arguments, named), self._last_inputs = self._last_inputs, ((), {})
+        return hidden, self.detection_layer(*arguments, **named)
 
-        def record(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-            inputs.extend([arguments, named])
-
-        last: nn.Module = self.encoder.encoder.layer[-1]
-        hook = last.register_forward_pre_hook(record, with_kwargs=True)
-        try:
-            hidden = states(self.encoder, tokens, batch)
-        finally:
-            hook.remove()
-        return hidden, self.detection_layer(*inputs[0], **inputs[1])
+    def _record(self, _: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        self._last_inputs = arguments, named
 
     def export(self, directory: Path) -> None:
         self.export_pair(directory, self.model)

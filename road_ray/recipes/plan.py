@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import Config, override, to_dict
+from road_ray.data.corpus.source import is_prepared, sample_of
 from road_ray.data.loading import load_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.store.store import expected_bytes
@@ -33,11 +34,13 @@ from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.finetuning.config import TeachersConfig
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.flops import cost as flops
-from road_ray.recipes.pretraining.pretrain import phases
+from road_ray.recipes.pretraining.pretrain import corpus_settings, phases
 from road_ray.recipes.validation import require_init
 from road_ray.training.context import RunContext
 from road_ray.training.profile import Measured
 
+_BYTES_PER_TOKEN, _SAMPLED_BATCHES = 5, 2
+_LEAST_BYTES, _MOST_BYTES = 1 << 18, 4 << 20  # of text, whose rows and tokenizer take seconds
 _NO_TRACKING = {"tracking": TrackingConfig()}
 PLANNED = ("pretrain", "multitask", "finetune", "teachers", "distill")
 
@@ -176,15 +179,38 @@ def store_bytes(config: Config) -> int:
     return need
 
 
+def _sampled(config: PretrainConfig, place: Path) -> tuple[dict[str, Any], float | None]:
+    """Return changes that put the first documents in the place of a corpus without shards, whose
+    building takes minutes or hours, and the rows of a step of the whole text; none where the
+    shards, or all documents, are there.
+    """
+    settings, parts = corpus_settings(config), phases(config)
+    if all(is_prepared(phase.corpus(settings)) for phase in parts):
+        return {}, None
+    largest = max(phase.batch_size * phase.max_length_tokens for phase in parts)
+    wanted = _SAMPLED_BATCHES * largest * _BYTES_PER_TOKEN
+    sampled, whole = sample_of(settings, place, min(max(wanted, _LEAST_BYTES), _MOST_BYTES))
+    named = {"corpus": sampled.corpus, "shards": sampled.shards, "tokenizer": sampled.tokenizer}
+    changes = {key: None if value is None else str(value) for key, value in named.items()}
+    rows = sum(phase.steps * phase.batch_size for phase in parts) / parts[-1].end
+    passes = config.training.passes
+    return {f"data.{key}": value for key, value in changes.items()}, (
+        None if whole else rows * passes
+    )
+
+
 def _measured(config: Config, recipe: Callable[..., Any], hosted: bool) -> Measured:
     """Measure the recipe in this process, with its teachers, in a temporary run directory."""
-    context = RunContext(plan_only=True)
+    context, rows_per_step = RunContext(plan_only=True), None
     with tempfile.TemporaryDirectory(prefix="road-plan-") as place:
         changes: dict[str, Any] = {"run_dir": place, "workers": 0, "console": "quiet"}
+        if isinstance(config, PretrainConfig):
+            sampled, rows_per_step = _sampled(config, Path(place))
+            changes |= sampled
         if hosted:
             changes["distillation.host"] = "process"
         if "max_concurrent" in type(config).model_fields:
             changes["max_concurrent"] = 0
         recipe(override(config, changes).model_copy(update=_NO_TRACKING), context=context)
     assert context.measured is not None, "a recipe ended without training"
-    return context.measured
+    return context.measured if rows_per_step is None else context.measured.scaled(rows_per_step)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from road_ray.data.batching import BatchTotals
 from road_ray.training.checkpoint.checkpoint import Checkpoints
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 from road_ray.training.monitoring.journal import Journal
@@ -65,6 +66,8 @@ class Training:
     """Digests that a resumed run must share: data, tokenizer, teachers."""
     phase_starts: tuple[int, ...] = (0,)
     """Steps at which rows become longer; a plan measures each phase."""
+    totals: Callable[[], Sequence[BatchTotals]] | None = None
+    """Sizes of all batches of each phase, for a plan. None: it goes by the batches it measures."""
     evaluate: Callable[[], Mapping[str, float]] | None = None
     record: Mapping[str, Any] = field(default_factory=dict)
     """Written into every checkpoint; not compared on resume."""

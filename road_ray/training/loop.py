@@ -6,7 +6,8 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +30,14 @@ from road_ray.training.compile import configure_networks
 from road_ray.training.context import Training
 from road_ray.training.early_stopping import PeriodicEvaluation
 from road_ray.training.fsdp import local_part, shard
-from road_ray.training.loss_guard import LossGuard
+from road_ray.training.loss_guard import LossGuard, is_deferrable
 from road_ray.training.mfu import ModelFlopsUtilization
 from road_ray.training.monitoring.collapse import CollapseMonitor, gradient_norms
 from road_ray.training.monitoring.oom import shapes
 from road_ray.training.optimizer import ElectraAdamW, build_optimizer, clip, rate
 from road_ray.training.profile import measure
 from road_ray.training.signals import StopRequest
-from road_ray.training.step import StepResult, Tally, backward
+from road_ray.training.step import StepResult, Tally, backward, one_ahead
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -54,9 +55,7 @@ def train(
     checkpoint at the end. Return the last row of the journal, which checkpoints hold too.
 
     With ``context.plan_only`` nothing is trained: ``context.measured`` is set and the result is
-    empty.
-
-    Raises ``DivergedError`` before an update with a non-finite loss or gradient, and
+    empty. Raises ``DivergedError`` before an update with a non-finite loss or gradient, and
     ``InterruptedRunError`` after SIGTERM or Ctrl-C, when a checkpoint has been saved.
     """
     config, total, context = training.config, training.total_steps, training.context
@@ -73,28 +72,29 @@ def train(
     wrapped = worker.wrap(trained, sparse=objective.sparse)
     report = _Report(trained, training, worker, autocast, state.get("row", {}))
     evaluation = PeriodicEvaluation(objective, trained, training, worker)
-    batches = steps(start)
+    batches = one_ahead(islice(steps(start), total - start), trained, worker.device)
     with (
         StopRequest(context) as stop,
         AsyncSaver(objective, trained, optimizer, training, worker) as saver,
     ):
-        guard = LossGuard(training, saver, state)
+        guard = LossGuard(training, saver, state, is_deferrable(training, optimizer, worker.device))
         for step in evaluation.steps(start, total):
             done = step + 1
             started = time.perf_counter()
-            passes = next(batches)
+            passes, moved = next(batches)
             data_seconds = time.perf_counter() - started
             context.batch = shapes(passes)
             optimizer.set_rate(rate(step, total, warmup, training.optimizer.schedule))
             result = backward(
-                wrapped, trained, passes, worker, seed=training.seed, step=step, autocast=autocast
+                wrapped, trained, moved, worker, seed=training.seed, step=step, autocast=autocast
             )
             norms = gradient_norms(trained) if report.due(done) else {}
             norm = clip(trained, training.optimizer.max_grad_norm)
-            if guard.admits(step, result, norm):
-                optimizer.step()
+            guard.update(step, result, norm, optimizer)
             optimizer.zero_grad(set_to_none=True)
-            report.add(result, passes, data_seconds, time.perf_counter() - started)
+            if report.due(done):
+                guard.check()
+            report.add(done, result, passes, data_seconds, started)
             if report.due(done):
                 norms |= {"train/grad_norm": float(norm), "train/lr": optimizer.learning_rate}
                 report.write(done, norms, passes)
@@ -133,12 +133,22 @@ class _Report:
         return last or _due(done, self._every)
 
     def add(
-        self, result: StepResult, passes: list[Batch], data_seconds: float, step_seconds: float
+        self,
+        done: int,
+        result: StepResult,
+        passes: Sequence[Batch],
+        data_seconds: float,
+        started: float,
     ) -> None:
-        """Add one step."""
-        self._tally.add(result, passes, data_seconds=data_seconds, step_seconds=step_seconds)
+        """Add step ``done``, which began at ``started`` of ``time.perf_counter()``; before a row,
+        wait for the device, so that the seconds of all steps together are right.
+        """
+        if self.due(done):
+            self._worker.synchronize()
+        seconds = time.perf_counter() - started
+        self._tally.add(result, passes, data_seconds=data_seconds, step_seconds=seconds)
 
-    def write(self, done: int, norms: dict[str, float], passes: list[Batch]) -> None:
+    def write(self, done: int, norms: dict[str, float], passes: Sequence[Batch]) -> None:
         """Write the row of step ``done``, counted over all workers; collective."""
         self.row = self._utilization.of(self._tally.collect(self._worker) | norms, passes)
         self._training.journal.write(done, self.row)

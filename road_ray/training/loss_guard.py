@@ -13,6 +13,7 @@ from torch import Tensor
 from road_ray.errors import DivergedError
 from road_ray.training.checkpoint.async_save import AsyncSaver
 from road_ray.training.context import Training
+from road_ray.training.optimizer import ElectraAdamW
 from road_ray.training.step import StepResult
 
 _log = logging.getLogger(__name__)
@@ -44,23 +45,63 @@ class SpikeDetector:
         return False
 
 
-class LossGuard:
-    """Decides whether an update is made; the same on all workers."""
+def is_deferrable(training: Training, optimizer: ElectraAdamW, device: torch.device) -> bool:
+    """Return True where a guard need not wait for every loss: on a GPU, unless a spike decides
+    about its update, with an optimizer that skips updates on the device.
+    """
+    config = training.config
+    skips = type(optimizer) is ElectraAdamW and not config.fsdp
+    return device.type == "cuda" and skips and config.on_spike == "warn"
 
-    def __init__(self, training: Training, saver: AsyncSaver, state: Mapping[str, Any]) -> None:
-        self._training, self._saver = training, saver
+
+class LossGuard:
+    """Makes updates of finite losses; the same on all workers.
+
+    ``deferred``: losses are read at ``check`` only. Until then the device itself leaves out the
+    update of a non-finite loss and all that follow, so the error leaves the same weights.
+    """
+
+    def __init__(
+        self,
+        training: Training,
+        saver: AsyncSaver,
+        state: Mapping[str, Any],
+        deferred: bool = False,
+    ) -> None:
+        self._training, self._saver, self._deferred = training, saver, deferred
+        self._unread: list[tuple[int, StepResult, Tensor]] = []
+        self._blocked: Tensor | None = None
         # Checkpoints of older versions have neither.
         self._spikes = SpikeDetector(state.get("losses", ()), state.get("spikes_in_a_row", 0))
 
     @property
     def memory(self) -> dict[str, Any]:
-        """State to save with checkpoints, so that a resumed run decides alike."""
+        """State to save with checkpoints, so that a resumed run decides alike; it judges first."""
+        self.check()
         return {"losses": list(self._spikes.recent), "spikes_in_a_row": self._spikes.in_a_row}
 
-    def admits(self, step: int, result: StepResult, norm: Tensor) -> bool:
-        """Return True if the update of ``step`` is to be made. Raises ``DivergedError`` for a
-        non-finite loss or gradient norm, and for a spike with ``training.on_spike=stop``.
+    def update(self, step: int, result: StepResult, norm: Tensor, optimizer: ElectraAdamW) -> None:
+        """Make the update of ``step``, or leave it out. Raises ``DivergedError`` for a non-finite
+        loss or gradient norm, and for a spike with ``training.on_spike=stop``; deferred, ``check``
+        raises it.
         """
+        if not self._deferred:
+            if self._admits(step, result, norm):
+                optimizer.step()
+            return
+        bad = ~torch.isfinite(norm + result.loss)
+        self._blocked = bad if self._blocked is None else self._blocked | bad
+        optimizer.found_inf = self._blocked.float()  # PyTorch's fused kernels read it
+        optimizer.step()
+        self._unread.append((step, result, norm))
+
+    def check(self) -> None:
+        """Judge the steps since the last check; it waits for the device."""
+        unread, self._unread = self._unread, []
+        for one in unread:
+            self._admits(*one)
+
+    def _admits(self, step: int, result: StepResult, norm: Tensor) -> bool:
         if not torch.isfinite(norm + result.loss):
             raise self._not_finite(step, result, norm)
         loss = float(result.loss)

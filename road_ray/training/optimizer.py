@@ -90,6 +90,9 @@ class ElectraAdamW(torch.optim.AdamW):
     the update without correction.
     """
 
+    found_inf: Tensor | None = None
+    """1 on the device where the coming update is to be left out; see ``LossGuard``."""
+
     def __init__(self, groups: Iterable[dict[str, Any]], config: OptimizerConfig) -> None:
         listed = list(groups)
         fused = all(

@@ -18,6 +18,7 @@ from road_ray.training.worker import Worker
 _log = logging.getLogger(__name__)
 # A machine goes up to two minutes after its notice: the work of that time is saved too.
 _SAVE_AGAIN_SECONDS = 5.0
+_EXCHANGE_EVERY_STEPS = 8  # on GPUs, which the exchange keeps waiting
 
 
 class StopRequest:
@@ -68,6 +69,8 @@ class StopRequest:
         context.step = step
         due = context.check_preemption and time.monotonic() - self._saved_at > _SAVE_AGAIN_SECONDS
         stop = self.requested or context.stop.is_set()
+        if worker.size > 1 and worker.device.type == "cuda" and step % _EXCHANGE_EVERY_STEPS:
+            return False, False
         if worker.size > 1:
             flags = torch.tensor((stop, due), dtype=torch.float32, device=worker.device)
             stop, due = (flag > 0 for flag in worker.total(flags).tolist())

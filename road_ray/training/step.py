@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -58,7 +58,7 @@ def backward(
     (seed, step, pass, rank), so no generator state has to be saved.
     """
     result = StepResult()
-    for number, batch in enumerate(to_device(batch, worker.device) for batch in passes):
+    for number, batch in enumerate(placed(batch, objective, worker.device) for batch in passes):
         torch.manual_seed(_pass_seed(seed, step, number, worker.rank))
         # One all-reduce a step is enough, unless passes use different heads. FSDP has no no_sync:
         # it reduces every pass, or each worker would hold the whole gradient.
@@ -72,7 +72,8 @@ def backward(
             began = time.perf_counter()
             sums = worker.total(torch.stack([totals, counts]))
             result.communication_seconds += time.perf_counter() - began
-            weights = torch.tensor([term.weight for term in terms.values()], device=totals.device)
+            # Filled on the device, because a copy from the host would wait for it.
+            weights = torch.stack([torch.full_like(totals[0], t.weight) for t in terms.values()])
             shares = weights / sums[1].clamp(min=1) / len(passes)
             # DDP averages gradients over workers, but the loss is a sum over workers.
             (totals @ shares * worker.size).backward()  # type: ignore[no-untyped-call]
@@ -86,6 +87,30 @@ def backward(
             result.rows.append(batch["rows"])
     result.communication_seconds += _exchange_seconds(wrapped)
     return result
+
+
+def one_ahead(
+    steps: Iterable[Sequence[Batch]], objective: Objective, device: torch.device
+) -> Iterator[tuple[Sequence[Batch], Sequence[Batch]]]:
+    """Yield the batches of each step, and the same on the device; on a GPU the copies of a step
+    start before the step ahead of it computes.
+    """
+    if device.type != "cuda":
+        yield from ((passes, passes) for passes in steps)
+        return
+    waiting = None
+    for passes in steps:
+        moved = [placed(batch, objective, device) for batch in passes]
+        if waiting is not None:
+            yield waiting
+        waiting = passes, moved
+    if waiting is not None:
+        yield waiting
+
+
+def placed(batch: Batch, objective: Objective, device: torch.device) -> Batch:
+    """Return the batch as ``objective`` reads it, on ``device``; one that is there, as it is."""
+    return to_device(objective.prepare(batch), device)
 
 
 def _exchange_seconds(wrapped: nn.Module) -> float:

@@ -67,6 +67,11 @@ class Worker:
         )
         return sorted({name for text in texts for name in text.split("\n") if name})
 
+    def synchronize(self) -> None:
+        """Wait for this worker's device, so that a clock that is read next counts its work."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
     def barrier(self) -> None:
         """Wait for all workers."""
         if self.size > 1:

@@ -24,7 +24,8 @@ def main() -> None:
     from tests.benchmarks.suite import SUITE
 
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SUITE))
+    listed = f"{', '.join(SUITE)}; or gpu alone: the whole table of a device, in JSON"
+    parser.add_argument("names", nargs="*", metavar="NAME", help=listed)
     parser.add_argument("--repeats", type=int, help="rounds that count, of every benchmark")
     parser.add_argument(
         "--clock",
@@ -33,16 +34,35 @@ def main() -> None:
         help="cpu: time of the training thread alone, for a machine that others use too",
     )
     parser.add_argument("--text-megabytes", type=float, help="of the corpus that is built")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=10.0,
+        help="for all; races have fewer rounds then, and what does not begin in time is left out; "
+        "0: no limit",
+    )
     parser.add_argument("--out", type=Path, default=Path("bench.json"))
     chosen = parser.parse_args()
+    if chosen.names == ["gpu"]:
+        _measure_device(chosen.out, chosen.minutes)
+        return
     if unknown := sorted(set(chosen.names) - set(SUITE)):
         parser.error(f"no benchmark named {', '.join(unknown)}; there are {', '.join(SUITE)}")
     kinds = ("repeats", "quick_repeats", "few_repeats") if chosen.repeats else ()
     plan, rows = Plan(clock=chosen.clock, **dict.fromkeys(kinds, chosen.repeats)), []
     if chosen.text_megabytes:
         plan = replace(plan, text=replace(plan.text, megabytes=chosen.text_megabytes))
-    for name in chosen.names or SUITE:
+    if "bf16" not in plan.precisions:
+        print("bf16: left out, because this machine has no instructions for it and emulates it")
+    names, end = list(chosen.names or SUITE), time.monotonic() + 60 * chosen.minutes
+    for number, name in enumerate(names):
         began = time.monotonic()
+        if chosen.minutes and began > end:
+            print(f"left out: {', '.join(names[number:])}; {chosen.minutes:g} minutes are over")
+            print("  fix: name them, or --minutes 0")
+            break
+        if chosen.minutes:
+            plan = plan.within((end - began) / (len(names) - number))
         print(f"{name}: {SUITE[name].__doc__.splitlines()[0]}", flush=True)
         rows += SUITE[name](plan)
         # After each, so that an interrupted run keeps what it has.
@@ -50,6 +70,18 @@ def main() -> None:
         print(f"  done in {time.monotonic() - began:.0f} s", flush=True)
     print(aligned(rows))
     print(f"written to {chosen.out}")
+
+
+def _measure_device(out: Path, minutes: float) -> None:
+    from road_ray.reporting.tables import aligned
+    from tests.benchmarks.gpu import GpuPlan, gpu
+
+    found = gpu(GpuPlan(minutes=minutes or 10.0))
+    out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    print(aligned(found["rows"]))
+    for line in found["left_out"]:
+        print(f"left out: {line}")
+    print(f"written to {out}")
 
 
 if __name__ == "__main__":

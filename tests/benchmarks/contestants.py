@@ -33,17 +33,24 @@ class Setting:
     precision: Literal["fp32", "bf16"] = "fp32"
     clock: str = "wall"
     sampling: Literal["everywhere", "chosen"] = "everywhere"  # of the plain recipe
+    steps: int = 1  # of a round
+    compiled: bool = False
 
 
 def ours(setting: Setting, connection: Connection, worker: Worker | None = None) -> None:
     """The loop that every recipe runs, with its journal."""
     generator, discriminator = shapes.models(setting.shape)
     objective = Electra(generator, discriminator, special_ids=shapes.SPECIAL, mask_id=shapes.MASK)
-    given = shapes.batches(setting.shape)
+    given = shapes.batches(setting.shape, on=torch.device("cpu"))
+    stream = gated(connection, given, setting.clock, setting.steps)
     learn(
         objective,
-        lambda _: ([batch] for batch in gated(connection, given, setting.clock)),
-        TrainingConfig(precision=setting.precision, log_every_steps=_LOG_EVERY_STEPS),
+        lambda _: ([batch] for batch in stream),
+        TrainingConfig(
+            precision=setting.precision,
+            log_every_steps=_LOG_EVERY_STEPS,
+            torch_compile=setting.compiled,
+        ),
         peak_lr=_RATE,
         worker=worker,
     )
@@ -126,7 +133,10 @@ def _train(
         model.parameters(), lr=_RATE, eps=_EPSILON, weight_decay=_DECAY, fused=True
     )
     kind, low = shapes.device().type, setting.precision == "bf16"
-    for batch in gated(connection, shapes.batches(setting.shape), setting.clock):
+    for network in model.children() if setting.compiled else ():
+        network.compile()
+    given = shapes.batches(setting.shape)
+    for batch in gated(connection, given, setting.clock, setting.steps):
         with torch.autocast(kind, dtype=torch.bfloat16, enabled=low):
             value = loss(batch)
         value.backward()

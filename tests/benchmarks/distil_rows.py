@@ -34,7 +34,7 @@ from tests.benchmarks.finetune import epoch_row
 from tests.benchmarks.finetuning import Study, epochs, model_of, rows_of
 from tests.benchmarks.learning import learn
 from tests.benchmarks.plan import Plan, Row
-from tests.benchmarks.race import Contestant, Main, race
+from tests.benchmarks.race import Contestant, Main
 
 _RATE, _SEED = 3e-4, 0
 
@@ -64,7 +64,7 @@ def compare(
     for study in plan.studies:
         told = replace(study, clock=plan.clock)
         lanes = {lane: Contestant(main, told, plan.start) for lane, main in mains.items()}
-        timings = race(lanes, repeats=plan.few_repeats, warmup=1)
+        timings = plan.race(lanes, repeats=plan.few_repeats, warmup=1)
         alone = timings["no teachers"].median
         for mine, peer in pairs:
             named = f"{peer}; ours {mine}, {study.dataset}"

@@ -9,7 +9,7 @@ from tests.benchmarks import contestants, finetuning
 from tests.benchmarks.contestants import PRODUCT_FLOPS, Setting
 from tests.benchmarks.finetuning import Study
 from tests.benchmarks.plan import Plan, Row
-from tests.benchmarks.race import Contestant, Timing, peak_memory_mb, race
+from tests.benchmarks.race import Contestant, Timing, peak_memory_mb
 
 AIM_WINDOWS_A_SECOND = 12_000 / 5.0
 
@@ -25,16 +25,16 @@ def _trained(study: Study, plan: Plan) -> list[Row]:
     study = replace(study, clock=plan.clock)
     product = Setting(plan.tiny, clock=plan.clock)
     lanes = {"product": Contestant(contestants.product, product, plan.start)}
-    for precision in ("fp32", "bf16"):
+    for precision in plan.precisions:
         told = replace(study, precision=precision)
         lanes[f"ours {precision}"] = Contestant(finetuning.ours, told, plan.start)
         lanes[f"Trainer {precision}"] = Contestant(finetuning.hugging_face, told, plan.start)
-    timings = race(lanes, repeats=plan.few_repeats, warmup=1)
+    timings = plan.race(lanes, repeats=plan.few_repeats, warmup=1)
     rate = PRODUCT_FLOPS / timings["product"].median
     share = finetuning.operations(study) / rate
     return [
         _row(study, mine, theirs, timings[f"ours {mine}"], timings[f"Trainer {theirs}"], share)
-        for mine, theirs in (("bf16", "bf16"), ("fp32", "fp32"), ("bf16", "fp32"))
+        for mine, theirs in plan.pairs(("bf16", "bf16"), ("fp32", "fp32"), ("bf16", "fp32"))
     ]
 
 

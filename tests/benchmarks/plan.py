@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from road_ray.models.config import EncoderConfig
+from road_ray.models.precision import autocast_dtype
+from tests.benchmarks import race
 from tests.benchmarks.corpora import Text
 from tests.benchmarks.finetuning import Study
-from tests.benchmarks.race import InProcess, Main
-from tests.benchmarks.shapes import Shape
+from tests.benchmarks.race import Contestant, InProcess, Main, Timing
+from tests.benchmarks.shapes import Shape, device
 
 Row = dict[str, Any]
 _TINY = EncoderConfig(layers=4)
+_WIDE = 1024  # where bf16 gains if the device has instructions for it
+
+
+def native_precisions() -> tuple[str, ...]:
+    """Those that the device multiplies in; emulated bf16 is tens of times slower than fp32."""
+    native = autocast_dtype("auto", device(), _WIDE) is not None
+    return ("fp32", "bf16") if native else ("fp32",)
 
 
 @dataclass(frozen=True)
@@ -47,6 +57,22 @@ class Plan:
     trivial_trials: int = 100
     clients: tuple[int, ...] = (1, 8, 32)  # of a server, at once
     load_seconds: float = 5.0  # of a round of requests
+    precisions: tuple[str, ...] = field(default_factory=native_precisions)
+    until: float | None = None  # of time.monotonic(): no further round of a race begins then
     clock: str = "wall"
     start: Callable[[Main, Any, str], Any] = field(default_factory=InProcess)
     say: Callable[[str], None] = print
+
+    def race(
+        self, lanes: Mapping[str, Contestant], *, repeats: int, warmup: int = 2
+    ) -> dict[str, Timing]:
+        """``race`` that ends in time."""
+        return race.race(lanes, repeats=repeats, warmup=warmup, until=self.until)
+
+    def within(self, seconds: float) -> Plan:
+        """The same plan, whose races end within these seconds."""
+        return replace(self, until=time.monotonic() + seconds)
+
+    def pairs(self, *pairs: tuple[str, str]) -> list[tuple[str, str]]:
+        """Those pairs of precisions that the device has."""
+        return [pair for pair in pairs if set(pair) <= set(self.precisions)]

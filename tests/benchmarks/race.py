@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle
+from itertools import cycle, islice
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import Any
@@ -41,18 +41,21 @@ class Timing:
         return statistics.median(self.seconds)
 
 
-def gated(connection: Connection, batches: Sequence[Any], clock: str = "wall") -> Iterator[Any]:
-    """A batch whenever the referee says go; reports how long the step with it took.
+def gated(
+    connection: Connection, batches: Sequence[Any], clock: str = "wall", steps: int = 1
+) -> Iterator[Any]:
+    """A batch whenever the referee says go, or so many; reports how long the steps with them took.
 
     ``clock``: ``wall``, or ``cpu`` for the time of this thread alone where others use the machine.
     """
     now = {"wall": time.perf_counter, "cpu": time.thread_time}[clock]
     connection.send_bytes(b"ready")
-    for batch in cycle(batches):
+    endless = cycle(batches)
+    while True:
         if connection.recv_bytes() != b"go":
             raise Over
         began = now()
-        yield batch
+        yield from islice(endless, steps)
         if torch.cuda.is_available():
             torch.cuda.synchronize()
         connection.send_bytes(repr(now() - began).encode())
@@ -107,9 +110,16 @@ class Contestant:
 
 
 def race(
-    contestants: Mapping[str, Contestant], *, repeats: int, warmup: int = 2
+    contestants: Mapping[str, Contestant],
+    *,
+    repeats: int,
+    warmup: int = 2,
+    until: float | None = None,
 ) -> dict[str, Timing]:
-    """``repeats`` rounds after ``warmup`` that do not count; every round begins with another."""
+    """``repeats`` rounds after ``warmup`` that do not count; every round begins with another.
+
+    After ``until``, of ``time.monotonic()``, no further round begins, but one always counts.
+    """
     with tempfile.TemporaryDirectory(prefix="race-") as directory:
         lanes = {
             name: _Lane(contestant, str(Path(directory) / str(number)))
@@ -117,6 +127,8 @@ def race(
         }
         names = list(lanes)
         for turn in range(warmup + repeats):
+            if until is not None and turn > warmup and time.monotonic() > until:
+                break
             shift = turn % len(names)
             for name in names[shift:] + names[:shift]:
                 lanes[name].step(counts=turn >= warmup)

@@ -36,8 +36,10 @@ class Shape:
         return sum(self.lengths())
 
 
-def batches(shape: Shape, count: int = 4, *, noise_channels: int = 3) -> list[dict[str, Any]]:
-    """Random words between [CLS] and [SEP], padded, on the device of training."""
+def batches(
+    shape: Shape, count: int = 4, *, noise_channels: int = 3, on: torch.device | None = None
+) -> list[dict[str, Any]]:
+    """Random words between [CLS] and [SEP], padded; None: on the device of training."""
     chance = torch.Generator().manual_seed(0)
     lengths = torch.tensor(shape.lengths())
     size = (shape.batch_size, shape.length)
@@ -53,7 +55,7 @@ def batches(shape: Shape, count: int = 4, *, noise_channels: int = 3) -> list[di
             "token_type_ids": torch.zeros_like(tokens),
             "noise": torch.rand(noise_channels, *size, generator=chance),
         }
-        made.append({name: tensor.to(device()) for name, tensor in batch.items()})
+        made.append({name: tensor.to(on or device()) for name, tensor in batch.items()})
     return made
 
 

@@ -34,7 +34,6 @@ from tests.benchmarks.race import (
     Main,
     Timing,
     peak_memory_mb,
-    race,
     run,
 )
 from tests.benchmarks.saving import saving
@@ -70,13 +69,13 @@ def _against(
 ) -> list[Row]:
     base = Setting(shape, clock=plan.clock)
     lanes = {("product", "fp32"): Contestant(contestants.product, base, plan.start)}
-    for precision in ("fp32", "bf16"):
+    for precision in plan.precisions:
         setting = replace(base, precision=precision)
         lanes["ours", precision] = Contestant(contestants.ours, setting, plan.start)
         for peer, (main, sampling) in peers.items():
             told = replace(setting, sampling=sampling)
             lanes[peer, precision] = Contestant(main, told, plan.start)
-    timings = _named_race(lanes, repeats)
+    timings = _named_race(plan, lanes, repeats)
     limit = PRODUCT_FLOPS / timings["product", "fp32"].median
     return [
         _row(
@@ -88,19 +87,23 @@ def _against(
             limit,
             precision=mine,
         )
-        for mine, theirs in (("bf16", "fp32"), ("bf16", "bf16"), ("fp32", "fp32"))
+        for mine, theirs in plan.pairs(("bf16", "fp32"), ("bf16", "bf16"), ("fp32", "fp32"))
         for peer in peers
     ]
 
 
-def _named_race(lanes: dict[tuple[str, str], Contestant], repeats: int) -> dict[Any, Timing]:
+def _named_race(
+    plan: Plan, lanes: dict[tuple[str, str], Contestant], repeats: int
+) -> dict[Any, Timing]:
     names = {" ".join(key): key for key in lanes}
-    timings = race({name: lanes[key] for name, key in names.items()}, repeats=repeats)
+    timings = plan.race({name: lanes[key] for name, key in names.items()}, repeats=repeats)
     return {names[name]: timing for name, timing in timings.items()}
 
 
 def precision(plan: Plan) -> list[Row]:
     """bf16 against fp32 by the encoder's width: what ``training.precision: auto`` goes by."""
+    if not plan.pairs(("bf16", "fp32")):
+        return []
     rows = []
     for width in plan.widths:
         size = plan.tiny.encoder.model_copy(
@@ -117,7 +120,7 @@ def precision(plan: Plan) -> list[Row]:
         for name in ("bf16", "fp32"):
             told = replace(base, precision=name)
             lanes[name] = Contestant(contestants.ours, told, plan.start)
-        timings = race(lanes, repeats=plan.quick_repeats)
+        timings = plan.race(lanes, repeats=plan.quick_repeats)
         limit = PRODUCT_FLOPS / timings["product"].median
         peer = f"ours (fp32), {width} wide"
         rows.append(_row("precision", peer, timings["bf16"], timings["fp32"], shape, limit, "bf16"))
@@ -132,7 +135,7 @@ def ray_train(plan: Plan) -> list[Row]:
         "ours": Contestant(contestants.ours, setting, _in_ray),
         "alone": Contestant(contestants.ours, setting, plan.start),
     }
-    timings = race(lanes, repeats=plan.quick_repeats)
+    timings = plan.race(lanes, repeats=plan.quick_repeats)
     limit = PRODUCT_FLOPS / timings["product"].median
     return [
         _row("ray_train", "no Ray", timings["ours"], timings["alone"], plan.tiny, limit, "fp32")
@@ -190,7 +193,7 @@ def distil(plan: Plan) -> list[Row]:
     half = len(cores) // 2
     rows = []
     for task, shape in plan.lessons.items():
-        for precision in ("fp32", "bf16"):
+        for precision in plan.precisions:
             lesson = Lesson(
                 task,
                 shape,
@@ -200,7 +203,7 @@ def distil(plan: Plan) -> list[Row]:
                 teacher_cores=tuple(cores[half:]),
             )
             lanes = {name: Contestant(main, lesson, plan.start) for name, main in mains.items()}
-            timings = race(lanes, repeats=plan.repeats, warmup=1)
+            timings = plan.race(lanes, repeats=plan.repeats, warmup=1)
             rows += [_lesson_row(lesson, mine, peer, timings) for mine, peer in pairs]
     return rows
 
@@ -290,12 +293,14 @@ def sweep(plan: Plan) -> list[Row]:
 
 def matrix_rate(plan: Plan) -> list[Row]:
     """What one thread multiplies in a second, bf16 against fp32: the limit of the others."""
+    if not plan.pairs(("bf16", "fp32")):
+        return []
     base = Setting(plan.small, clock=plan.clock)
     lanes = {
         precision: Contestant(contestants.product, replace(base, precision=precision), plan.start)
-        for precision in ("fp32", "bf16")
+        for precision in plan.precisions
     }
-    timings = race(lanes, repeats=plan.quick_repeats)
+    timings = plan.race(lanes, repeats=plan.quick_repeats)
     ours, theirs = (PRODUCT_FLOPS / timings[name].median / 1e9 for name in ("bf16", "fp32"))
     return [
         {
@@ -322,7 +327,7 @@ def corpus(plan: Plan) -> list[Row]:
     }
     mains = {"ours": corpora.ours, **peers}
     lanes = {name: Contestant(main, plan.text, plan.start) for name, main in mains.items()}
-    timings = race(lanes, repeats=plan.repeats, warmup=1)
+    timings = plan.race(lanes, repeats=plan.repeats, warmup=1)
     ours = timings["ours"]
     told = {
         "name": "corpus",
@@ -350,7 +355,7 @@ def _memory(plan: Plan, small: float) -> Row:
     """What four times the text takes, beside the text of the other rows."""
     text = replace(plan.text, megabytes=4 * plan.text.megabytes)
     lane = {"large": Contestant(corpora.ours, text, plan.start)}
-    large = race(lane, repeats=1, warmup=0)["large"].peak_memory_mb
+    large = plan.race(lane, repeats=1, warmup=0)["large"].peak_memory_mb
     grown = (large - small) / (text.megabytes - plan.text.megabytes)
     plan.say(f"corpus: {grown:.3f} MB of memory for each further MB of text; the aim is below 1")
     return {
@@ -372,7 +377,7 @@ def objectives(plan: Plan) -> list[Row]:
         name: Contestant(learning.step, Learning(name, plan.tiny, plan.clock), plan.start)
         for name in OBJECTIVES
     }
-    timings = race(lanes, repeats=plan.quick_repeats)
+    timings = plan.race(lanes, repeats=plan.quick_repeats)
     once = {name: learning.flops(name, plan.tiny) for name in OBJECTIVES}
     electra = timings["electra"]
     rows = []

@@ -45,6 +45,7 @@ PLAN = Plan(
     trivial_trials=4,
     clients=(1, 2),
     load_seconds=0.5,
+    precisions=("fp32", "bf16"),
     start=InThread(),
 )
 
@@ -137,3 +138,15 @@ def test_a_batch_has_as_many_tokens_as_its_shape_says():
     for batch in batches(TOY):
         assert int(batch["attention_mask"].sum()) == TOY.tokens == 7 * 16 + 8
         assert bool((batch["input_ids"] < TOY.vocab_size).all())
+
+
+def test_a_precision_that_the_machine_emulates_is_left_out():
+    plan = replace(PLAN, precisions=("fp32",))
+    assert SUITE["precision"](plan) == SUITE["matrix_rate"](plan) == []
+    rows = SUITE["pretrain_tiny"](plan)
+    assert [row["peer"] for row in rows] == ["plain (fp32)"]
+
+
+def test_a_race_that_is_late_has_one_round():
+    (row,) = SUITE["matrix_rate"](replace(PLAN, quick_repeats=1000).within(0.0))
+    assert row["ratio"] > 0

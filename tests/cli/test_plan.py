@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from road_ray.cli.plan import _operations, _phases
+from road_ray.cli.plan import _duration, _operations, _phases
 
 
 def test_a_plan_is_told_and_a_dry_run_is_a_plan(road, sentiment, flags, tmp_path):
@@ -13,8 +13,18 @@ def test_a_plan_is_told_and_a_dry_run_is_a_plan(road, sentiment, flags, tmp_path
     prices.write_text("cpu_hour: 3600\ncurrency: EUR\n")
     told = road("plan", "finetune", *line, "--prices", prices)
     assert told.code == 0
-    for word in ("steps ", " rows", "parameters", "a checkpoint", "EUR", "core-hours", "workers"):
+    for word in (
+        "steps ",
+        " rows",
+        "parameters",
+        "a checkpoint",
+        "EUR",
+        "core-hours",
+        "a worker needs",
+    ):
         assert word in told.out
+    assert " s for all" in told.out  # six steps of a tiny model
+    assert road("plan", "finetune", *line, "--seed", "3", "--json").code == 0
     dry = road("finetune", *line, "--dry-run", "--json")
     assert dry.code == 0
     assert json.loads(dry.out)["steps"] == 6
@@ -44,4 +54,12 @@ def test_phases_are_told_where_there_are_several():
     assert _phases(phases) == [
         "phases      900 steps of 256 rows of 128 tokens, 0.500 s each; "
         "then 100 steps of 256 rows of 512 tokens, 2.000 s each"
+    ]
+
+
+def test_a_duration_has_the_unit_that_suits_it():
+    assert [_duration(seconds / 3600) for seconds in (1.23, 90, 5400)] == [
+        "1.2 s",
+        "1.5 min",
+        "1.50 h",
     ]

@@ -8,18 +8,20 @@ import numpy as np
 import pytest
 import torch
 
+from road_ray.data.batch_order import (
+    epoch_order,
+    padded_width,
+    token_budget_cuts,
+    token_budget_order,
+)
 from road_ray.data.batching import (
     NOISE_CHANNELS,
     Batching,
     BatchStream,
     WorkerShare,
     allowed_positions,
-    epoch_order,
     pad,
-    padded_width,
     to_device,
-    token_budget_cuts,
-    token_budget_order,
 )
 from road_ray.data.features.types import Features
 from road_ray.errors import ConfigError, DataError
@@ -255,3 +257,14 @@ def test_a_stream_with_a_budget_wastes_less_and_keeps_to_it():
 def test_a_budget_below_the_longest_row_is_refused():
     with pytest.raises(ConfigError, match=r"max_batch_tokens = 24: the longest rows of d take 30"):
         stream(most_tokens=24)
+
+
+@pytest.mark.parametrize("most_tokens", [None, 128])
+def test_sizes_of_batches_are_known_without_making_them(most_tokens):
+    made = BatchStream(features(), Batching(8, 3, most_tokens), pad_id=0)
+    for count in (1, made.batches_per_epoch, 2 * made.batches_per_epoch + 2):
+        masks = [made[number]["attention_mask"] for number in range(count)]
+        found = made.totals(count)
+        assert found.rows == sum(len(mask) for mask in masks)
+        assert found.tokens == sum(int(mask.sum()) for mask in masks)
+        assert found.positions == pytest.approx(sum(mask.numel() for mask in masks), rel=0.05)

@@ -107,11 +107,11 @@ def test_metrics_count_hits_of_the_convention_that_1_is_fake(electra, batch):
 def test_the_area_under_the_curve_is_that_of_scikit_learn(electra, batch):
     torch.manual_seed(0)
     scores = torch.randn(200)
-    fake = torch.rand(200) < torch.sigmoid(scores - 2)
+    fake, every = torch.rand(200) < torch.sigmoid(scores - 2), torch.ones(200, dtype=torch.bool)
     expected = roc_auc_score(fake.numpy(), scores.numpy())
-    assert float(area_under_curve(scores, fake)) == pytest.approx(expected)
-    assert float(area_under_curve(scores, torch.ones(200, dtype=torch.bool))) == 0.5
-    assert float(area_under_curve(scores[:0], fake[:0])) == 0.5
+    assert float(area_under_curve(scores, fake, every)) == pytest.approx(expected)
+    assert float(area_under_curve(scores, every, every)) == 0.5
+    assert float(area_under_curve(scores[:0], fake[:0], every[:0])) == 0.5
     total, count = electra(batch).metrics["detection_auc"]
     _, corrupted, detection = reference(electra, batch)
     real = batch["attention_mask"].bool()

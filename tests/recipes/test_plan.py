@@ -10,6 +10,7 @@ from road_ray.presets import PRESETS
 from road_ray.recipes import plan as module
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.plan import plan
+from road_ray.training.monitoring.journal import read_rows
 from road_ray.verbs import VERBS, configure
 
 
@@ -146,3 +147,35 @@ def test_what_cannot_be_placed_is_told_before_anything_is_built(sentiment, monke
     more = sentiment | {"workers": 10_000, "data.batch_size": 20_000}
     with pytest.raises(ClusterError, match="no place for 10000 workers beside 3"):
         planned("distill", more)
+
+
+def test_tokens_are_those_of_the_run_whatever_the_seed(sentiment, tmp_path):
+    import road_ray as rr
+
+    chosen = sentiment | {"run_dir": str(tmp_path / "run"), "training.log_every_steps": 6}
+    run = rr.finetune(overrides=chosen)
+    rows = read_rows(run.directory / "metrics.jsonl")
+    row = next(one for one in rows if "time/tokens_per_second" in one)
+    trained = row["time/tokens_per_second"] * 6 * row["time/step_seconds"]
+    assert planned("finetune", chosen)["tokens"] == pytest.approx(trained, rel=1e-5)
+    whole = chosen | {"training.steps": None, "data.epochs": 2}
+    assert len({planned("finetune", whole | {"seed": seed})["tokens"] for seed in (0, 1)}) == 1
+
+
+def test_a_mixture_counts_its_tokens_too(sentiment):
+    chosen = {key: value for key, value in sentiment.items() if key != "data.dataset"}
+    chosen |= {"data.datasets": ["sst2", "mnli"], "mixing.passes": 2}
+    found = planned("multitask", chosen)
+    assert found["rows"] == pytest.approx(6 * 2 * 16, rel=0.1)
+    assert found["tokens"] > found["rows"]
+
+
+def test_a_plan_builds_no_corpus_and_knows_the_size_of_the_model(pretraining, tmp_path):
+    shards = tmp_path / "shards"
+    chosen = pretraining | {"data.shards": str(shards)}
+    found = planned("pretrain", chosen)
+    assert not shards.exists()
+    built = planned("pretrain", pretraining)  # the shards of other tests, or a sample again
+    assert found["parameters"] == built["parameters"]
+    assert found["rows"] == 6 * 8
+    assert 0 < found["tokens"] <= 6 * 8 * 32

@@ -1,15 +1,19 @@
-"""Recomputed or compiled: the same gradients."""
+"""Recomputed or compiled: the same gradients, in one graph, compiled once for all lengths."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounter
 from torch.testing import assert_close
 
+from road_ray.data.batching import Batching, BatchStream
 from road_ray.objectives.base import Objective
 from road_ray.training.compile import compile_encoders, recompute
 from road_ray.training.loop import train
 from road_ray.training.worker import Worker
+from tests.objectives import every
+from tests.objectives import tiny as small
 from tests.training.conftest import electra
 
 
@@ -86,6 +90,44 @@ def test_a_training_with_recomputed_layers_ends_with_the_same_weights(tmp_path, 
 
     saving = trained("saving", activation_checkpointing=True)
     assert_close(saving, trained("straight"), rtol=0, atol=0)
+
+
+# The others differ from these in what is around the graph; an LSTM of packed rows is not traced.
+_TRACED = (
+    *small.KINDS,
+    *(name for name in every.SUPERVISED if name != "features head"),
+    *("tags distilled", "span each teacher", "hidden states", "attention maps"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", _TRACED)
+def test_an_objective_is_one_graph(name, tmp_path):
+    """``fullgraph`` makes a break of the graph an error; the backend gets one graph."""
+    objective, given = every.case_of(name, tmp_path, dropout=0.0)
+    prepared, counter = objective.prepare(given), CompileCounter()
+    with torch.no_grad():
+        expected = objective(prepared).terms  # and transformers puts its hooks in place
+    terms = torch.compile(objective, fullgraph=True, dynamic=True, backend=counter)(prepared).terms
+    sum(term.total for term in terms.values()).backward()
+    assert counter.frame_count == 1
+    for key, term in expected.items():
+        assert_close(terms[key].total.detach(), term.total, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["electra", "all_tokens_mlm"])
+def test_batches_of_all_lengths_are_compiled_at_most_once_each(kind):
+    objective, counter = small.objective_of(kind, dropout=0.0), CompileCounter()
+    stream = BatchStream(small.rows(60), Batching(7, seed=5), pad_id=0, noise_channels=3)
+    compiled = torch.compile(objective, fullgraph=True, dynamic=True, backend=counter)
+    widths = set()
+    for number in range(stream.batches_per_epoch):
+        prepared = objective.prepare(stream[number])
+        widths.add((prepared["input_ids"].shape[1], prepared["unpadded"]))
+        sum(term.total for term in compiled(prepared).terms.values()).backward()
+    assert len(widths) >= 3
+    assert counter.frame_count <= len({full for _, full in widths}) < len(widths)
 
 
 @pytest.fixture(autouse=True)

@@ -132,3 +132,44 @@ def test_a_run_may_be_stopped_by_one_and_keeps_what_was_before(tiny, tmp_path):
         learned(tiny, tmp_path, on_spike="stop", save_every_steps=5)
     assert "step-00000010; the update was not made" in str(raised.value)
     assert "training.on_spike=skip" in str(raised.value)
+
+
+@pytest.fixture
+def deferred(monkeypatch):
+    """Losses are read at rows of the journal only, as on a GPU."""
+    monkeypatch.setattr("road_ray.training.loop.is_deferrable", lambda *_: True)
+
+
+def diverged(tiny, place, **options):
+    """A run whose labels are not finite at step ``AT``: its weights and its error."""
+    stream = tiny.stream(tiny.rows(tiny.similarity))
+
+    def steps(start):
+        for step, passes in enumerate(accumulated(stream.since(start), 1), start):
+            gap = float("inf") if step == AT else 0.0
+            yield [batch | {"labels": batch["labels"] + gap} for batch in passes]
+
+    objective = tiny.supervised(tasks=(tiny.similarity,))
+    with pytest.raises(DivergedError) as raised:
+        train(objective, steps, tiny.training(place, steps=STEPS, **options), Worker())
+    return objective, str(raised.value)
+
+
+def test_losses_that_are_read_late_end_a_run_with_the_same_error_and_weights(
+    tiny, tmp_path, request
+):
+    at_once, error = diverged(tiny, tmp_path / "at_once")
+    request.getfixturevalue("deferred")
+    late, told = diverged(tiny, tmp_path / "late", log_every_steps=STEPS)
+    assert told.replace("late", "at_once") == error
+    assert f"step {AT}: gradient norm" in error
+    assert same(late, at_once)
+
+
+def test_spikes_that_are_read_late_are_the_same_events(tiny, tmp_path, request):
+    at_once, events = learned(tiny, tmp_path / "at_once")
+    request.getfixturevalue("deferred")
+    late, told = learned(tiny, tmp_path / "late", log_every_steps=STEPS)
+    assert [event["step"] for event in told] == [AT]
+    assert [event["loss"] for event in told] == [event["loss"] for event in events]
+    assert same(late, at_once)

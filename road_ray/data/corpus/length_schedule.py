@@ -11,7 +11,7 @@ from itertools import accumulate, islice, pairwise
 
 import numpy as np
 
-from road_ray.data.batching import Batch, Batching, BatchStream
+from road_ray.data.batching import Batch, Batching, BatchStream, BatchTotals
 from road_ray.data.config import CorpusConfig
 from road_ray.data.mixing import accumulated
 from road_ray.errors import ConfigError
@@ -99,6 +99,11 @@ class ScheduledSteps:
                 yield from islice(self._within(phase, stream, step), phase.end - step)
                 step = phase.end
         yield from self._within(*last, step)
+
+    def totals(self) -> list[BatchTotals]:
+        """Return the sizes of all batches of each phase."""
+        parts = zip(self.phases, self.streams, strict=True)
+        return [stream.totals(phase.steps * self.passes) for phase, stream in parts]
 
     def _within(self, phase: Phase, stream: BatchStream, step: int) -> Iterator[list[Batch]]:
         return accumulated(stream.since((step - phase.start) * self.passes), self.passes)

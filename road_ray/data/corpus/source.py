@@ -12,7 +12,7 @@ from typing import Any
 
 from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus.build import build_corpus
-from road_ray.data.corpus.dataset import FORMAT, Corpus, file_sha256, tokenizer_digest
+from road_ray.data.corpus.dataset import FORMAT, MANIFEST, Corpus, file_sha256, tokenizer_digest
 from road_ray.data.corpus.documents import read_corpus
 from road_ray.data.corpus.parallel import Encoding, encoded_blocks
 from road_ray.data.loading import resolve_root
@@ -34,8 +34,7 @@ def prepare_corpus(
     place = corpus_path(data)
     tokenizer = corpus_tokenizer(data, place)
     source = _fingerprint(place)
-    recipe = f"{source}|{tokenizer_digest(tokenizer)}|{data.max_length_tokens}|{FORMAT}"
-    directory = data.shards / hashlib.sha256(recipe.encode()).hexdigest()[:16]
+    directory = _shards_at(data, source, tokenizer)
     documents = read_corpus(place)
     corpus = build_corpus(
         documents,
@@ -52,6 +51,54 @@ def prepare_corpus(
             "  fix: name a tokenizer whose ids follow each other from 0"
         )
     return corpus, tokenizer
+
+
+def is_prepared(data: CorpusConfig) -> bool:
+    """Return True if tokenizer and shards are there, so that ``prepare_corpus`` takes a moment."""
+    place = corpus_path(data)
+    if data.tokenizer is None and not _is_whole(_learnt_at(data, place)):
+        return False
+    return (
+        _shards_at(data, _fingerprint(place), corpus_tokenizer(data, place)) / MANIFEST
+    ).is_file()
+
+
+def sample_of(data: CorpusConfig, directory: Path, sample_bytes: int) -> tuple[CorpusConfig, bool]:
+    """Return settings for the first documents of the corpus alone, of about so many bytes, with
+    text, shards and a learnt tokenizer in ``directory``; and True if these are all documents.
+
+    A tokenizer learnt from less text has fewer words: unused entries fill it up, so that a model
+    has its true size.
+    """
+    place, size = corpus_path(data), 0
+    text, whole = directory / "sample.jsonl", True
+    with text.open("w", encoding="utf-8") as file:
+        for document in read_corpus(place):
+            file.write(json.dumps({"text": document[:sample_bytes]}) + "\n")
+            if (size := size + len(document)) >= sample_bytes:
+                whole = False
+                break
+    changes: dict[str, Any] = {"corpus": str(text), "shards": directory / "shards"}
+    if data.tokenizer is None:
+        learnt = _learnt_at(data, place)
+        if not _is_whole(learnt):
+            learnt = directory / "tokenizer"
+            tokenizer = train_wordpiece(read_corpus(text), vocab_size=data.vocab_size)
+            missing = range(data.vocab_size - len(tokenizer))
+            tokenizer.add_tokens([f"[unused{number}]" for number in missing])
+            tokenizer.save_pretrained(learnt)
+        changes["tokenizer"] = str(learnt)
+    return data.model_copy(update=changes), whole
+
+
+def _shards_at(data: CorpusConfig, source: str, tokenizer: Any) -> Path:
+    recipe = f"{source}|{tokenizer_digest(tokenizer)}|{data.max_length_tokens}|{FORMAT}"
+    return data.shards / hashlib.sha256(recipe.encode()).hexdigest()[:16]
+
+
+def _learnt_at(data: CorpusConfig, place: Path) -> Path:
+    recipe = f"{_fingerprint(place)}|{data.vocab_size}"
+    return data.shards / f"tokenizer-{hashlib.sha256(recipe.encode()).hexdigest()[:16]}"
 
 
 def corpus_path(data: CorpusConfig) -> Path:
@@ -100,8 +147,7 @@ def corpus_tokenizer(data: CorpusConfig, place: Path) -> Any:
         root = resolve_root(data.root)
         below = None if root is None else root / data.tokenizer
         return load_tokenizer(below if below and below.exists() else data.tokenizer)
-    recipe = f"{_fingerprint(place)}|{data.vocab_size}"
-    directory = data.shards / f"tokenizer-{hashlib.sha256(recipe.encode()).hexdigest()[:16]}"
+    directory = _learnt_at(data, place)
     if not _is_whole(directory):
         if directory.is_dir():
             _log.warning("%s: damaged, or of an older version; it is learnt again", directory)

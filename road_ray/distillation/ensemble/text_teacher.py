@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from road_ray.data.batching import padded_width
+from road_ray.data.batch_order import padded_width
 from road_ray.data.features.ragged import tokenized
 from road_ray.data.features.rows import assembled, longest_first
 from road_ray.data.features.special_tokens import special_tokens

@@ -20,21 +20,26 @@ def without_replacement(logits: Tensor, excluded: Tensor, noise: Tensor) -> Tens
     TEAMS, official/projects/teams.
     """
     left = torch.softmax(logits.detach().float(), -1)
-    taken = excluded
-    drawn: list[Tensor] = []
+    taken = [excluded]
     for number in noise.unbind(-1):
-        left.scatter_(1, taken[:, None], 0.0)
+        left.scatter_(1, taken[-1][:, None], 0.0)
         # A certain generator leaves no probability: any other id then, as their logit penalty
         # gives.
-        empty = left.sum(-1, keepdim=True) <= 0
-        if bool(empty.any()):
-            even = torch.ones_like(left).scatter_(1, excluded[:, None], 0.0)
-            for earlier in drawn:
-                even.scatter_(1, earlier[:, None], 0.0)
-            left = torch.where(empty, even, left)
-        taken = invert(left, number)
-        drawn.append(taken)
-    return torch.stack(drawn, -1)
+        empty = left.sum(-1) <= 0
+        other = _any_other(torch.stack(taken, -1), number, left.shape[-1])
+        taken.append(torch.where(empty, other, invert(left, number)))
+    return torch.stack(taken[1:], -1)
+
+
+def _any_other(taken: Tensor, noise: Tensor, size: int) -> Tensor:
+    """Return a uniform draw from the ids below ``size`` that are not taken: ``[N, T], [N] ->
+    [N]``.
+    """
+    rest = size - taken.shape[-1]
+    drawn = (noise * rest).long().clamp(max=rest - 1)
+    for before in taken.sort(-1).values.unbind(-1):
+        drawn = drawn + (drawn >= before)
+    return drawn
 
 
 def candidate_logits(state: Tensor, table: Tensor, candidates: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from road_ray.models.hf_logging import suppress_logging
 from road_ray.models.language_model import states
 from road_ray.models.weight_tying import share
 from road_ray.objectives.base import Metrics, Term
-from road_ray.objectives.masking import corrupt
+from road_ray.objectives.masking import corrupt, put, rows_at
 from road_ray.objectives.parts.generator import Frequencies, Generator, draw, is_frozen
 from road_ray.objectives.parts.masked_input import MaskingObjective
 
@@ -78,24 +78,24 @@ class CorruptingObjective(MaskingObjective):
 
     def corrupted(self, batch: Batch) -> Corruption:
         """Return the corrupted batch, with the terms and metrics of the generator."""
-        tokens = batch["input_ids"]
+        batch = self.prepare(batch)
+        tokens, positions = batch["input_ids"], batch["chosen"]
         chosen, masked = self.hide(batch)
-        labels = tokens[chosen]
+        labels = rows_at(tokens, positions)
         hidden = None
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             if isinstance(self.generator, PreTrainedModel):
-                hidden = states(self.generator.base_model, masked, batch)[chosen]
+                hidden = rows_at(states(self.generator.base_model, masked, batch), positions)
             drawn = draw(
                 self.generator,
                 hidden,
                 labels,
-                batch["noise"][2][chosen],
+                rows_at(batch["noise"][2], positions),
                 temperature=self.temperature,
                 disallow_correct=self.disallow_correct,
             )
-        sampled = tokens.masked_scatter(chosen, drawn.sampled)
-        changed, replaced = corrupt(tokens, chosen, sampled)
-        count = torch.tensor(len(labels), device=tokens.device)
+        changed, replaced = corrupt(tokens, chosen, put(tokens, positions, drawn.sampled))
+        count = torch.full((), len(labels), device=tokens.device)
         metrics = {
             "generator_accuracy": (drawn.num_correct, count),
             "generator_entropy": (drawn.entropy, count),

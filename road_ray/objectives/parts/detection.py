@@ -27,27 +27,31 @@ def detection_metrics(scores: Tensor, replaced: Tensor, counted: Tensor) -> Metr
     threshold of accuracy, recall and precision. Recall is the accuracy on replaced tokens,
     ``specificity`` that on originals.
     """
-    score, fake = scores[counted], replaced[counted]
-    predicted = score > 0
-    hits = (predicted & fake).sum()
-    count = counted.sum()
+    predicted = scores > 0
+    fake, original = counted & replaced, counted & ~replaced
+    hits, rejected, count = (predicted & fake).sum(), (~predicted & original).sum(), counted.sum()
     return {
-        "detection_auc": (area_under_curve(score, fake) * count, count),
-        "detection_accuracy": ((predicted == fake).sum(), count),
+        "detection_auc": (area_under_curve(scores, replaced, counted) * count, count),
+        "detection_accuracy": (hits + rejected, count),
         "detection_recall": (hits, fake.sum()),
-        "detection_precision": (hits, predicted.sum()),
-        "detection_specificity": ((~predicted & ~fake).sum(), (~fake).sum()),
+        "detection_precision": (hits, (predicted & counted).sum()),
+        "detection_specificity": (rejected, original.sum()),
     }
 
 
-def area_under_curve(scores: Tensor, positive: Tensor) -> Tensor:
-    """Return the probability that a positive scores above a negative: ``[N], [N] -> []``.
+def area_under_curve(scores: Tensor, positive: Tensor, counted: Tensor) -> Tensor:
+    """Return the probability that a positive scores above a negative, among the ``counted``:
+    ``[B, L], [B, L], [B, L] -> []``.
 
     It is 0.5 where one class is missing. Computed by the rank sum; ties are ranked in order.
     """
-    ranks = scores.argsort().argsort().double() + 1
+    # The others get the highest ranks, which are not read.
+    order = scores.masked_fill(~counted, torch.inf).flatten().argsort(stable=True)
+    ranks = torch.empty_like(order)
+    ranks.scatter_(0, order, torch.arange(1, len(order) + 1, device=order.device))
+    positive = (positive & counted).flatten()
     num_positive = positive.sum().double()
-    num_negative = len(scores) - num_positive
-    above = ranks[positive].sum() - num_positive * (num_positive + 1) / 2
+    num_negative = counted.sum() - num_positive
+    above = (ranks * positive).sum().double() - num_positive * (num_positive + 1) / 2
     pairs = num_positive * num_negative
     return torch.where(pairs > 0, above / pairs.clamp(min=1), 0.5)

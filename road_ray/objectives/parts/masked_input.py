@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from road_ray.data.batching import Batch
 from road_ray.objectives.base import Objective
-from road_ray.objectives.masking import choose, mask
+from road_ray.objectives.masking import choose, flat_positions, mask
 
 
 class MaskingObjective(Objective):
@@ -31,16 +32,28 @@ class MaskingObjective(Objective):
         self.choose_fraction = choose_fraction
         self.mask_fraction = mask_fraction
 
-    def hide(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the chosen positions and the masked tokens, ``[B, L]`` each."""
-        tokens, noise = batch["input_ids"], batch["noise"]
+    def prepare(self, batch: Batch) -> Batch:
+        """Return the batch with its chosen positions, as ``Objective.prepare``."""
+        if "chosen" in batch:
+            return batch
         chosen = choose(
-            tokens,
+            batch["input_ids"],
             batch["attention_mask"],
-            noise[0],
+            batch["noise"][0],
             special_ids=self.special_ids,
             fraction=self.choose_fraction,
         )
+        return {**super().prepare(batch), "chosen": flat_positions(chosen)}
+
+    def hide(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the chosen positions and the masked tokens, ``[B, L]`` each."""
+        tokens, positions = batch["input_ids"], self.prepare(batch)["chosen"]
+        chosen = torch.zeros_like(tokens, dtype=torch.bool).flatten()
+        chosen = chosen.index_fill(0, positions, True).view_as(tokens)
         return chosen, mask(
-            tokens, chosen, noise[1], mask_id=self.mask_id, mask_fraction=self.mask_fraction
+            tokens,
+            chosen,
+            batch["noise"][1],
+            mask_id=self.mask_id,
+            mask_fraction=self.mask_fraction,
         )

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from road_ray.objectives.masking import invert
 
@@ -62,4 +63,17 @@ def predict(logits: Tensor, labels: Tensor, noise: Tensor) -> Prediction:
     Samples are drawn by inversion at ``noise``. Computed in fp32 for ``logits`` of any dtype, which
     get their gradient through the loss only.
     """
+    if torch.compiler.is_compiling():  # which fuses the plain form, and cannot trace the other
+        return _plain(logits, labels, noise)
     return Prediction(*_predict_and_sample(logits, labels, noise))
+
+
+def _plain(logits: Tensor, labels: Tensor, noise: Tensor) -> Prediction:
+    """Return the same by functions of PyTorch."""
+    log_probabilities = logits.float().log_softmax(-1)
+    loss = functional.nll_loss(log_probabilities, labels, reduction="sum")
+    log_probabilities = log_probabilities.detach()
+    probabilities = log_probabilities.exp()
+    num_correct = (log_probabilities.argmax(-1) == labels).sum()
+    entropy = torch.special.entr(probabilities).sum()
+    return Prediction(loss, invert(probabilities, noise), num_correct, entropy)

@@ -215,6 +215,7 @@ def fit(
             tokenizer=prepared.tokenizer,
             identity=prepared.identity,
             record=prepared.lineage,
+            totals=lambda: [prepared.stream.totals(prepared.total_steps * config.training.passes)],
             evaluate=lambda: _evaluate_dev(config, worker, prepared, log),
             context=context,
         )

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from road_ray.data.batching import Batch, Batching, BatchStream, WorkerShare
+from road_ray.data.batching import Batch, Batching, BatchStream, BatchTotals, WorkerShare
 from road_ray.data.loading import Split, find_dataset, load_split
-from road_ray.data.mixing import Stream, mixed, probabilities, with_example_counts
+from road_ray.data.mixing import (
+    Stream,
+    draw_datasets,
+    mixed,
+    probabilities,
+    with_example_counts,
+)
 from road_ray.errors import ConfigError
 from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.validation import check_length, warn_of_overlap
@@ -77,19 +85,41 @@ def mixed_steps(
     streams: Mapping[str, Stream],
     start: int,
 ) -> Iterator[list[Batch]]:
-    mixing = config.mixing
-    chances = probabilities(
-        mixing.sampler,
-        {name: len(split.features) for name, split in splits.items()},
-        {name: split.task.name for name, split in splits.items()},
-        power=mixing.power,
-    )
     drawn = mixed(
         streams,
-        mixing.passes,
+        config.mixing.passes,
         seed=config.seed,
         start=start,
-        probabilities=chances,
-        replacement=mixing.replacement,
+        probabilities=_chances(config, splits),
+        replacement=config.mixing.replacement,
     )
     return with_example_counts(drawn)
+
+
+def _chances(config: MultitaskConfig, splits: Mapping[str, Split]) -> list[float] | None:
+    return probabilities(
+        config.mixing.sampler,
+        {name: len(split.features) for name, split in splits.items()},
+        {name: split.task.name for name, split in splits.items()},
+        power=config.mixing.power,
+    )
+
+
+def mixture_totals(
+    config: MultitaskConfig,
+    splits: Mapping[str, Split],
+    streams: Mapping[str, BatchStream],
+    total_steps: int,
+) -> BatchTotals:
+    """Return the sizes of all batches of ``mixed_steps``."""
+    draw = partial(
+        draw_datasets,
+        list(streams),
+        config.mixing.passes,
+        seed=config.seed,
+        probabilities=_chances(config, splits),
+        replacement=config.mixing.replacement,
+    )
+    drawn = Counter(name for step in range(total_steps) for name in draw(step=step))
+    each = [streams[name].totals(count) for name, count in drawn.items()]
+    return BatchTotals(*map(sum, zip(*each, strict=True)))

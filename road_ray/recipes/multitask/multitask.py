@@ -27,7 +27,13 @@ from road_ray.recipes.distillation.teacher_pool import record_teachers
 from road_ray.recipes.distillation.teacher_source import TeacherSource
 from road_ray.recipes.model_record import atomic_directory, write_model_record
 from road_ray.recipes.multitask.config import MultitaskConfig
-from road_ray.recipes.multitask.mixture import check_mixing, make_stream, mixed_steps, read_mixture
+from road_ray.recipes.multitask.mixture import (
+    check_mixing,
+    make_stream,
+    mixed_steps,
+    mixture_totals,
+    read_mixture,
+)
 from road_ray.recipes.multitask.teachers import (
     annotate_mixture,
     start_teacher_pools,
@@ -95,9 +101,7 @@ def main(
     asked: Mapping[str, TeacherSource],
     actors: Mapping[str, ActorEnsemble],
 ) -> dict[str, float]:
-    """Train the mixture on one worker; return the metrics. Teachers that are not in ``actors`` are
-    loaded here.
-    """
+    """Train the mixture on one worker; return the metrics. It loads teachers not in ``actors``."""
     directory = model_directory(require_init(config.init))
     tokenizer = load_tokenizer(directory)
     encoder = load_encoder(directory)
@@ -135,6 +139,7 @@ def main(
             checkpoints=checkpoints(config, log, keep=config.training.keep_checkpoints),
             journal=log,
             tokenizer=tokenizer,
+            totals=lambda: [mixture_totals(config, splits, streams, total)],
             evaluate=lambda: _judge(judged, splits, model, tokenizer, worker, log)[0],
             identity=identity,
             record=record,

@@ -49,7 +49,7 @@ def _run(config: PretrainConfig, context: RunContext | None) -> Run:
     with open_run_directory(config) as directory:
         for phase in phases(config):  # once, before there are several workers
             encoding = encoding_at(config.address)
-            prepare_corpus(phase.corpus(_data(config)), encoding=encoding)
+            prepare_corpus(phase.corpus(corpus_settings(config)), encoding=encoding)
         metrics = launch(
             main,
             config,
@@ -89,7 +89,7 @@ def phases(config: PretrainConfig) -> tuple[Phase, ...]:
     return phases_of(config.data, config.training.steps, seed=config.seed)
 
 
-def _data(config: PretrainConfig) -> CorpusConfig:
+def corpus_settings(config: PretrainConfig) -> CorpusConfig:
     """Return the corpus settings, with the tokenizer of ``init`` unless another is named."""
     if not config.init or config.data.tokenizer is not None:
         return config.data
@@ -119,7 +119,7 @@ def prepare(config: PretrainConfig, worker: Worker) -> Prepared:
     """Return corpora, new networks and the batches of this worker."""
     _check(config)
     parts = phases(config)
-    cut = [prepare_corpus(phase.corpus(_data(config))) for phase in parts]
+    cut = [prepare_corpus(phase.corpus(corpus_settings(config))) for phase in parts]
     corpora, tokenizer = tuple(corpus for corpus, _ in cut), cut[0][1]
     torch.manual_seed(config.seed)
     objective, heads = build_objective(
@@ -171,6 +171,7 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
             tokenizer=tokenizer,
             identity=made.identity(),
             phase_starts=tuple(phase.start for phase in made.steps.phases),
+            totals=made.steps.totals,
             evaluate=evaluate if probe.datasets else None,
             context=context,
         )

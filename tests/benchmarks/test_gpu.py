@@ -1,0 +1,65 @@
+"""The table of a device at toy size on the CPU, so that its code is proven where there is none."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from tests.benchmarks.finetuning import Study
+from tests.benchmarks.gpu import GpuPlan, gpu, idle_share
+from tests.benchmarks.race import InThread
+from tests.benchmarks.test_benchmarks import QUESTIONS, TOY
+
+
+@pytest.fixture(autouse=True)
+def _small_world(monkeypatch, world):
+    monkeypatch.setenv("ROAD_DATA", str(world))
+    # A compiler takes minutes on a CPU: the contestants that ask for it run as they are.
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda *_, **__: None)
+
+
+def plan(**options):
+    made = {
+        "shapes": {"small": TOY},
+        "lessons": {"sentiment": TOY, "mrc": TOY},
+        "studies": (Study("sst2", 8, 4, TOY.encoder), Study("squad_v2", 4, 4, QUESTIONS)),
+        "steps": 2,
+        "rounds": 2,
+        "profiled_steps": 2,
+        "precision": "fp32",
+        "start": InThread(),
+        "say": lambda _: None,
+    }
+    return GpuPlan(**(made | options))
+
+
+def test_the_table_has_every_contestant_and_is_json():
+    found = gpu(plan())
+    assert found["left_out"] == []
+    assert json.loads(json.dumps(found)) == found
+    assert found["device"]["peak_tflops"] > 0
+    rows = {(row["table"], row["name"]): row for row in found["rows"]}
+    for name in ("ours", "plain transformers", "ours, compiled", "plain transformers, compiled"):
+        row = rows["pretrain small", name]
+        assert row["unit"] == "tokens/s"
+        assert 0 < row["mfu"] < 1
+    assert 0 <= rows["pretrain small", "ours, device idle"]["value"] < 1
+    for table in ("finetune sst2", "finetune squad_v2"):
+        assert {name for at, name in rows if at == table} == {"ours", "Trainer"}
+    for table in ("distil sentiment", "distil mrc"):
+        assert {"no teachers", "ours, 3 teachers"} <= {name for at, name in rows if at == table}
+    assert all(row["value"] >= 0 and row["peak_memory_mb"] > 0 for row in found["rows"])
+
+
+def test_what_has_no_time_left_is_named():
+    found = gpu(plan(minutes=0.0, compiled=(False,)))
+    assert found["rows"] == []
+    assert "pretrain small: ours: no time left" in found["left_out"]
+
+
+def test_a_device_is_idle_where_nothing_runs_on_it():
+    assert idle_share([(0, 4), (2, 5), (6, 10)]) == pytest.approx(0.1)
+    assert idle_share([(3, 4)]) == 0
+    assert idle_share([]) == 1

@@ -1,0 +1,78 @@
+"""What only a device can show: no wait within a step, the results of the CPU, a speed to expect."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from road_ray.training.config import OptimizerConfig
+from road_ray.training.loop import train
+from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.optimizer import build_optimizer, clip
+from road_ray.training.step import backward, placed
+from road_ray.training.worker import Worker
+from tests.objectives import every
+from tests.training import conftest as small
+from tests.training.test_no_sync import CASES, WAITS
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+HOST, CUDA = torch.device("cpu"), torch.device("cuda")
+
+
+def gradients(name, directory, device):
+    objective, batch = every.case_of(name, directory, dropout=0.0)
+    moved = [placed(batch, objective, device)]
+    objective, worker = objective.to(device), Worker(device=device)
+    result = backward(objective, objective, moved, worker, seed=1, step=0, autocast=None)
+    named = objective.named_parameters()
+    return result.loss.cpu(), {n: p.grad.cpu() for n, p in named if p.grad is not None}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_device_computes_what_the_cpu_does(name, tmp_path):
+    (loss, ours), (expected, theirs) = (
+        gradients(name, tmp_path, device) for device in (CUDA, HOST)
+    )
+    assert_close(loss, expected, rtol=1e-3, atol=1e-4)
+    assert_close(ours, theirs, rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != WAITS])
+def test_a_step_never_waits_for_the_device(name, tmp_path):
+    objective, batch = every.case_of(name, tmp_path)
+    passes, worker = [placed(batch, objective, CUDA)], Worker(device=CUDA)
+    optimizer = build_optimizer(objective.to(CUDA), OptimizerConfig())
+
+    def step():
+        optimizer.set_rate(1.0)
+        backward(objective, objective, passes, worker, seed=1, step=0, autocast=torch.bfloat16)
+        clip(objective, 1.0)
+        optimizer.step()
+
+    step()  # handles and workspaces are made
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_a_training_on_a_device_learns_and_tells_its_rate(tmp_path):
+    objective, rows = small.electra(), small.rows()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        train(
+            objective,
+            lambda start: ([one] for one in small.stream(rows).since(start)),
+            small.training(tmp_path, steps=20, log_every_steps=5),
+            Worker(device=CUDA),
+        )
+    last = read_rows(tmp_path / "metrics.jsonl")[-1]
+    assert last["step"] == 20
+    assert last["time/tokens_per_second"] > 0

@@ -1,0 +1,160 @@
+"""Every objective with a batch on the host: pre-training, each kind of head, distillation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import ElectraConfig, ElectraForSequenceClassification, ElectraModel
+
+from road_ray.data.schema import (
+    Choose,
+    Classify,
+    FeatureTag,
+    JointSpan,
+    Kind,
+    Reason,
+    Regress,
+    Span,
+    Tag,
+    Task,
+)
+from road_ray.distillation.hidden_states import HiddenStatesTeacher
+from road_ray.models.multitask import MultitaskModel
+from road_ray.objectives.base import Objective
+from road_ray.objectives.distilled import Distilled
+from road_ray.objectives.intermediate import IntermediateDistilled
+from road_ray.objectives.parts.generator import Frequencies
+from road_ray.objectives.registry import objective_class
+from road_ray.objectives.supervised import Supervised
+from tests.objectives import tiny
+
+VOCAB, TEACHERS, CHOICES = 60, 2, 3
+HEADS: dict[str, Kind] = {
+    "classes": Classify(("a", "b", "c")),
+    "score": Regress(0, 5),
+    "span": Span(),
+    "joint_span": JointSpan(),
+    "tags": Tag(("O", "B-x", "I-x")),
+    "features": FeatureTag(("O", "B-x", "I-x")),
+    "choices": Choose(CHOICES),
+    "pair": Reason(("a", "b")),
+}
+OPTIONS = ("temperature", "disallow_correct", "frequencies", "faithful")
+PRETRAINED = (*tiny.KINDS, *OPTIONS)
+SUPERVISED = tuple(f"{head} head" for head in HEADS)
+DISTILLED = tuple(
+    f"{head} {how}"
+    for head in ("classes", "score", "span", "tags", "choices")
+    for how in ("distilled", "each teacher")
+)
+INTERMEDIATE = {"hidden states": False, "attention maps": True}
+CASES = (*PRETRAINED, *SUPERVISED, *DISTILLED, *INTERMEDIATE)
+
+
+def case_of(
+    name: str, directory: Path, *, length: int = 16, rows: int = 6, dropout: float = 0.1
+) -> tuple[Objective, dict[str, Any]]:
+    """The objective ``name`` and a batch of ``rows`` rows, padded to ``length``."""
+    made = _objective_of(name, directory, dropout)
+    return made.train(), batch_of(name, made, length=length, rows=rows)
+
+
+def _objective_of(name: str, directory: Path, dropout: float) -> Objective:
+    if name in tiny.KINDS:
+        return tiny.objective_of(name, dropout=dropout)
+    if name in OPTIONS:
+        return _with_option(name, dropout)
+    if name in INTERMEDIATE:
+        return _intermediate(directory, dropout, attentions=INTERMEDIATE[name])
+    head, how = name.split(" ", 1)
+    torch.manual_seed(0)
+    model = MultitaskModel(ElectraModel(tiny.config_of(32, dropout)), [Task(head, HEADS[head])])
+    return Supervised(model) if how == "head" else Distilled(model)
+
+
+def _with_option(name: str, dropout: float) -> Objective:
+    """ELECTRA, or MC-BERT, with an option that takes another path through its code."""
+    made = tiny.objective_of("mc_bert" if name == "faithful" else "electra", dropout=dropout)
+    if name == "frequencies":
+        kind = objective_class("electra")
+        unigram = Frequencies(torch.arange(1.0, VOCAB + 1))
+        return kind(unigram, made.discriminator, special_ids=made.special_ids, mask_id=4)
+    setattr(made, name, 2.0 if name == "temperature" else True)
+    return made
+
+
+def _intermediate(directory: Path, dropout: float, *, attentions: bool) -> Objective:
+    size: ElectraConfig = tiny.config_of(32, dropout)
+    torch.manual_seed(1)
+    ElectraForSequenceClassification(size).save_pretrained(directory)
+    torch.manual_seed(0)
+    model = MultitaskModel(ElectraModel(size), [Task("classes", HEADS["classes"])])
+    teacher = HiddenStatesTeacher(directory, attentions=attentions)
+    weights = {"hidden_weight": 0.5, "attention_weight": 0.5 if attentions else 0.0}
+    return IntermediateDistilled(model, teacher, **weights)
+
+
+def batch_of(name: str, objective: Objective, *, length: int, rows: int) -> dict[str, Any]:
+    """Rows of unequal length, the last three as short as can be, one label unknown."""
+    chance = torch.Generator().manual_seed(3)
+    head = name.split(" ")[0] if name.split(" ")[0] in HEADS else "classes"
+    count = rows * CHOICES if head == "choices" else rows
+    lengths = torch.randint(length // 2, length + 1, (count,), generator=chance)
+    lengths[0], lengths[-3:] = length, torch.tensor([5, 4, 3])
+    tokens = torch.randint(5, VOCAB, (count, length), generator=chance)
+    attention = (torch.arange(length) < lengths[:, None]).long()
+    tokens[:, 0], tokens[torch.arange(count), lengths - 1] = 2, 3
+    batch: dict[str, Any] = {
+        "input_ids": tokens * attention,
+        "attention_mask": attention,
+        "token_type_ids": (torch.arange(length) >= 3).long() * attention,
+    }
+    if head == "choices":
+        batch = {key: value.view(rows, CHOICES, length) for key, value in batch.items()}
+    batch |= {"task": head, "dataset": "d", "rows": torch.arange(rows)}
+    if name in PRETRAINED:
+        noise = torch.rand(objective.noise_channels, rows, length, generator=chance)
+        return batch | {"noise": noise}
+    batch |= _labels(HEADS[head], lengths, attention, chance)
+    how = name.split(" ", 1)[-1]
+    return batch | (
+        _soft(HEADS[head], batch, chance, each=how == "each teacher")
+        if how not in ("head",)
+        else {}
+    )
+
+
+def _labels(kind: Kind, lengths: Any, attention: Any, chance: Any) -> dict[str, Any]:
+    rows = len(lengths) // (CHOICES if isinstance(kind, Choose) else 1)
+    if isinstance(kind, Span):
+        ends = lengths - 1
+        starts = torch.full_like(ends, 3).minimum(ends)
+        starts[1] = ends[1] = -100
+        impossible = torch.zeros_like(ends)
+        return {"start_positions": starts, "end_positions": ends, "impossible": impossible}
+    if isinstance(kind, Regress):
+        labels = 5 * torch.rand(rows, generator=chance)
+    elif isinstance(kind, Tag):
+        labels = torch.randint(0, kind.width, attention.shape, generator=chance)
+        labels = labels.masked_fill(attention == 0, -100)
+        labels[:, 0] = -100
+    else:
+        labels = torch.randint(0, kind.width, (rows,), generator=chance)
+    labels[1] = -100
+    return {"labels": labels}
+
+
+def _soft(kind: Kind, batch: dict[str, Any], chance: Any, *, each: bool) -> dict[str, Any]:
+    rows, length = len(batch["input_ids"]), batch["input_ids"].shape[-1]
+    shape: Callable[..., tuple[int, ...]] = lambda width: (rows, width)  # noqa: E731
+    size = {Span: (rows, 2, length), Tag: (rows, length, kind.width)}.get(
+        type(kind), shape(kind.width)
+    )
+    logits = torch.randn(TEACHERS, *size, generator=chance)
+    weights = 0.5 + torch.rand(TEACHERS, *size[:-1], generator=chance)
+    keep = torch.rand(size[:-1], generator=chance) > 0.2
+    soft = {"soft_logits": logits.mean(0), "kd_keep": keep}
+    return soft | ({"teacher_logits": logits, "teacher_weights": weights} if each else {})
