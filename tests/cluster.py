@@ -36,6 +36,7 @@ def own_cluster(num_cpus: int, within: str = "/tmp", **options: Any) -> Iterator
 
     # Our 15 s are for lost machines; crowded ones take longer to start a group.
     os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = "60"
+    os.environ["RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S"] = "60"  # as distributed/connection.py
     with short_directory(within) as place:
         asked = {"include_dashboard": False, "object_store_memory": 100 * 2**20} | options
         for left in (2, 1, 0):  # they may take more than Ray's 30 s for a whole cluster, too

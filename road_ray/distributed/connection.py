@@ -16,6 +16,8 @@ from road_ray.errors import ClusterError
 _READ_AT_IMPORT = {  # by Ray
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "1",  # default 2: seconds until a dead worker is noticed
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "15",  # default 60: too long for a node that is gone
+    # Default 5; a proxy that takes three times as long to import its modules is killed.
+    "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",  # default 15: starves workers where the driver works too
     # Messages that Ray's helpers repeat every second:

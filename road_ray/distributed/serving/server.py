@@ -72,6 +72,7 @@ def running_application(
 ) -> Iterator[None]:
     """Run the application on the joined cluster."""
     from ray import serve
+    from ray.exceptions import RayError
 
     from road_ray.distributed.placement import check_placement
     from road_ray.distributed.serving.deployment import build_application
@@ -95,9 +96,9 @@ def running_application(
         try:
             serve.start(proxy_location="HeadOnly", http_options=http, logging_config=quiet)
             serve.run(build_application(config, digest), name=_NAME, route_prefix="/")
-        except (RuntimeError, TimeoutError) as error:
+        except (RayError, RuntimeError, TimeoutError) as error:
             raise ClusterError(
-                f"the model could not be served: {error}\n"
+                f"the model could not be served: {str(error).splitlines()[0]}\n"
                 "  fix: see the errors of replicas above, or try again when the machine is less "
                 f"busy; every machine with a replica reads {config.model}\n"
                 "  kept: nothing was left running"
