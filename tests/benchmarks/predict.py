@@ -39,7 +39,7 @@ class Work:
 
 def predict(plan: Plan) -> list[Row]:
     """Rows of a CSV file to a CSV file of classes and scores, rows/s."""
-    study = replace(plan.building[1], encoder=plan.tiny.encoder)
+    study = replace(plan.predicting, encoder=plan.tiny.encoder)
     with tempfile.TemporaryDirectory() as place:
         work = Work(*_prepared(study, Path(place)), clock=plan.clock)
         lanes = {

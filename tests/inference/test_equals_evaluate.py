@@ -54,7 +54,7 @@ def test_every_row_has_the_prediction_of_the_evaluation(road, real_data, trained
     model = trained(dataset.task)
     record = {"task": dataset.task, "no_answer_threshold": -0.1}
     (model / "road_ray.json").write_text(json.dumps(record))
-    places = [f"init={model}", f"data.root={real_data}", f"data.datasets={name}"]
+    places = [f"init={model}", f"data.root={real_data}", f"data.datasets=[{name}]"]
     judged = tmp_path / "judged"
     said = road(
         *("evaluate", *places, f"data.max_judged_rows={ROWS}", f"run_dir={judged}"),
@@ -72,8 +72,10 @@ def test_every_row_has_the_prediction_of_the_evaluation(road, real_data, trained
     predicted = [json.loads(line) for line in output.read_text().splitlines()]
     assert [one["id"] for one in predicted] == [row["id"] for row in rows]
     found = {one["id"]: _as_evaluated(one) for one in predicted}
-    if name == "stsb":
-        assert found == pytest.approx({key: float(value) for key, value in expected.items()})
+    if name == "stsb":  # sums of other batches
+        assert found == pytest.approx(
+            {key: float(value) for key, value in expected.items()}, abs=1e-4
+        )
     else:
         assert found == expected
         assert len(set(found.values())) > 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -253,10 +254,11 @@ def _decoded(raw: bytes, where: str) -> str:
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
+        likely = "utf-16" if raw.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "latin1"
         raise DataError(
             f"{where}: not UTF-8: byte 0x{raw[error.start]:02x} "
             f"at byte {error.start + 1} of the line\n"
-            "  fix: convert the file, for instance iconv -f latin1 -t utf-8"
+            f"  fix: convert the file, for instance iconv -f {likely} -t utf-8"
         ) from error
     if "\x00" in text:
         raise DataError(
