@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 MODEL_RECORD = "road_ray.json"
 _EDITABLE = {MODEL_RECORD, "config.json", "generation_config.json"}  # by hand: not recorded
+_RECORDED = (".json", ".safetensors", ".txt", ".model", ".onnx")
 _TEXTS = ("*.json", "*.txt", "*.model")
 _ATTENTION = {None, "eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"}
 _DTYPES = {None, "float32", "float16", "bfloat16", "float64"}
@@ -76,7 +77,7 @@ def model_hashes(directory: Path) -> dict[str, str]:
     return {
         path.relative_to(directory).as_posix(): _sha256(path)
         for path in sorted(found)
-        if path.suffix in (".json", ".safetensors", ".txt", ".model") and path.name not in _EDITABLE
+        if path.suffix in _RECORDED and path.name not in _EDITABLE
     }
 
 

@@ -33,13 +33,15 @@ def input_rows(
 
     ``columns`` maps a field to the column that holds it; other fields are columns of their own
     name. A row without ``id`` gets its number from 0. Raises ``ConfigError`` for a file that is not
-    there and a suffix that is not read, ``DataError`` for a row that lacks a column.
+    there and a suffix that is not read, ``DataError`` for a row that lacks a column and for a file
+    without rows.
     """
     if unknown := sorted(set(columns) - {*fields, "id"}):
         raise ConfigError(
             f"column {unknown[0]}={columns[unknown[0]]}: the model has no field {unknown[0]!r}\n"
             f"  allowed: {', '.join((*fields, 'id'))}"
         )
+    number = -1
     for number, (where, row) in enumerate(_rows(source)):
         if missing := [name for name in columns.values() if name not in row]:
             raise DataError(
@@ -54,6 +56,10 @@ def input_rows(
         renamed = {field: row[name] for field, name in columns.items()}
         named = {field: row[field] for field in ("id", *fields) if field in row} | renamed
         yield where, named | {"id": str(named.get("id", number))}
+    if number < 0:
+        raise DataError(
+            f"{source}: has no rows\n  fix: name a file with a row below its header, or with lines"
+        )
 
 
 def _rows(source: str) -> Iterator[tuple[str, Row]]:

@@ -50,8 +50,6 @@ def predict_file(
             file.append(predictions)
             if report_progress:
                 progress.report(file.rows)
-        if not file.rows:
-            _log.warning("%s: has no rows", source)
         file.finish()
     finally:
         file.close()

@@ -11,6 +11,7 @@ import io
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +72,12 @@ class PredictionFile:
             self._file.write(self._text(predictions).encode("utf-8"))
             self._file.flush()
             os.fsync(self._file.fileno())
+            rows = self.rows + len(predictions)
+            state = {"rows": rows, "bytes": self._file.tell(), "identity": self._identity}
+            write_json(self._state, state)
         except OSError as error:
             raise self._failure(error) from error
-        self.rows += len(predictions)
-        state = {"rows": self.rows, "bytes": self._file.tell(), "identity": self._identity}
-        write_json(self._state, state)
+        self.rows = rows
 
     def finish(self) -> None:
         """Give the file its name."""
@@ -85,7 +87,10 @@ class PredictionFile:
 
     def close(self) -> None:
         """Close the file; what was appended is resumed by the next writer."""
-        self._file.close()
+        with suppress(OSError):  # of a full disk again, which ``append`` has reported
+            self._file.close()
+        if not self.rows:
+            self._partial.unlink(missing_ok=True)
 
     def _text(self, predictions: Sequence[Prediction]) -> str:
         if self.path.suffix == ".jsonl":

@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from road_ray.config.json_file import read_json
+from road_ray.data.batching import Batch, to_device
 from road_ray.data.features.encode import encode
 from road_ray.data.features.types import (
     ChoiceExample,
@@ -43,12 +45,13 @@ from road_ray.data.special_heads import special_head
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.evaluation.joint_spans import best_joint_spans
-from road_ray.evaluation.predict import logits_of
+from road_ray.evaluation.predict import answers
 from road_ray.evaluation.span_answers import SpanPrediction, best_spans
 from road_ray.evaluation.tags import OUTSIDE, predicted_tags
+from road_ray.inference.onnx_model import ONNX, OnnxModel, onnx_file
 from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import check_vocabulary, model_directory
-from road_ray.models.multitask import MultitaskModel, load_trained
+from road_ray.models.multitask import load_trained
 from road_ray.models.precision import autocast_dtype
 
 if TYPE_CHECKING:
@@ -88,23 +91,25 @@ def load(
 ) -> Predictor:
     """Load a model with its head for predictions.
 
-    ``model`` is a run directory, a model directory in the format of Hugging Face or a name of the
-    hub. ``head`` selects one of several heads. ``precision`` is ``fp32``, ``bf16`` or ``auto``
-    (bf16 where the device gains by it). ``max_length_tokens`` defaults to that of the training.
-    ``threshold`` is the no-answer threshold of a span model, by default the stored one; a model
-    without one always answers. ``n_best`` is the number of answers listed.
+    ``model`` is a run directory, a model directory in the format of Hugging Face, a directory that
+    `road export` wrote, or a name of the hub. ``head`` selects one of several heads. ``precision``
+    is ``fp32``, ``bf16`` or ``auto`` (bf16 where the device gains by it). ``max_length_tokens``
+    defaults to that of the training. ``threshold`` is the no-answer threshold of a span model, by
+    default the stored one; a model without one always answers. ``n_best`` is the number of answers
+    listed.
 
     Raises ``CheckpointError`` for a directory without a head that predicts.
     """
-    place = _head_directory(locate_model(model_directory(str(model), "model")), head)
+    place = head_directory(locate_model(model_directory(str(model), "model")), head)
     task = Task(place.name, _kind_of(place))
     tokenizer = load_tokenizer(place if _has_tokenizer(place) else place.parents[1])
-    trained = load_trained(str(place), task)
-    check_vocabulary(trained.encoder.config.vocab_size, len(tokenizer), str(place))
-    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     record = _record(place)
+    runtime = _load_onnx(place, record, device, precision)
+    if runtime is None:
+        runtime = _load_torch(place, task, device, precision)
+    check_vocabulary(runtime.vocab_size, len(tokenizer), str(place))
+    longest = min(runtime.positions, int(tokenizer.model_max_length))
     limit = max_length_tokens or record.get("max_length_tokens")
-    longest = _longest(tokenizer, trained)
     default = 384 if isinstance(task.kind, Span) else 128
     if limit is not None and limit > longest:
         raise ConfigError(
@@ -114,14 +119,16 @@ def load(
     if threshold is None:
         threshold = record.get("no_answer_threshold")
     return Predictor(
-        model=trained.to(where).eval(),
+        model=runtime.model,
         tokenizer=tokenizer,
         task=task,
-        device=where,
-        dtype=autocast_dtype(precision, where, trained.encoder.config.hidden_size),
+        device=runtime.device,
+        dtype=runtime.dtype,
         max_length_tokens=limit or min(default, longest),
+        longest_row_tokens=longest,
         threshold=threshold,
         n_best=n_best,
+        record=record,
     )
 
 
@@ -138,14 +145,16 @@ class Predictor:
     of answers; ``text`` or ``words`` of tags; ``question`` and ``choices`` of choices.
     """
 
-    model: MultitaskModel
+    model: Callable[[Batch], Tensor]  # logits, of PyTorch or of ONNX Runtime
     tokenizer: Any
     task: Task
     device: torch.device
     dtype: torch.dtype | None
     max_length_tokens: int
+    longest_row_tokens: int  # positions of the model: the most that max_length_tokens can be
     threshold: float | None
     n_best: int
+    record: Mapping[str, Any] = field(default_factory=dict)  # the model's road_ray.json
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -182,8 +191,8 @@ class Predictor:
         for number, example in enumerate(examples):
             groups.setdefault(_width(example), []).append(number)
         for width, numbers in groups.items():
-            answers = self._predict_group([examples[number] for number in numbers], width)
-            for number, answer in zip(numbers, answers, strict=True):
+            found = self._predict_group([examples[number] for number in numbers], width)
+            for number, answer in zip(numbers, found, strict=True):
                 predictions[number] = {"id": examples[number].id} | answer
         return predictions
 
@@ -196,8 +205,10 @@ class Predictor:
         features = encode(examples, dataset, self.task, self.tokenizer, max_length_tokens=limit)
         pad_id = int(self.tokenizer.pad_token_id)
         reduced = torch.autocast(self.device.type, self.dtype) if self.dtype else nullcontext()
-        with reduced:
-            logits = logits_of(self.model, features, pad_id=pad_id, device=self.device)
+        with torch.inference_mode(), reduced:
+            logits = answers(
+                lambda batch: self.model(to_device(batch, self.device)), features, kind, pad_id
+            )
         match kind:
             case Span():
                 return self._answers(examples, features, logits)
@@ -391,7 +402,7 @@ def _grouped(example: _Sentence, tags: Sequence[str], scores: Sequence[float]) -
     return entities
 
 
-def _head_directory(place: Path, head: str | None) -> Path:
+def head_directory(place: Path, head: str | None) -> Path:
     """Return the directory of the chosen head; a multi-task model has one for each task."""
     heads = sorted(path.parent.name for path in place.glob("heads/*/config.json"))
     if not heads:
@@ -436,7 +447,37 @@ def _has_tokenizer(place: Path) -> bool:
     return any((place / name).is_file() for name in ("tokenizer.json", "vocab.txt"))
 
 
-def _longest(tokenizer: Any, model: MultitaskModel) -> int:
-    """Return the largest number of tokens that model and tokenizer take."""
-    positions: int = longest_row(model.encoder)
-    return min(positions, int(tokenizer.model_max_length))
+class _Runtime(NamedTuple):
+    """A model that is ready to be called, of either runtime, and its limits."""
+
+    model: Callable[[Batch], Tensor]
+    device: torch.device
+    dtype: torch.dtype | None
+    positions: int
+    vocab_size: int
+
+
+def _load_torch(place: Path, task: Task, device: str | None, precision: Precision) -> _Runtime:
+    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    model = load_trained(str(place), task).to(where).eval()
+    config = model.encoder.config
+    dtype = autocast_dtype(precision, where, config.hidden_size)
+    return _Runtime(model, where, dtype, longest_row(model.encoder), config.vocab_size)
+
+
+def _load_onnx(
+    place: Path, record: Mapping[str, Any], device: str | None, precision: Precision
+) -> _Runtime | None:
+    """Return the model of a directory that `road export` wrote; None for any other directory."""
+    path = onnx_file(place, record)
+    if path is None:
+        return None
+    if device not in (None, "cpu") or precision == "bf16":
+        key, value = ("device", device) if precision != "bf16" else ("precision", precision)
+        raise ConfigError(
+            f"{key} = {value}: {place} is an ONNX model, which runs in its own precision on the "
+            f"CPU\n  fix: leave {key} out, or name the model that was exported"
+        )
+    positions = int(record[ONNX]["longest_row_tokens"])
+    vocab_size = read_config(place).vocab_size
+    return _Runtime(OnnxModel(path), torch.device("cpu"), None, positions, vocab_size)

@@ -47,6 +47,7 @@ class Plan:
     studies: tuple[Study, ...] = (Study("sst2", 512, 32), Study("squad_v2", 96, 8))
     building: tuple[Study, ...] = (Study("squad_v2", 4000, 8), Study("sst2", 20_000, 32))
     answering: Study = field(default_factory=lambda: Study("squad_v2", 20_000, 8))
+    predicting: Study = field(default_factory=lambda: Study("sst2", 4000, 32))
     text: Text = field(default_factory=lambda: Text(processes=min(len(os.sched_getaffinity(0)), 4)))
     repeats: int = 7
     few_repeats: int = 3  # where a round takes half a minute

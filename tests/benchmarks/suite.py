@@ -29,6 +29,7 @@ from tests.benchmarks.distil_texts import distil_texts
 from tests.benchmarks.finetune import finetune
 from tests.benchmarks.objectives import Learning
 from tests.benchmarks.plan import Plan, Row
+from tests.benchmarks.predict import predict
 from tests.benchmarks.race import (
     Contestant,
     Main,
@@ -423,6 +424,7 @@ SUITE: dict[str, Callable[[Plan], list[Row]]] = {
     "transport": transport,
     "store": store,
     "finetune": finetune,
+    "predict": predict,
     "sweep": sweep,
     "corpus": corpus,
     "objectives": objectives,

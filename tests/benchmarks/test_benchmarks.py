@@ -36,6 +36,7 @@ PLAN = Plan(
     studies=(Study("sst2", 20, 4, TOY.encoder), Study("squad_v2", 6, 4, QUESTIONS)),
     building=(Study("squad_v2", 20, 4), Study("sst2", 20, 4)),
     answering=Study("squad_v2", 10, 4),
+    predicting=Study("sst2", 20, 4),
     repeats=2,
     few_repeats=2,
     quick_repeats=2,

@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,7 +16,7 @@ from transformers import ElectraConfig, ElectraModel
 
 from road_ray.data.catalog import TASKS
 from road_ray.data.tokenizer import train_wordpiece
-from road_ray.errors import ConfigError, DataError
+from road_ray.errors import ConfigError, DataError, ResourceError
 from road_ray.inference import predict as predicting
 from road_ray.inference.input_rows import input_rows
 from road_ray.inference.predict import predict_file
@@ -207,3 +208,48 @@ def test_road_predict_prints_or_writes_and_names_mistakes(road, directory, rows_
     assert road("predict", directory, tmp_path / "no.csv").code == 2
     assert road("predict", directory, "-", "--column", "text").code == 2
     assert road("predict", directory, "-", "--precision", "fp8").code == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "has no rows"),
+        (b"text\n", "has no rows"),
+        ("text\na fine film\n".encode("utf-16"), r"rows.csv:1: not UTF-8.*iconv -f utf-16"),
+        (b"body\na fine film\n", r"rows.csv:2: none of the fields text, text_pair; found: body"),
+        (b"text,text\na,b\n", "the header names 'text' twice"),
+        (b"text\n" + b"long " * (14 << 20) + b"\n", r"rows.csv:2: a line of more than 64 MiB"),
+        (b'text\n"open\n', "broken CSV"),
+        (b"text;id\na;1\n", "none of the fields"),
+    ],
+    ids=["empty", "header alone", "UTF-16", "column", "twice", "long line", "quote", "semicolon"],
+)
+def test_a_bad_file_is_named_and_leaves_nothing(directory, tmp_path, content, message):
+    source = tmp_path / "rows.csv"
+    source.write_bytes(content)
+    call = {"model": str(directory), "columns": {}, "report_progress": False}
+    with pytest.raises(DataError) as error:
+        predict_file(load(directory), str(source), tmp_path / "out.jsonl", **call)
+    assert re.search(message, str(error.value), re.DOTALL)
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
+
+
+def test_a_byte_order_mark_and_a_long_text_are_read(directory, tmp_path):
+    source = tmp_path / "rows.csv"
+    source.write_bytes(b"\xef\xbb\xbftext\n" + b"fine " * 1_000_000 + b"\na film\n")
+    call = {"model": str(directory), "columns": {}, "report_progress": False}
+    assert predict_file(load(directory), str(source), tmp_path / "out.jsonl", **call) == 2
+
+
+def test_a_full_disk_keeps_the_chunks_that_were_written(
+    directory, rows_file, small_disk, monkeypatch
+):
+    monkeypatch.setattr(predicting, "CHUNK_ROWS", 50)
+    source = rows_file(".jsonl", [{"text": "film", "id": str(n)} for n in range(1000)])
+    disk, call = small_disk(64), {"model": str(directory), "columns": {}, "report_progress": False}
+    with pytest.raises(ResourceError, match="cannot be written: No space left on device") as error:
+        predict_file(load(directory), source, disk / "out.jsonl", **call)
+    kept = int(re.search(r"kept: (\d+) rows", str(error.value))[1])
+    assert 0 < kept < 1000
+    assert kept % 50 == 0
+    assert not (disk / "out.jsonl").exists()

@@ -1,0 +1,248 @@
+"""Translate a model into ONNX, compare the two, quantise, measure."""
+
+from __future__ import annotations
+
+import logging
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from road_ray.data.batching import Batch
+from road_ray.data.schema import Choose
+from road_ray.data.special_heads import special_head
+from road_ray.errors import CheckpointError, ConfigError
+from road_ray.inference.onnx_model import OnnxModel, not_installed
+from road_ray.inference.predictor import Predictor
+from road_ray.models.architectures import input_names
+from road_ray.models.multitask import MultitaskModel
+
+_log = logging.getLogger(__name__)
+_LARGEST_DIFFERENCE = 1e-4  # of fp32 logits, in units of the largest logit if that is above 1
+_MEASURED = ((1, 32), (1, 128), (32, 64))  # rows and tokens whose latency is recorded
+_REPEATS = 11
+
+Ask: TypeAlias = Callable[[Batch], Tensor]
+
+
+class _FunctionOfTensors(nn.Module):
+    """The model as a function of its input tensors alone, as an exporter takes it."""
+
+    def __init__(self, model: MultitaskModel, task: str, names: tuple[str, ...]) -> None:
+        super().__init__()
+        self.model, self.task, self.names = model, task, names
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        batch: Any = dict(zip(self.names, inputs, strict=True)) | {"task": self.task}
+        logits: Tensor = self.model(batch)
+        return logits
+
+
+def export_onnx(predictor: Predictor, directory: Path, quantize: str | None) -> dict[str, Any]:
+    """Write the model of ``predictor`` into ``directory`` as ONNX with dynamic batch and length;
+    return what `road_ray.json` says of it: the file, sizes, differences, latencies.
+
+    ``quantize`` is ``int8`` or None. Raises ``CheckpointError`` for a head or an architecture that
+    cannot be exported, and if logits differ from PyTorch's.
+    """
+    model = exportable(predictor)
+    plain = directory / "model.onnx"
+    _log.info("exporting to ONNX: about half a minute")
+    _translate(predictor, model, plain)
+    fp32 = OnnxModel(plain)
+    forms: dict[str, Ask] = {"pytorch": model, "onnx_fp32": fp32}
+    bytes_of = {"onnx_fp32": plain.stat().st_size}
+    difference = {"onnx_fp32": _compared(predictor, fp32)}
+    file = plain
+    if quantize is not None:
+        file = directory / "model_int8.onnx"
+        _quantize(plain, file)
+        int8 = OnnxModel(file)
+        forms["onnx_int8"] = int8
+        bytes_of["onnx_int8"] = file.stat().st_size
+        difference["onnx_int8"] = _difference(predictor, int8)[0]
+    facts = {
+        "file": file.name,
+        "quantization": quantize,
+        "longest_row_tokens": predictor.longest_row_tokens,
+        "largest_logit_difference": difference,
+        "bytes": {"pytorch": _bytes_of(model)} | bytes_of,
+        "latency_ms": _latencies(predictor, forms),
+    }
+    if file != plain:
+        plain.unlink()
+    return facts
+
+
+def require_exporter() -> None:
+    """Raise ``ConfigError`` if a package of the extra ``onnx`` is not installed."""
+    try:
+        import onnx  # noqa: F401
+        import onnxruntime  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise not_installed(error) from error
+
+
+def exportable(predictor: Predictor) -> MultitaskModel:
+    """Return the PyTorch model of ``predictor``.
+
+    Raises ``ConfigError`` if it is an export already, ``CheckpointError`` for a head of road_ray
+    that is not exported.
+    """
+    if not isinstance(predictor.model, MultitaskModel):
+        raise ConfigError("the model is an ONNX export already\n  fix: name the trained model")
+    special = special_head(predictor.task.kind)
+    if special is not None:
+        raise CheckpointError(
+            f"the {special.name} cannot be exported to ONNX\n"
+            "  allowed: heads of transformers (classes, numbers, answers, tags, choices)\n"
+            f"  fix: train the model without {special.asked_by}, or use `road predict`"
+        )
+    return predictor.model
+
+
+def _translate(predictor: Predictor, model: MultitaskModel, path: Path) -> None:
+    """Write the ONNX file by PyTorch's exporter."""
+    names = input_names(model.encoder)
+    function = _FunctionOfTensors(model, predictor.task.name, names).eval()
+    example: Mapping[str, Any] = _batch(predictor, rows=2, tokens=9)
+    inputs = tuple(example[name] for name in names)
+    length = torch.export.Dim("tokens", max=predictor.longest_row_tokens)
+    dynamic = {0: torch.export.Dim("rows"), inputs[0].dim() - 1: length}
+    try:
+        with _silenced():
+            program: Any = torch.onnx.export(
+                function,
+                inputs,
+                dynamo=True,
+                dynamic_shapes=(tuple(dynamic for _ in names),),
+                input_names=list(names),
+                output_names=["logits"],
+                verbose=False,
+            )
+    except Exception as error:  # the exporter raises what the code that it traces raises, and more
+        kind = type(predictor.task.kind).__name__
+        raise CheckpointError(
+            f"{model.encoder.config.model_type} with a head of kind {kind}: PyTorch's exporter "
+            f"cannot translate it: {' '.join(str(error).split())[:200]}\n"
+            "  fix: use `road predict`, or a model of another architecture, such as bert or electra"
+        ) from error
+    program.save(str(path))
+
+
+@contextmanager
+def _silenced() -> Iterator[None]:
+    """Context without the warnings of the exporter, which are for its developers."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def _quantize(source: Path, target: Path) -> None:
+    """Write weights as int8, one scale a channel; activations are quantised as they come."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    root = logging.getLogger()
+    level = root.level
+    root.setLevel(logging.ERROR)  # it advises a preparation that changes nothing here
+    try:
+        quantize_dynamic(str(source), str(target), per_channel=True, weight_type=QuantType.QInt8)
+    finally:
+        root.setLevel(level)
+
+
+def _compared(predictor: Predictor, exported: Ask) -> float:
+    """Return the largest difference of fp32 logits. Raises ``CheckpointError`` if it is large."""
+    largest, allowed = _difference(predictor, exported)
+    if not largest <= allowed:  # also where it is NaN
+        raise CheckpointError(
+            f"the logits of ONNX differ from PyTorch's by {largest:.3g}; allowed: {allowed:.3g}\n"
+            "  fix: report it with the model's config.json; use `road predict` until then\n"
+            "  kept: nothing was written"
+        )
+    return largest
+
+
+def _difference(predictor: Predictor, exported: Ask) -> tuple[float, float]:
+    """Return the largest difference of logits over batches of several shapes, and what fp32 is
+    allowed.
+    """
+    longest = predictor.longest_row_tokens
+    differences, scales = [], [1.0]
+    for rows, tokens in ((1, 3), (2, 8), (5, 33), (3, 128), (1, longest)):
+        batch = _batch(predictor, rows=rows, tokens=min(tokens, longest))
+        with torch.inference_mode():
+            ours, theirs = predictor.model(batch), exported(batch)
+        differences.append((ours - theirs).abs().max())
+        scales.append(float(ours.abs().max()))
+    # Of tensors the maximum is NaN if one is.
+    return float(torch.stack(differences).max()), _LARGEST_DIFFERENCE * max(scales)
+
+
+def _batch(predictor: Predictor, *, rows: int, tokens: int) -> Batch:
+    """Return random rows; the last one has half the length, the second half of each is a second
+    segment.
+    """
+    kind = predictor.task.kind
+    choices = (kind.choices,) if isinstance(kind, Choose) else ()
+    drawn = torch.Generator().manual_seed(0)
+    shape = (rows, *choices, tokens)
+    ids = torch.randint(0, len(predictor.tokenizer), shape, generator=drawn)
+    mask, segments = torch.ones_like(ids), torch.zeros_like(ids)
+    segments[..., tokens // 2 :] = 1
+    if rows > 1:
+        mask[-1, ..., tokens // 2 :] = 0
+        ids[-1, ..., tokens // 2 :] = predictor.tokenizer.pad_token_id
+        segments *= mask
+    return {
+        "input_ids": ids,
+        "attention_mask": mask,
+        "token_type_ids": segments,
+        "task": predictor.task.name,
+    }
+
+
+def _latencies(predictor: Predictor, forms: Mapping[str, Ask]) -> dict[str, dict[str, float]]:
+    """Return the median milliseconds of CPU time of each form on one thread, by batch shape."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        measured = {}
+        for rows, tokens in _MEASURED:
+            wide = min(tokens, predictor.longest_row_tokens)
+            batch = _batch(predictor, rows=rows, tokens=wide)
+            name = f"{rows} x {wide} tokens"
+            measured[name] = {form: _milliseconds(ask, batch) for form, ask in forms.items()}
+        return measured
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _milliseconds(ask: Ask, batch: Batch) -> float:
+    seconds = []
+    with torch.inference_mode():
+        for _ in range(_REPEATS + 1):
+            began = time.process_time()
+            ask(batch)
+            seconds.append(time.process_time() - began)
+    return round(1000 * statistics.median(seconds[1:]), 3)  # the first call allocates
+
+
+def _bytes_of(model: nn.Module) -> int:
+    """Return the bytes of all weights, as a safetensors file holds them."""
+    return sum(weight.nbytes for weight in model.state_dict().values())

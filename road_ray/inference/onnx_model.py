@@ -1,0 +1,80 @@
+"""Run a model that `road export` wrote: ONNX Runtime in the place of PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from road_ray.data.batching import Batch
+from road_ray.errors import CheckpointError, ConfigError
+
+ONNX = "onnx"  # the part of road_ray.json on the exported model
+_ERRORS_ONLY = 3  # severity of ONNX Runtime's log
+
+
+class OnnxModel:
+    """A model in ONNX Runtime on the CPU; ``model(batch)`` returns its logits.
+
+    It uses as many threads as PyTorch, so ``OMP_NUM_THREADS`` counts. Raises ``ConfigError`` if
+    ONNX Runtime is not installed, ``CheckpointError`` for a file that it cannot read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        runtime = onnx_runtime()
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        options.inter_op_num_threads = 1
+        options.log_severity_level = _ERRORS_ONLY
+        try:
+            self._session = runtime.InferenceSession(
+                str(path), options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # ONNX Runtime raises a dozen types of its own
+            raise CheckpointError(
+                f"{path}: ONNX Runtime cannot read it: {' '.join(str(error).split())[:200]}\n"
+                "  fix: repeat `road export`"
+            ) from error
+        self._inputs = [one.name for one in self._session.get_inputs()]
+
+    def __call__(self, batch: Batch) -> Tensor:
+        given: Mapping[str, Any] = batch
+        inputs = {name: given[name].numpy() for name in self._inputs}
+        (logits,) = self._session.run(None, inputs)
+        return torch.from_numpy(logits)
+
+
+def onnx_runtime() -> Any:
+    """Return the module ``onnxruntime``. Raises ``ConfigError`` if it is not installed."""
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise not_installed(error) from error
+    return onnxruntime
+
+
+def not_installed(error: ImportError) -> ConfigError:
+    """Return the error for a package of the extra ``onnx`` that is missing."""
+    return ConfigError(
+        f"ONNX: the package {error.name} is not installed\n  fix: pip install 'road-ray[onnx]'"
+    )
+
+
+def onnx_file(place: Path, record: Mapping[str, Any]) -> Path | None:
+    """Return the file of the exported model in ``place``; None if it is no export.
+
+    Raises ``CheckpointError`` if ``road_ray.json`` names a file that is not there.
+    """
+    facts = record.get(ONNX)
+    if facts is None:
+        return None
+    name = facts.get("file") if isinstance(facts, dict) else None
+    if not isinstance(name, str) or Path(name).name != name or not (place / name).is_file():
+        raise CheckpointError(
+            f"{place}: road_ray.json names the ONNX file {name!r}, which is not there\n"
+            "  fix: repeat `road export`"
+        )
+    return place / name

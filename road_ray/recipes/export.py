@@ -1,0 +1,105 @@
+"""`road export`: a finished model as an ONNX directory that `road predict` and others run."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from road_ray.data.model_files import MODEL_RECORD, locate_model, model_hashes
+from road_ray.errors import ConfigError, ResourceError
+from road_ray.inference.onnx_export import export_onnx, require_exporter
+from road_ray.inference.onnx_model import ONNX
+from road_ray.inference.predictor import head_directory, load
+from road_ray.models.encoder import model_directory
+from road_ray.recipes.model_record import atomic_directory
+from road_ray.training.monitoring.journal import write_json_atomic
+
+_FORMS = {"pytorch": "PyTorch", "onnx_fp32": "ONNX fp32", "onnx_int8": "ONNX int8"}
+
+
+def export(
+    model: str, output: Path | None = None, *, head: str | None = None, quantize: str | None = None
+) -> tuple[Path, dict[str, Any]]:
+    """Write a model with its head as ONNX, with its tokenizer, ``road_ray.json`` and card; return
+    the directory and the part of the record on the export.
+
+    ``output`` defaults to ``onnx`` in the run or model directory (``onnx-int8`` with ``quantize``,
+    and the name of the head if one is given). The directory takes its name once the logits of ONNX
+    equal those of PyTorch. Raises ``ConfigError`` if it exists.
+    """
+    target = output or _default_output(model, head, quantize)
+    if target.exists():
+        raise ConfigError(f"output = {target}: is there already\n  fix: name another, or move it")
+    require_exporter()
+    source = head_directory(locate_model(model_directory(model, "model")), head)
+    predictor = load(model, head=head, device="cpu")
+    try:
+        with atomic_directory(target) as staged:
+            facts = export_onnx(predictor, staged, quantize)
+            shutil.copyfile(source / "config.json", staged / "config.json")
+            predictor.tokenizer.save_pretrained(staged)
+            record = dict(predictor.record) | {
+                "max_length_tokens": predictor.max_length_tokens,
+                "no_answer_threshold": predictor.threshold,
+                ONNX: facts,
+                "files": model_hashes(staged),
+            }
+            write_json_atomic(staged / MODEL_RECORD, record)
+            card = source / "README.md"
+            told = card.read_text(encoding="utf-8") if card.is_file() else f"# {target.name}\n"
+            (staged / "README.md").write_text(_card(told, facts), encoding="utf-8")
+    except OSError as error:
+        raise ResourceError(
+            f"{target}: cannot be written: {error.strerror or error}\n"
+            "  fix: free space there, or name another --output; then repeat the command\n"
+            "  kept: nothing"
+        ) from error
+    return target, facts
+
+
+def _default_output(model: str, head: str | None, quantize: str | None) -> Path:
+    place = Path(model).expanduser()
+    if not place.is_dir():
+        raise ConfigError(f"output: {model} is not a directory here\n  fix: give --output DIR")
+    return place / "-".join(["onnx", *filter(None, (head, quantize))])
+
+
+def _card(told: str, facts: Mapping[str, Any]) -> str:
+    """Return the model's card with the use and the figures of the export."""
+    use = (
+        "## Use\n\n```python\nimport road_ray\n\n"
+        'model = road_ray.load("path/to/this/directory")\n```\n\n'
+        f"`{facts['file']}` takes `input_ids`, `attention_mask` and, of models with segments, "
+        "`token_type_ids` (int64) of any number of rows and tokens and returns `logits`; ONNX "
+        "Runtime runs it without road_ray or PyTorch.\n\n"
+    )
+    without = re.sub(r"^## Use\n.*?(?=^## |^<!--|\Z)", "", told, flags=re.DOTALL | re.MULTILINE)
+    front = without.replace("library_name: transformers", "library_name: onnx", 1)
+    before, limits, after = front.partition("## Limits\n")
+    return f"{before.rstrip()}\n\n{use}{_measured(facts)}\n{limits}{after}"
+
+
+def measured_rows(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return size, logit difference and latencies, a row for each form of the model."""
+    rows = []
+    for form, size in facts["bytes"].items():
+        difference = facts["largest_logit_difference"].get(form)
+        row: dict[str, Any] = {"form": _FORMS[form], "MB": f"{size / 1e6:.1f}"}
+        row["logit difference"] = "" if difference is None else f"{difference:.2g}"
+        row |= {f"{shape}, ms": f"{of[form]:.1f}" for shape, of in facts["latency_ms"].items()}
+        rows.append(row)
+    return rows
+
+
+def _measured(facts: Mapping[str, Any]) -> str:
+    """Return the section of the card with the figures."""
+    rows = measured_rows(facts)
+    lines = [list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)]
+    table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return (
+        f"## ONNX\n\n{table}\n\nLargest difference of a logit from PyTorch's on random rows; "
+        "medians of the CPU time of a batch on one thread of the machine that exported.\n"
+    )

@@ -1,0 +1,87 @@
+"""`road predict` gives the predictions of `road evaluate`, row by row, on published data sets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import ElectraConfig, ElectraModel
+
+from road_ray.data import catalog
+from road_ray.data.features.types import SpanExample, TagExample
+from road_ray.data.readers.registry import read_split
+from road_ray.data.tokenizer import load_tokenizer
+from road_ray.models.multitask import MultitaskModel
+
+ROWS = 300
+
+
+@pytest.fixture(scope="module")
+def trained(real_data, tmp_path_factory):
+    """Return the directory of a model with random weights and the head of a task."""
+    tokenizer = load_tokenizer(real_data / "vocab" / "bert-base-uncased-vocab.txt")
+    size = dict(embedding_size=16, hidden_size=32, num_hidden_layers=1, num_attention_heads=2)
+    config = ElectraConfig(
+        vocab_size=len(tokenizer), intermediate_size=32, initializer_range=0.5, **size
+    )
+
+    def export(task: str) -> Path:
+        torch.manual_seed(0)
+        directory = tmp_path_factory.mktemp(task.replace("/", "_"))
+        MultitaskModel(ElectraModel(config), [catalog.task(task)]).export(directory, task)
+        tokenizer.save_pretrained(directory)
+        return directory
+
+    return export
+
+
+def fields_of(example) -> dict[str, object]:
+    """Return a row with the texts of an example alone."""
+    if isinstance(example, SpanExample):
+        return {"id": example.id, "question": example.question, "context": example.context}
+    if isinstance(example, TagExample):
+        return {"id": example.id, "words": example.words}
+    texts = zip(("text", "text_pair"), example.texts, strict=False)
+    return {"id": example.id} | dict(texts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sst2", "mrpc", "stsb", "conll2003", "squad_v2"])
+def test_every_row_has_the_prediction_of_the_evaluation(road, real_data, trained, tmp_path, name):
+    dataset = catalog.dataset(name)
+    model = trained(dataset.task)
+    record = {"task": dataset.task, "no_answer_threshold": -0.1}
+    (model / "road_ray.json").write_text(json.dumps(record))
+    places = [f"init={model}", f"data.root={real_data}", f"data.datasets=[{name}]"]
+    judged = tmp_path / "judged"
+    said = road(
+        *("evaluate", *places, f"data.max_judged_rows={ROWS}", f"run_dir={judged}"),
+        *("data.cache=off", "-q"),
+    )
+    assert said.code == 0, said.err
+    [file] = judged.glob("predictions/**/predictions.json")
+    expected = json.loads(file.read_text())
+    assert len(expected) == ROWS
+    rows = [fields_of(example) for example in read_split(dataset, real_data, "dev")]
+    rows = [row for row in rows if row["id"] in expected]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    output = tmp_path / "predicted.jsonl"
+    assert road("predict", model, tmp_path / "rows.jsonl", "--output", output).code == 0
+    predicted = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [one["id"] for one in predicted] == [row["id"] for row in rows]
+    found = {one["id"]: _as_evaluated(one) for one in predicted}
+    if name == "stsb":  # sums of other batches
+        assert found == pytest.approx(
+            {key: float(value) for key, value in expected.items()}, abs=1e-4
+        )
+    else:
+        assert found == expected
+        assert len(set(found.values())) > 1
+
+
+def _as_evaluated(prediction):
+    if "tags" in prediction:
+        return " ".join(prediction["tags"])
+    return prediction.get("answer", prediction.get("label", prediction.get("value")))

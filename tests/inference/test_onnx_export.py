@@ -1,0 +1,219 @@
+"""A model and its ONNX export give the same predictions, for every kind of head."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+
+from road_ray.data.schema import JointSpan, Task
+from road_ray.errors import CheckpointError, ResourceError
+from road_ray.inference.onnx_export import _compared, exportable
+from road_ray.inference.predictor import load
+from road_ray.models.multitask import MultitaskModel, load_multitask
+from road_ray.recipes.export import _card, export
+from tests.published import TEXTS, publish
+
+LONG = " ".join(TEXTS * 12)  # answers are read in several windows
+SPAN = [{"question": "Who painted the café?", "context": text} for text in (*TEXTS, LONG)]
+PAIRS = [*TEXTS, {"text": TEXTS[0], "text_pair": TEXTS[1]}, LONG]
+CHOICES = [{"question": text, "choices": list(TEXTS)} for text in TEXTS]
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory) -> Path:
+    """An ELECTRA with three classes, its head also as one of several."""
+    place = tmp_path_factory.mktemp("classifier")
+    publish(place, "electra", "ForSequenceClassification", labels=("dull", "fair", "fine"))
+    return place
+
+
+@pytest.fixture(scope="module")
+def int8(classifier) -> Path:
+    return export(str(classifier), quantize="int8")[0]
+
+
+def assert_alike(ours: object, theirs: object) -> None:
+    """Texts are equal and numbers are close, at any depth."""
+    if isinstance(ours, dict):
+        assert isinstance(theirs, dict)
+        assert list(ours) == list(theirs)
+        ours, theirs = list(ours.values()), list(theirs.values())
+    if isinstance(ours, list):
+        assert isinstance(theirs, list)
+        for one, other in zip(ours, theirs, strict=True):
+            assert_alike(one, other)
+    elif isinstance(ours, float):
+        assert theirs == pytest.approx(ours, rel=1e-3, abs=2e-4)
+    else:
+        assert theirs == ours
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("family", "head", "labels", "rows"),
+    [
+        ("bert", "ForQuestionAnswering", (), SPAN),
+        ("roberta", "ForSequenceClassification", ("score",), PAIRS),
+        ("electra", "ForTokenClassification", ("O", "B-PER", "I-PER"), [*TEXTS, LONG]),
+        ("bert", "ForMultipleChoice", ("a", "b", "c"), CHOICES),
+        ("deberta-v2", "ForSequenceClassification", ("no", "yes"), PAIRS),
+    ],
+)
+def test_the_export_predicts_what_the_model_predicts(tmp_path, family, head, labels, rows):
+    model = publish(tmp_path / "model", family, head, labels=labels)
+    facts = {"max_length_tokens": 96, "no_answer_threshold": 0.5, "init": "somewhere"}
+    (model / "road_ray.json").write_text(json.dumps(facts))
+    directory, measured = export(str(model), tmp_path / "exported")
+    ours, theirs = load(model), load(directory)
+    assert not isinstance(theirs.model, MultitaskModel)
+    assert (theirs.max_length_tokens, theirs.threshold) == (96, 0.5)
+    assert theirs.longest_row_tokens == ours.longest_row_tokens == 160
+    assert_alike(ours(rows), theirs(rows))
+    assert json.loads((directory / "road_ray.json").read_text())["init"] == "somewhere"
+    assert measured["largest_logit_difference"]["onnx_fp32"] <= 1e-4 * max(1, _scale(ours))
+
+
+def _scale(predictor) -> float:
+    weights = predictor.model.state_dict().values()
+    return sum(float(weight.abs().sum(-1).max()) for weight in weights)
+
+
+@pytest.mark.slow
+def test_the_int8_export_is_smaller_and_its_record_and_card_say_by_how_much(classifier, int8):
+    assert int8 == classifier / "onnx-int8"
+    files = {path.name for path in int8.iterdir()}
+    assert {"model_int8.onnx", "config.json", "tokenizer.json", "README.md"} <= files
+    assert "model.onnx" not in files
+    assert not list(classifier.glob(".*"))
+    facts = json.loads((int8 / "road_ray.json").read_text())["onnx"]
+    assert facts["quantization"] == "int8"
+    assert facts["bytes"]["onnx_int8"] == (int8 / "model_int8.onnx").stat().st_size
+    assert set(facts["largest_logit_difference"]) == {"onnx_fp32", "onnx_int8"}
+    for measured in facts["latency_ms"].values():
+        assert set(measured) == {"pytorch", "onnx_fp32", "onnx_int8"}
+        assert min(measured.values()) > 0
+    card = (int8 / "README.md").read_text()
+    assert "| ONNX int8 |" in card
+    assert "road_ray.load" in card
+    ours, theirs = load(classifier), load(int8)
+    for one, other in zip(ours(PAIRS), theirs(PAIRS), strict=True):
+        for label, share in one["scores"].items():
+            assert other["scores"][label] == pytest.approx(share, abs=0.25)
+
+
+@pytest.mark.slow
+def test_the_file_runs_in_plain_onnxruntime_at_any_shape(int8):
+    session = onnxruntime.InferenceSession(int8 / "model_int8.onnx")
+    assert [one.name for one in session.get_inputs()][:2] == ["input_ids", "attention_mask"]
+    for rows, tokens in ((1, 2), (7, 61), (2, 160)):
+        ones = np.ones((rows, tokens), np.int64)
+        inputs = {one.name: ones for one in session.get_inputs()}
+        assert session.run(["logits"], inputs)[0].shape == (rows, 3)
+
+
+@pytest.mark.slow
+def test_road_predict_takes_an_export_and_refuses_what_it_cannot_do(road, int8, tmp_path):
+    (tmp_path / "rows.csv").write_text("text\n" + "\n".join(f'"{text}"' for text in TEXTS) + "\n")
+    said = road("predict", int8, tmp_path / "rows.csv", "--output", tmp_path / "o.jsonl")
+    assert (said.code, len((tmp_path / "o.jsonl").read_text().splitlines())) == (0, 3)
+    said = road("predict", int8, tmp_path / "rows.csv", "--precision", "bf16")
+    assert (said.code, "precision = bf16" in said.err) == (2, True)
+    said = road("export", int8, "--output", tmp_path / "again")
+    assert (said.code, "is an ONNX export already" in said.err) == (2, True)
+    said = road("export", int8.parent, "--quantize", "int8")
+    assert (said.code, "is there already" in said.err) == (2, True)
+
+
+@pytest.mark.slow
+def test_a_damaged_export_is_refused(int8, tmp_path):
+    place = tmp_path / "copy"
+    place.mkdir()
+    for path in int8.iterdir():
+        (place / path.name).write_bytes(path.read_bytes())
+    with (place / "model_int8.onnx").open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(CheckpointError, match=r"model_int8.onnx: not the file that .* records"):
+        load(place)
+    (place / "road_ray.json").write_text(json.dumps({"onnx": {"file": "../model.onnx"}}))
+    with pytest.raises(CheckpointError, match="which is not there"):
+        load(place)
+
+
+@pytest.mark.slow
+def test_a_full_disk_leaves_no_directory(classifier, small_disk):
+    disk = small_disk(64)
+    with pytest.raises(ResourceError, match="cannot be written"):
+        export(str(classifier), disk / "exported")
+    assert not (disk / "exported").exists()
+
+
+def test_logits_that_differ_are_refused_with_both_numbers(classifier):
+    predictor = load(classifier)
+    with pytest.raises(CheckpointError, match=r"differ from PyTorch's by 0\.\d+; allowed: \d"):
+        _compared(predictor, lambda batch: predictor.model(batch) + 0.5)
+    with pytest.raises(CheckpointError, match="by nan"):
+        _compared(predictor, lambda batch: predictor.model(batch) * torch.nan)
+    assert _compared(predictor, predictor.model) == 0.0
+
+
+def test_export_names_mistakes_before_it_loads_anything(road, classifier, tmp_path, monkeypatch):
+    (tmp_path / "there").mkdir()
+    said = road("export", classifier, "--output", tmp_path / "there")
+    assert (said.code, "is there already" in said.err) == (2, True)
+    assert not list((tmp_path / "there").iterdir())
+    for wrong in (["--to", "tflite"], ["--quantize", "int4"], ["--head", "ner"]):
+        assert road("export", classifier, *wrong, "--output", tmp_path / "new").code == 2
+    said = road("export", tmp_path / "nothing")
+    assert (said.code, "output" in said.err) == (2, True)
+    monkeypatch.setitem(__import__("sys").modules, "onnxscript", None)
+    said = road("export", classifier, "--output", tmp_path / "new")
+    assert (said.code, "pip install 'road-ray[onnx]'" in said.err) == (2, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
+
+
+def test_a_model_without_a_head_is_refused(tmp_path):
+    publish(tmp_path / "encoder", "bert")
+    with pytest.raises(CheckpointError, match="has no head that predicts"):
+        export(str(tmp_path / "encoder"))
+    assert not (tmp_path / "encoder" / "onnx").exists()
+
+
+def test_a_head_of_our_own_is_refused_by_its_name(tmp_path):
+    publish(tmp_path / "encoder", "electra")
+    task = Task("mrc", JointSpan())
+    load_multitask(str(tmp_path / "encoder"), [task]).export(tmp_path / "joint", task.name)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / "joint" / name).write_bytes((tmp_path / "encoder" / name).read_bytes())
+    with pytest.raises(CheckpointError, match="the joint span head cannot be exported to ONNX"):
+        exportable(load(tmp_path / "joint"))
+
+
+def test_the_card_keeps_what_it_said_and_tells_the_use_of_the_export():
+    facts = {
+        "file": "model.onnx",
+        "bytes": {"pytorch": 2_000_000, "onnx_fp32": 2_100_000},
+        "largest_logit_difference": {"onnx_fp32": 1.5e-6},
+        "latency_ms": {"1 x 32 tokens": {"pytorch": 3.14, "onnx_fp32": 1.0}},
+    }
+    told = (
+        "---\nlibrary_name: transformers\n---\n\n# Model\n\n## Use\n\n```python\nold\n```\n\n"
+        "## Limits\n\n- One seed.\n"
+    )
+    card = _card(told, facts)
+    assert "library_name: onnx" in card
+    assert re.findall(r"^#+ .*", card, re.MULTILINE) == [
+        "# Model",
+        "## Use",
+        "## ONNX",
+        "## Limits",
+    ]
+    assert "old" not in card
+    assert "| ONNX fp32 | 2.1 | 1.5e-06 | 1.0 |" in card
+    assert card.endswith("- One seed.\n")
+    assert "## ONNX" in _card("# Bare\n", facts)
