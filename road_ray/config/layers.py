@@ -211,4 +211,13 @@ def _parsed(text: str, wanted: Field | None, where: str) -> Any:
         return None
     if only_text and text[:1] not in ("'", '"'):
         return text
+    if wanted is not None and _is_bare_list(text, wanted):
+        text = f"[{text}]"
     return yaml_lines.parse_value(text, where)
+
+
+def _is_bare_list(text: str, wanted: Field) -> bool:
+    """Return True for a list without brackets, which some shells take for a pattern of files."""
+    if not wanted.lists or text[:1] in ("[", "{", "'", '"') or str in wanted.members:
+        return False
+    return "," in text or len(wanted.members) == 1

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from road_ray.data import catalog
+from road_ray.data.config import SourceConfig
+from road_ray.data.loading import find_dataset
 from road_ray.data.schema import Span
 from road_ray.objectives.registry import objective_class
 
@@ -19,10 +21,10 @@ _SPAN = (
 def final_metrics(verb: str, config: Any) -> list[str]:
     """Return the final figures of a run that can be a metric of a sweep."""
     if verb == "pretrain":
-        return _trained(config) + _of(config.probe.datasets)
+        return _trained(config) + _of(config.probe.datasets, SourceConfig())
     if verb == "multitask":
-        return _of(config.data.datasets)
-    return _of(config.data.evaluate_on or (config.data.dataset,))
+        return _of(config.data.datasets, config.data)
+    return _of(config.data.evaluate_on or (config.data.dataset,), config.data)
 
 
 def periodic_metrics(verb: str, config: Any) -> list[str]:
@@ -32,7 +34,8 @@ def periodic_metrics(verb: str, config: Any) -> list[str]:
         return trained
     if verb == "pretrain":
         return final_metrics(verb, config)
-    return _of(config.data.datasets if verb == "multitask" else (config.data.dataset,))
+    names = config.data.datasets if verb == "multitask" else (config.data.dataset,)
+    return _of(names, config.data)
 
 
 def _trained(config: Any) -> list[str]:
@@ -40,10 +43,10 @@ def _trained(config: Any) -> list[str]:
     return [f"train/{name}" for name in names]
 
 
-def _of(datasets: Any) -> list[str]:
-    return [f"eval/{name}/{metric}" for name in datasets for metric in _metrics(name)]
+def _of(names: Iterable[str], source: SourceConfig) -> list[str]:
+    return [f"eval/{name}/{metric}" for name in names for metric in _metrics(name, source)]
 
 
-def _metrics(name: str) -> tuple[str, ...]:
-    kind = catalog.TASKS[catalog.dataset(name).task].kind
-    return _SPAN if isinstance(kind, Span) else catalog.dataset(name).metrics
+def _metrics(name: str, source: SourceConfig) -> tuple[str, ...]:
+    dataset, task = find_dataset(name, source)
+    return _SPAN if isinstance(task.kind, Span) else dataset.metrics
