@@ -49,7 +49,7 @@ from road_ray.evaluation.tags import OUTSIDE, predicted_tags
 from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import check_vocabulary, model_directory
 from road_ray.models.multitask import MultitaskModel, load_trained
-from road_ray.models.precision import autocast_dtype
+from road_ray.models.precision import autocast_dtype, default_device
 
 if TYPE_CHECKING:
     from road_ray.models.config import Precision
@@ -101,7 +101,7 @@ def load(
     tokenizer = load_tokenizer(place if _has_tokenizer(place) else place.parents[1])
     trained = load_trained(str(place), task)
     check_vocabulary(trained.encoder.config.vocab_size, len(tokenizer), str(place))
-    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    where = torch.device(device) if device else default_device()
     record = _record(place)
     limit = max_length_tokens or record.get("max_length_tokens")
     longest = _longest(tokenizer, trained)

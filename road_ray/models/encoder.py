@@ -230,7 +230,7 @@ def load_encoder(directory: str, family: str | None = None) -> PreTrainedModel:
         raise CheckpointError(
             f"{place}: cannot be loaded as an encoder of the family {family}: its "
             f"config.json says {config.model_type!r}\n"
-            "  fix: encoder.family=init takes family and sizes from it; or name a model of that family"
+            "  fix: encoder.family=init takes family and sizes from it; or name another model"
         )
     stored = family_of(config)
     encoder: PreTrainedModel = load_stored(stored.encoder, place, **stored.encoder_options).model

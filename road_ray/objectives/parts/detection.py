@@ -45,9 +45,9 @@ def area_under_curve(scores: Tensor, positive: Tensor) -> Tensor:
 
     It is 0.5 where one class is missing. Computed by the rank sum; ties are ranked in order.
     """
-    ranks = scores.argsort().argsort().double() + 1
-    num_positive = positive.sum().double()
+    ranks = scores.argsort().argsort() + 1  # whole numbers: exact on every device
+    num_positive = positive.sum()
     num_negative = len(scores) - num_positive
-    above = ranks[positive].sum() - num_positive * (num_positive + 1) / 2
+    above = ranks[positive].sum() - num_positive * (num_positive + 1) // 2
     pairs = num_positive * num_negative
     return torch.where(pairs > 0, above / pairs.clamp(min=1), 0.5)
