@@ -20,6 +20,7 @@ import typer
 from road_ray.cli.data import data_app
 from road_ray.cli.explain import explain
 from road_ray.cli.inference.predict import predict
+from road_ray.cli.inference.push import push
 from road_ray.cli.inference.serve import serve
 from road_ray.cli.info import check, presets, schema
 from road_ray.cli.interrupt import run_interruptible
@@ -114,7 +115,7 @@ def _register(name: str, about: str) -> None:
 for _verb in VERBS.values():
     _register(_verb.name, _verb.about)
 # Below the verbs of the story, as `road --help` lists them.
-for _command in (predict, serve, sweep, report, plan, check, presets, schema, explain):
+for _command in (predict, serve, push, sweep, report, plan, check, presets, schema, explain):
     app.command()(_command)
 app.command(context_settings=submit_settings)(submit)
 
