@@ -74,7 +74,7 @@ def push(
     from huggingface_hub import CommitOperationAdd, HfApi, get_token
     from huggingface_hub.errors import (
         HfHubHTTPError,
-        HTTPError,
+        HTTPError,  # type: ignore[attr-defined]  # of its HTTP client, which is not ours to name
         OfflineModeIsEnabled,
         RepositoryNotFoundError,
     )
