@@ -40,6 +40,8 @@ _FETCHED = re.compile(
     r"""<(?:script|img|iframe|link[^>]*stylesheet)[^>]*(?:src|href)=["']?https?:[^"' >]*"""
 )
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
+_DIAGRAM = re.compile(r"^```mermaid\n.*?^```$", re.DOTALL | re.MULTILINE)
+FLOW = "pictures/flow.svg"  # of the README; a browser would fetch a program for Mermaid
 _FENCE = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
 
 
@@ -83,7 +85,7 @@ def _target(source: Path) -> str | None:
 
 def relinked(text: str, origin: Path, page: Path, pages: Path) -> str:
     """Return a page with its relative links rewritten. A link to code becomes its text; a diagram
-    that a browser would fetch a program for becomes its source.
+    that a browser would fetch a program for becomes the picture of it.
     """
 
     def link(found: re.Match[str]) -> str:
@@ -99,7 +101,7 @@ def relinked(text: str, origin: Path, page: Path, pages: Path) -> str:
 
     parts = _FENCE.split(text)
     parts[::2] = [_LINK.sub(link, part) for part in parts[::2]]
-    return "".join(parts).replace("```mermaid\n", "```text\n")
+    return _DIAGRAM.sub(f"![how the stages follow each other]({FLOW})", "".join(parts))
 
 
 def command_reference() -> str:
