@@ -72,9 +72,9 @@ def push(
     not ``replace``, or is public and not ``public``; ``ResourceError`` without a token or network.
     """
     from huggingface_hub import CommitOperationAdd, HfApi, get_token
-    from huggingface_hub.errors import (
+    from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError: of its client
         HfHubHTTPError,
-        HTTPError,  # type: ignore[attr-defined]  # of its HTTP client, which is not ours to name
+        HTTPError,
         OfflineModeIsEnabled,
         RepositoryNotFoundError,
     )
