@@ -7,7 +7,7 @@ export HF_HUB_OFFLINE ?= 1
 export RAY_USAGE_STATS_ENABLED ?= 0
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
-.PHONY: demo test fast coverage chaos real lint bench reference install clean
+.PHONY: demo test fast coverage chaos real lint bench reference docs wheel install clean
 
 demo: .venv/.installed
 	$(BIN)/road demo
@@ -47,6 +47,15 @@ bench: .venv/.installed-bench
 reference: .venv/.installed
 	$(BIN)/python -m road_ray.cli.reference > docs/reference/configuration.md
 
+# The documentation site, build/site/index.html, which a browser opens as a file. Warnings are errors.
+docs: .venv/.installed-docs
+	$(BIN)/python -m tools.site
+
+# The source archive and the wheel, in dist/; `tests/test_package.py` installs the wheel.
+wheel: .venv/.installed-dev
+	rm -rf dist
+	$(BIN)/python -m build
+
 install: .venv/.installed
 
 # torch first and pinned: without it, other packages would draw the newest build with its CUDA packages.
@@ -58,6 +67,10 @@ install: .venv/.installed
 
 .venv/.installed-dev: .venv/.installed
 	$(BIN)/pip install -q -c constraints.txt -e '.[dev]'
+	touch $@
+
+.venv/.installed-docs: .venv/.installed
+	$(BIN)/pip install -q -c constraints.txt -e '.[docs]'
 	touch $@
 
 .venv/.installed-bench: .venv/.installed

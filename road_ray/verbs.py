@@ -165,7 +165,12 @@ def configure(
                 f"  fix: road {found.verb} --preset {named}"
             )
         base = to_dict(found.make())
-    return load(kind, base=base, path=path, overrides=overrides)
+    config = load(kind, base=base, path=path, overrides=overrides)
+    tokenizer = base.get("data", {}).get("tokenizer")
+    values = to_dict(config) if tokenizer is not None else {}
+    if values.get("init") and values["data"]["tokenizer"] == tokenizer:
+        return override(config, {"data.tokenizer": None})  # the preset's yields to that of init
+    return config
 
 
 # What a distillation calls its keys where there is no section to put them in.

@@ -23,6 +23,7 @@ from road_ray.cli.data.init import init
 from road_ray.cli.explain import explain
 from road_ray.cli.inference.export import export
 from road_ray.cli.inference.predict import predict
+from road_ray.cli.inference.push import push
 from road_ray.cli.inference.serve import serve
 from road_ray.cli.info import check, presets, schema
 from road_ray.cli.interrupt import run_interruptible
@@ -122,7 +123,20 @@ def _register(name: str, about: str) -> None:
 for _verb in VERBS.values():
     _register(_verb.name, _verb.about)
 # Below the verbs of the story, as `road --help` lists them.
-_COMMANDS = (init, predict, export, serve, sweep, report, plan, check, presets, schema, explain)
+_COMMANDS = (
+    init,
+    predict,
+    export,
+    serve,
+    push,
+    sweep,
+    report,
+    plan,
+    check,
+    presets,
+    schema,
+    explain,
+)
 for _command in _COMMANDS:
     app.command(context_settings=KEYS_AS_WORDS if _command in (sweep, plan) else None)(_command)
 app.command(context_settings=submit_settings)(submit)

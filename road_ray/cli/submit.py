@@ -15,14 +15,14 @@ from road_ray.errors import ConfigError
 if TYPE_CHECKING:
     from road_ray.distributed.jobs.submit import Job, Jobs
 
-_ACTIONS = ("list", "status", "stop", "follow")
+_ACTIONS = ("list", "status", "stop", "follow", "show")
 submit_settings = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 
 
 def submit(
     words: Annotated[
         list[str],
-        typer.Argument(metavar="VERB ... | list | status RUN | stop RUN | follow RUN"),
+        typer.Argument(metavar="VERB ... | list | status RUN | stop RUN | follow RUN | show"),
     ],
     cluster: Annotated[
         str, typer.Option(help="shipped cluster, cluster file or http://host:port")
@@ -35,15 +35,18 @@ def submit(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a road command as a job on a cluster.
+    """Run a road command as a job on a cluster; `show` prints the file of a shipped one.
 
     For instance: road submit --cluster aws -- distill my.yaml --run-dir x
 
     Sent again, the same line finds its job, or goes on where the last one ended.
     """
-    from road_ray.distributed.jobs.cluster_profile import load_profile
+    from road_ray.distributed.jobs.cluster_profile import cluster_files, load_profile
     from road_ray.distributed.jobs.submit import Jobs
 
+    if words == ["show"]:
+        _show(cluster_files(cluster))
+        return
     profile = load_profile(cluster)
     if open_cluster:
         profile = profile.model_copy(update={"open_cluster": True})
@@ -51,7 +54,7 @@ def submit(
         _check_verb(words)
         _send(Jobs(profile), words, detach, as_json)
         return
-    if words[0] != "list" and len(words) != 2:
+    if words[0] not in ("list", "show") and len(words) != 2:
         raise ConfigError(f"road submit {words[0]}: name one run or job\n  fix: road submit list")
     jobs = Jobs(profile)
     if words[0] == "list":
@@ -64,6 +67,12 @@ def submit(
         typer.echo(f"{job.name}: " + ("saved and stopped" if asked else f"was {job.status}"))
     else:
         raise typer.Exit(_followed(jobs, jobs.get(words[1])))
+
+
+def _show(files: list[Path]) -> None:
+    """Print the cluster file to standard output, for a copy, and the places of all to the other."""
+    typer.echo(files[0].read_text(encoding="utf-8"), nl=False)
+    typer.echo("".join(f"# {file}\n" for file in files), nl=False, err=True)
 
 
 def _check_verb(words: list[str]) -> None:
@@ -94,7 +103,9 @@ def _followed(jobs: Jobs, job: Job) -> int:
         sys.stdout.flush()
 
     try:
-        return jobs.follow(job.name, say)
+        code = jobs.follow(job.name, say)
+        typer.echo(f"{job.name}: {jobs.get(job.name).outcome}", err=True)
+        return code
     except KeyboardInterrupt:
         typer.echo(f"\n{job.name} goes on. road submit follow {job.run} | stop {job.run}", err=True)
         return 6

@@ -1,14 +1,23 @@
-"""Exclusive lock on an open file. The kernel frees it when its holder ends, also by SIGKILL.
+"""Locks on open files. The kernel frees one when its holder ends, also by SIGKILL.
 
-It calls ``flock`` itself, because the ``filelock`` package offers no shared lock and no holder.
+They call ``flock`` themselves, because the ``filelock`` package offers no shared lock on a file of
+ours and no holder. Windows has exclusive locks only: there a shared lock does nothing, and what it
+guards against, such as deleting a store in use, is refused by Windows for open files.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
-from typing import TextIO
+import sys
+from typing import IO, TextIO
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+_BYTE = 1 << 30  # Windows locks bytes, also against reading: one behind the name of the holder
 
 
 def lock_exclusively(file: TextIO) -> str | None:
@@ -18,7 +27,7 @@ def lock_exclusively(file: TextIO) -> str | None:
     Raises ``OSError`` where the file system has no locks.
     """
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock(file)
     except BlockingIOError:
         file.seek(0)
         return file.read().strip() or "another process"
@@ -26,3 +35,25 @@ def lock_exclusively(file: TextIO) -> str | None:
     file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
     file.flush()
     return None
+
+
+def lock_shared(file: IO[str]) -> None:
+    """Share the lock of ``file`` until it is closed; wait while another process has it alone."""
+    if fcntl is not None:
+        fcntl.flock(file, fcntl.LOCK_SH)
+
+
+def _lock(file: TextIO) -> None:
+    if fcntl is not None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    elif sys.platform == "win32":
+        import msvcrt
+
+        place = file.tell()
+        file.seek(_BYTE)
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        except OSError as error:
+            raise BlockingIOError(str(error)) from error
+        finally:
+            file.seek(place)

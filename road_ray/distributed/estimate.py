@@ -183,4 +183,6 @@ def _memory(on_gpu: bool) -> int:
         if not torch.cuda.is_available():
             return 0
         return int(torch.cuda.get_device_properties(0).total_memory)
+    if not hasattr(os, "sysconf"):  # Windows
+        return 0
     return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

@@ -21,7 +21,7 @@ import os, signal, sys, time
 sys.stdin.read()
 time.sleep(3)
 mark = sys.argv[1].encode()
-for entry in os.listdir("/proc"):
+for entry in os.listdir("/proc") if os.path.isdir("/proc") else ():
     try:
         if entry.isdigit() and int(entry) != os.getpid():
             with open(f"/proc/{entry}/environ", "rb") as file:
@@ -48,13 +48,18 @@ def start(num_cpus: int | None, *, dashboard: bool) -> None:
             raise
         raise ClusterError(
             f"Ray could not be started on this machine: {error}\n"
-            f"  seen: {os.getloadavg()[0]:.0f} processes at work on {os.cpu_count()} cores\n"
+            f"  seen: {_load()}\n"
             "  fix: run the same command again when the machine is less busy, or give the address "
             "of a running cluster (`ray start --head`, then --address auto)\n"
             "  kept: what was there before"
         ) from error
     finally:
         del os.environ[_MARK]
+
+
+def _load() -> str:
+    load = f"{os.getloadavg()[0]:.0f} processes" if hasattr(os, "getloadavg") else "other processes"
+    return f"{load} at work on {os.cpu_count()} cores"
 
 
 @cache

@@ -4,10 +4,10 @@ host names, which often resolve to 127.0.0.1.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
 import struct
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -52,7 +52,11 @@ def use_interface_of_node() -> None:
 
 
 def interface_of(address: str) -> str | None:
-    """Return the network interface with this IPv4 address, or None."""
+    """Return the network interface with this IPv4 address, or None; None outside of Linux."""
+    if sys.platform != "linux":
+        return None
+    import fcntl
+
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
         for _, name in socket.if_nameindex():
             request = struct.pack("256s", name.encode()[:15])

@@ -458,7 +458,7 @@ class _Runtime(NamedTuple):
 
 
 def _load_torch(place: Path, task: Task, device: str | None, precision: Precision) -> _Runtime:
-    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    where = torch.device(device) if device else default_device()
     model = load_trained(str(place), task).to(where).eval()
     config = model.encoder.config
     dtype = autocast_dtype(precision, where, config.hidden_size)

@@ -88,6 +88,19 @@ def size_of(config: PreTrainedConfig, size: EncoderConfig) -> EncoderConfig:
     return size.model_copy(update=sizes)
 
 
+def size_differences(wanted: PreTrainedConfig, found: PreTrainedConfig) -> str:
+    """Return one line for each size in which a stored model differs from the configured one."""
+    ours, theirs = (size_of(config, EncoderConfig()).model_dump() for config in (wanted, found))
+    lines = [
+        f"  {name}: wanted {ours[name]}, found {theirs[name]}"
+        for name in ours
+        if ours[name] != theirs[name]
+    ]
+    if wanted.vocab_size != found.vocab_size:
+        lines.append(f"  vocabulary: wanted {wanted.vocab_size}, found {found.vocab_size}")
+    return "\n".join(lines) or "  the names of their weights differ"
+
+
 def sized_config(like: PreTrainedConfig, size: EncoderConfig, **more: Any) -> PreTrainedConfig:
     """Return the configuration of a stored model with the layers and widths of ``size``."""
     config = deepcopy(like)
@@ -216,7 +229,8 @@ def load_encoder(directory: str, family: str | None = None) -> PreTrainedModel:
     if family is not None and config.model_type != family:
         raise CheckpointError(
             f"{place}: cannot be loaded as an encoder of the family {family}: its "
-            f"config.json says {config.model_type!r}\n  fix: name a model of that family"
+            f"config.json says {config.model_type!r}\n"
+            "  fix: encoder.family=init takes family and sizes from it; or name another model"
         )
     stored = family_of(config)
     encoder: PreTrainedModel = load_stored(stored.encoder, place, **stored.encoder_options).model
@@ -268,9 +282,10 @@ def load_language_model(model: PreTrainedModel, init: str, tokenizer_size: int) 
         model.load_state_dict(stored.state_dict())
     except RuntimeError as error:
         raise CheckpointError(
-            f"generator.init = {directory}: cannot be loaded into this generator:\n"
-            f"  {' '.join(str(error).splitlines()[:2])}\n"
-            "  fix: give encoder.*, generator.scale and generator.depth the size of that model"
+            f"generator.init = {directory}: has another size than this generator:\n"
+            f"{size_differences(model.config, stored.config)}\n"
+            "  fix: encoder.family=init takes the sizes from init and generator.init; or change "
+            "encoder.*, generator.scale and generator.depth"
         ) from error
 
 

@@ -1,14 +1,35 @@
-"""Precision of matrix products, in training and in inference."""
+"""Device and precision of matrix products, in training and in inference."""
 
 from __future__ import annotations
 
+import os
+
 import torch
 
+from road_ray.errors import ConfigError
 from road_ray.models.config import Precision
 
 # With bf16 instructions a CPU's step was 1.6 times as fast at this width, 1.2 at 128, 1.0 at 64 and
 # 0.9 at 32 (`python -m tests.benchmarks precision`); below it fp32 costs little and is exact.
 _LEAST_BF16_WIDTH = 256
+
+
+def default_device() -> torch.device:
+    """Return the device that ``ROAD_DEVICE`` names: ``cpu``, ``cuda`` or ``mps`` (Apple's GPUs);
+    by default a GPU of NVIDIA or AMD if there is one, else the CPU.
+
+    Raises ``ConfigError`` for another name, and for a device that torch cannot use here.
+    """
+    usable = {"cpu": True, "cuda": torch.cuda.is_available()}
+    usable["mps"] = torch.backends.mps.is_available()
+    name = os.environ.get("ROAD_DEVICE") or ("cuda" if usable["cuda"] else "cpu")
+    if not usable.get(name):
+        allowed = ", ".join(device for device, there in usable.items() if there)
+        raise ConfigError(
+            f"ROAD_DEVICE = {name}: no device that torch can use here\n  allowed: {allowed}\n"
+            "  fix: unset it, or install a torch for that device"
+        )
+    return torch.device(name)
 
 
 def autocast_dtype(precision: Precision, device: torch.device, width: int) -> torch.dtype | None:

@@ -5,17 +5,16 @@ Every recipe uses these functions to open its directory, its journal and its che
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
-import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from road_ray.config import to_dict, to_yaml
+from road_ray.config.file_lock import lock_exclusively
 from road_ray.config.json_file import read_json
 from road_ray.distributed.connection import check_machine
 from road_ray.errors import CheckpointError, DivergedError, ResourceError, RoadError
@@ -137,20 +136,18 @@ def open_run_directory(config: RunConfig) -> Iterator[Path]:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         lock = (directory / "run.lock").open("a+", encoding="utf-8")
+        holder = lock_exclusively(lock)
     except OSError as error:
         raise _refused(directory, error) from error
     with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.seek(0)
+        if holder:
             raise ResourceError(
-                f"run_dir = {directory} is in use by {lock.read().strip() or 'another process'}\n"
+                f"run_dir = {directory} is in use by {holder}\n"
                 "  fix: wait for it, stop it, or choose another directory; nothing was changed"
-            ) from None
+            )
         _check_recorded(config)
         try:
-            inputs = _record(config, lock)
+            inputs = _record(config)
         except OSError as error:
             raise _refused(directory, error) from error
         try:
@@ -194,13 +191,10 @@ def _has_progress(directory: Path) -> bool:
     return done and (directory / RECORD).is_file()
 
 
-def _record(config: RunConfig, lock: TextIO) -> Mapping[str, Any]:
-    """Record process, configuration and environment; return the inputs. A run that failed before
+def _record(config: RunConfig) -> Mapping[str, Any]:
+    """Record configuration and environment; return the inputs. A run that failed before
     its first checkpoint is recorded anew.
     """
-    lock.truncate(0)
-    lock.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-    lock.flush()
     record = config.run_dir / RECORD
     if not _has_progress(config.run_dir):
         header = f"# road_ray {version_of('road-ray')}, revision {revision()}\n"

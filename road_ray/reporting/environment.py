@@ -76,6 +76,8 @@ def _device() -> dict[str, str]:
 
     if names := devices():
         return _row("devices", ", ".join(names), True)
+    if torch.backends.mps.is_available():
+        return _row("devices", "Apple GPU; used with ROAD_DEVICE=mps (untested)", True)
     return _row(
         "devices", f"no GPU; {os.cpu_count()} CPU cores, {torch.get_num_threads()} threads", True
     )

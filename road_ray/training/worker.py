@@ -9,6 +9,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from road_ray.models.precision import default_device
+
 
 @dataclass(frozen=True)
 class Worker:
@@ -20,8 +22,8 @@ class Worker:
 
     @classmethod
     def alone(cls) -> Worker:
-        """Return the only worker, on a GPU if there is one."""
-        return cls(device=torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+        """Return the only worker, on the default device."""
+        return cls(device=default_device())
 
     @property
     def leads(self) -> bool:

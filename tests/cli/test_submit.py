@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from ruamel.yaml import YAML
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         (("--cluster", "asw", "list"), "did you mean 'aws'"),
+        (("--cluster", "asw", "show"), "did you mean 'aws'"),
         (("nope", "x"), "no such verb"),
         (("stop",), "name one run or job"),
         (("status", "a", "b"), "name one run or job"),
@@ -25,3 +29,13 @@ def test_a_cluster_that_is_not_there_is_a_cluster_error(road):
     assert said.code == 4
     assert "http://127.0.0.1:9" in said.err
     assert "fix:" in said.err
+
+
+@pytest.mark.parametrize("name", ["local", "clusters/aws.yaml", "kuberay/raycluster"])
+def test_a_shipped_cluster_file_is_printed(road, name):
+    said = road("submit", "--cluster", name, "show")
+    assert said.code == 0
+    (file, profile) = [Path(line.removeprefix("# ")) for line in said.err.splitlines()]
+    assert said.out == file.read_text()
+    assert profile.name.endswith(".profile.yaml")
+    assert YAML(typ="safe").load(said.out)

@@ -116,3 +116,32 @@ def test_a_section_that_is_changed_keeps_what_its_owner_has_by_default():
     changed = load(Outer, overrides=["one.inner.depth=7", "two.inner.width=8"])
     assert changed.one.inner == Inner(width=5, depth=7)
     assert changed.two == Middle(inner=Inner(width=8), other=3)
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "layers"),
+    [
+        ("names=a,b", ("a", "b"), 1),
+        ("names=a", ("a",), 1),
+        ("names=[a, b]", ("a", "b"), 1),
+        ("names='a,b'", None, 1),
+        ("layers=0,5", (), (0, 5)),
+        ("layers=3", (), 3),
+        ("either=a,b", (), 1),
+    ],
+)
+def test_a_list_needs_no_brackets_on_the_command_line(text, names, layers):
+    """Shells such as zsh take [a,b] for a pattern of file names."""
+
+    class Lists(Config):
+        names: tuple[str, ...] = ()
+        layers: int | tuple[int, ...] = 1
+        either: str | tuple[str, ...] = ""
+
+    if names is None:  # quoted: text, which is no list
+        with pytest.raises(InvalidConfig, match="write a list"):
+            load(Lists, overrides=[text])
+        return
+    loaded = load(Lists, overrides=[text])
+    assert (loaded.names, loaded.layers) == (names, layers)
+    assert loaded.either == ("a,b" if "either" in text else "")

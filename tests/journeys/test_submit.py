@@ -185,5 +185,13 @@ def test_the_guide_works_as_it_stands(shell):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "resuming from" in done.stdout
     assert (run / "metrics.json").is_file()
+    followed = shell(f"road submit --cluster http://127.0.0.1:$DASHBOARD follow {run}")
+    assert followed.returncode == 0
+    assert "succeeded" in followed.stderr
+    assert "resuming from" in followed.stdout
+    typo = line.replace("$TEACHERS", "${TEACHERS%.json}-typo.json").replace("$RUN", "$RUN-typo")
+    refused = shell(typo)
+    assert refused.returncode == 2
+    assert "no such file or directory" in refused.stderr
     events = [json.loads(text) for text in (run / "events.jsonl").read_text().splitlines()]
     assert [event["step"] for event in events if event["kind"] == "resumed"] == [at]

@@ -16,6 +16,7 @@ from itertools import chain, islice
 from types import ModuleType
 from typing import TypeVar
 
+from road_ray.config.system import usable_cores
 from road_ray.data.corpus.encode import Encoded, Encoder, encode_block
 from road_ray.errors import ResourceError
 
@@ -74,7 +75,7 @@ def encoded_blocks(
     process. At most two blocks a process are in memory. Raises ``ResourceError`` if a process dies.
     """
     numbered, many = numbered_blocks(documents, start)
-    count = len(os.sched_getaffinity(0)) if processes is None else processes
+    count = usable_cores() if processes is None else processes
     daemon = multiprocessing.current_process().daemon  # may not start processes
     if count <= 1 or not many or daemon:
         for number, block in numbered:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from road_ray.config.system import process_exists, sync
 from road_ray.data.features.types import Longs
 from road_ray.distillation.store.rows import KEY_BYTES, Keys, Values
 
@@ -122,11 +123,7 @@ def commit(
             os.fsync(file.fileno())
             final = directory / name(hashlib.file_digest(file, "sha256").hexdigest())
         staged.replace(final)
-        handle = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync(directory)
     finally:
         staged.unlink(missing_ok=True)
     return final
@@ -145,9 +142,6 @@ def _is_left(path: Path, pid: int, host: str) -> bool:
     try:
         if host != re.sub(r"[^\w.]", "_", socket.gethostname()):
             return time.time() - path.stat().st_mtime > _LEFTOVER_SECONDS
-        os.kill(pid, 0)
-    except (ProcessLookupError, FileNotFoundError):
+    except FileNotFoundError:
         return True
-    except PermissionError:
-        pass
-    return False
+    return not process_exists(pid)

@@ -9,7 +9,6 @@ temperature and choice of teachers.
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import logging
@@ -23,6 +22,7 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
+from road_ray.config.file_lock import lock_shared
 from road_ray.data.features.ragged import starts_of
 from road_ray.data.features.types import Longs
 from road_ray.data.schema import Kind, Task
@@ -223,7 +223,7 @@ class TeacherStore:
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             lock = (self.directory / LOCK).open("a", encoding="utf-8")
-            fcntl.flock(lock, fcntl.LOCK_SH)
+            lock_shared(lock)
             remove_leftovers(self.directory)
             if not (self.directory / MANIFEST).is_file():
                 text = json.dumps(manifest | {"format": FORMAT}, indent=1) + "\n"

@@ -75,6 +75,24 @@ def load_profile(cluster: str) -> Profile:
     )
 
 
+def cluster_files(cluster: str) -> list[Path]:
+    """Return the files of a shipped cluster: Ray's or KubeRay's own, and the profile beside it.
+
+    Raises ``ConfigError`` with the nearest name if there is none.
+    """
+    name = cluster.removeprefix("clusters/").removesuffix(".yaml")
+    places = [SHIPPED / f"{name}.yaml", SHIPPED / f"{name}{_ENDING}"]
+    if found := [place for place in places if place.is_file()]:
+        return found
+    names = shipped_clusters()
+    near = nearest(name, names)
+    raise ConfigError(
+        f"--cluster {cluster}: no shipped cluster"
+        + (f"; did you mean {near!r}?" if near else "")
+        + f"\n  allowed: {', '.join(names)}"
+    )
+
+
 def shipped_clusters() -> list[str]:
     """Return the names of the shipped clusters."""
     profiles = SHIPPED.rglob(f"*{_ENDING}")

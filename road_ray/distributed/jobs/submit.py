@@ -21,7 +21,13 @@ from typing import Any, TypeVar
 from road_ray.config.addresses import masked
 from road_ray.distributed.auth import refuse_open_cluster, require_token
 from road_ray.distributed.jobs.cluster_profile import Profile
-from road_ray.distributed.jobs.working_dir import files_of_line, pack_working_dir, unknown_to_git
+from road_ray.distributed.jobs.working_dir import (
+    files_of_line,
+    pack_working_dir,
+    refuse_missing_models,
+    tracked_files,
+    unknown_to_git,
+)
 from road_ray.errors import ClusterError, ConfigError
 from road_ray.training.monitoring.secrets import redact
 
@@ -43,6 +49,14 @@ class Job:
     line: str
     exit_code: int | None
     message: str
+
+    @property
+    def outcome(self) -> str:
+        """Status in words, with the exit code and the last message of a job that failed."""
+        if self.status != "FAILED":
+            return self.status.lower()
+        code = "" if self.exit_code is None else f" with exit code {self.exit_code}"
+        return f"failed{code}" + (f": {self.message.splitlines()[0]}" if self.message else "")
 
     @property
     def done(self) -> bool:
@@ -88,6 +102,7 @@ class Jobs:
                 )
             return job, False
         name, taken = _named(run, len(before) + 1), files_of_line(words, source)
+        refuse_missing_models(words, source, tracked_files(source))
         if odd := [path for path in unknown_to_git(source) if path not in taken]:
             _log.warning("not sent because git does not track them: %s", ", ".join(odd[:8]))
         with tempfile.TemporaryDirectory(prefix="road-job-") as place:
@@ -120,18 +135,22 @@ class Jobs:
                 time.sleep(_AGAIN_SECONDS)
 
     def follow(self, name: str, say: Callable[[str], None]) -> int:
-        """Print the log as it grows, then return the exit code of the job."""
+        """Print the log as it grows, or that of a finished job, then return its exit code."""
 
         async def tail() -> None:
             async for chunk in self._client.tail_job_logs(name):
                 say(chunk)
 
-        while not (job := self.get(name)).done:
+        job = self.get(name)
+        if job.done:
+            say(self._call(lambda: str(self._client.get_job_logs(name))))
+        while not job.done:
             try:
                 asyncio.run(tail())
             except (RuntimeError, OSError) as error:  # of the connection, not of the job
                 _log.warning("the log cannot be followed for the moment: %s", error)
             time.sleep(1.0)
+            job = self.get(name)
         if job.status == "SUCCEEDED":
             return 0
         if job.exit_code is None:

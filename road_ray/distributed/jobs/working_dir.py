@@ -15,6 +15,7 @@ from road_ray.errors import ConfigError
 
 LIMIT_BYTES = 100 * 2**20  # Ray's limit for an uploaded working directory
 _SECONDS = 60
+_MODELS = ("init", "generator.init", "distillation.teachers")  # keys that name models
 
 
 def pack_working_dir(
@@ -27,7 +28,7 @@ def pack_working_dir(
     largest files, and for a link out of ``source``, a name that is not UTF-8 and an unreadable
     file.
     """
-    paths = [path for path in _tracked(source) if not _left_out(path, exclude)]
+    paths = [path for path in tracked_files(source) if not _left_out(path, exclude)]
     paths += [path for path in named if path not in paths]
     _refuse_unfit(source, paths)
     sizes = {path: (source / path).stat().st_size for path in paths if _is_file(source / path)}
@@ -109,6 +110,40 @@ def files_of_line(words: Sequence[str], source: Path) -> list[str]:
     return named
 
 
+def refuse_missing_models(words: Sequence[str], source: Path, sent: Sequence[str] = ()) -> None:
+    """Raise ``ConfigError`` for a model or a list of teachers that the job cannot find: a relative
+    path that is not sent, or an absolute one that is missing in a directory of this machine.
+
+    Names of the hub, and paths on disks that this machine does not have, are left to the job.
+    """
+    for word in words:
+        key, _, value = word.partition("=")
+        if key not in _MODELS and not key.startswith("distillation.teachers."):
+            continue
+        for name in filter(None, (one.strip(" '\"") for one in value.strip("[]").split(","))):
+            _refuse_missing(key, name, source, sent)
+
+
+def _refuse_missing(key: str, name: str, source: Path, sent: Sequence[str]) -> None:
+    path = Path(name).expanduser()
+    here = source / path
+    if not path.is_absolute():
+        travels = any(one == name or one.startswith(f"{name.rstrip('/')}/") for one in sent)
+        if travels or not (here.exists() or name.endswith(".json")):
+            return
+        raise ConfigError(
+            f"{key} = {name}: is not sent with the job, which looks for it in a directory of its "
+            f"own\n  fix: name it by its absolute path, on a disk that the machines share: "
+            f"{here.absolute()}\n  nothing was sent"
+        )
+    if not here.exists() and (here.parent.is_dir() or here.is_relative_to(source.absolute())):
+        raise ConfigError(
+            f"{key} = {name}: no such file or directory\n"
+            "  fix: check the path; `road teachers` writes teachers.json when all of its teachers "
+            "are trained\n  nothing was sent"
+        )
+
+
 def unknown_to_git(source: Path) -> list[str]:
     """Return code and configuration files below ``source`` that are neither tracked nor ignored,
     and thus not sent.
@@ -117,7 +152,7 @@ def unknown_to_git(source: Path) -> list[str]:
     return [path for path in others if path.endswith((".py", ".yaml", ".yml"))]
 
 
-def _tracked(source: Path) -> list[str]:
+def tracked_files(source: Path) -> list[str]:
     """Return the relative paths that git tracks below ``source``; empty outside of a repository."""
     return _listed(source, "--cached")
 

@@ -117,4 +117,4 @@ def _end_silent(coordinator: Coordinator, rank: int, beat: Heartbeat) -> None:
 
 def _end(pid: int) -> None:
     with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))  # Windows has no SIGKILL

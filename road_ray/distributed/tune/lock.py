@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import threading
@@ -12,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from road_ray.config.file_lock import lock_exclusively
+from road_ray.config.file_lock import lock_exclusively, lock_shared
 from road_ray.errors import ResourceError
 
 _log = logging.getLogger(__name__)
@@ -50,7 +49,7 @@ def hold_trial_lock(directory: Path) -> None:
     """Share the trial lock of a sweep until this process ends, and end with the parent process."""
     if directory not in _held:
         _held[directory] = (directory / _TRIALS).open("a", encoding="utf-8")
-        fcntl.flock(_held[directory], fcntl.LOCK_SH)
+        lock_shared(_held[directory])
         threading.Thread(target=_exit_with_parent, args=(os.getppid(),), daemon=True).start()
 
 

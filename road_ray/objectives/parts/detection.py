@@ -50,8 +50,8 @@ def area_under_curve(scores: Tensor, positive: Tensor, counted: Tensor) -> Tenso
     ranks = torch.empty_like(order)
     ranks.scatter_(0, order, torch.arange(1, len(order) + 1, device=order.device))
     positive = (positive & counted).flatten()
-    num_positive = positive.sum().double()
+    num_positive = positive.sum()  # whole numbers: exact on every device
     num_negative = counted.sum() - num_positive
-    above = (ranks * positive).sum().double() - num_positive * (num_positive + 1) / 2
+    above = (ranks * positive).sum() - num_positive * (num_positive + 1) // 2
     pairs = num_positive * num_negative
     return torch.where(pairs > 0, above / pairs.clamp(min=1), 0.5)

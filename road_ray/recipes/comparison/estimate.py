@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import override
-from road_ray.data.batching import Batching, BatchStream, padded_width
+from road_ray.data.batch_order import padded_width
+from road_ray.data.batching import Batching, BatchStream
 from road_ray.data.features.types import Features
 from road_ray.data.loading import load_split
 from road_ray.data.tokenizer import load_tokenizer

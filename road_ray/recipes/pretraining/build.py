@@ -32,6 +32,7 @@ from road_ray.models.encoder import (
     new_detector,
     new_language_model,
     scale_encoder,
+    size_differences,
     size_of,
 )
 from road_ray.objectives.base import Objective
@@ -120,6 +121,8 @@ class _Networks:
             chances[list(self.special)] = 0
             return Frequencies(chances)
         size = scale_encoder(self.size, settings.scale, settings.depth)
+        if self.like is not None and settings.init:
+            size = size_of(_config_at(settings.init, "generator.init"), size)
         # It is thrown away, so every encoder may have this kind.
         if settings.tying != "all" and self.like is None:
             size = size.model_copy(update={"family": "electra"})
@@ -182,9 +185,9 @@ class _Networks:
             model.base_model.load_state_dict(loaded.state_dict())
         except RuntimeError as error:
             raise ConfigError(
-                f"init = {self.init}: its shape is not that of `encoder`:\n"
-                f"  {str(error).splitlines()[1].strip()}\n"
-                "  fix: give the encoder the size of that model"
+                f"init = {self.init}: has another size than `encoder`:\n"
+                f"{size_differences(model.config, loaded.config)}\n"
+                "  fix: encoder.family=init takes family and sizes from init; or change encoder.*"
             ) from error
         self.heads = load_heads(model, directory)
         listed = {what: ", ".join(names) or "none" for what, names in self.heads.items()}
@@ -200,9 +203,16 @@ def stored_config(size: EncoderConfig, init: str) -> PreTrainedConfig | None:
         return None
     if not init:
         raise ConfigError("encoder.family = init without init\n  fix: init=DIRECTORY of a model")
-    config = read_config(locate_model(model_directory(init)))
+    config = _config_at(init, "init")
     family_of(config)
     return config
+
+
+def _config_at(init: str, key: str) -> PreTrainedConfig:
+    place = locate_model(model_directory(init, key))
+    if key == "generator.init" and (place / "generator" / "config.json").is_file():
+        place = place / "generator"
+    return read_config(place)
 
 
 def check_tokenizer(name: str, init: str, tokenizer: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from road_ray.data.config import SourceConfig
@@ -20,7 +21,7 @@ _SPAN = (
 def final_metrics(verb: str, config: Any) -> list[str]:
     """Return the final figures of a run that can be a metric of a sweep."""
     if verb == "pretrain":
-        return _trained(config) + _of(config.probe.datasets)
+        return _trained(config) + _of(config.probe.datasets, SourceConfig())
     if verb == "multitask":
         return _of(config.data.datasets, config.data)
     return _of(config.data.evaluate_on or (config.data.dataset,), config.data)
@@ -42,9 +43,8 @@ def _trained(config: Any) -> list[str]:
     return [f"train/{name}" for name in names]
 
 
-def _of(datasets: Any, source: SourceConfig | None = None) -> list[str]:
-    known = source or SourceConfig()
-    return [f"eval/{name}/{metric}" for name in datasets for metric in _metrics(name, known)]
+def _of(names: Iterable[str], source: SourceConfig) -> list[str]:
+    return [f"eval/{name}/{metric}" for name in names for metric in _metrics(name, source)]
 
 
 def _metrics(name: str, source: SourceConfig) -> tuple[str, ...]:

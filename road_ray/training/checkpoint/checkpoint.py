@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from road_ray.config.system import process_exists, sync
 from road_ray.errors import CheckpointError, ResourceError
 from road_ray.training.checkpoint.file_hashes import hashes_of, problems_of
 
@@ -89,7 +90,7 @@ class Checkpoints:
             if final.exists():  # damaged, see above
                 _discard(final)
             os.rename(staged, final)
-            _sync(self.root)
+            sync(self.root)
         except BaseException as error:
             shutil.rmtree(staged, ignore_errors=True)
             if disk_error(error) is None:
@@ -190,13 +191,13 @@ def _seal(directory: Path, step: int) -> int:
     paths = [path for path in directory.rglob("*") if path.is_file()]
     paths.sort(key=lambda path: (path.stat().st_mtime_ns, path))
     for path in paths:
-        _sync(path)
+        sync(path)
     files = hashes_of(directory, paths)
     manifest = directory / MANIFEST
     body = {"format": FORMAT, "step": step, "files": files}
     manifest.write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
     for path in [manifest, *(p for p in directory.rglob("*") if p.is_dir()), directory]:
-        _sync(path)
+        sync(path)
     _fault([*paths, manifest])
     return sum(path.stat().st_size for path in [*paths, manifest])
 
@@ -234,13 +235,7 @@ def _belongs_to_another(pid: int) -> bool:
     """Return True if another process has that id; our own id was that of an earlier process."""
     if pid == os.getpid():
         return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
+    return process_exists(pid)
 
 
 def disk_error(error: BaseException) -> int | None:
@@ -250,14 +245,6 @@ def disk_error(error: BaseException) -> int | None:
     match = re.search(r"os error (\d+)", str(error))
     number = error.errno if isinstance(error, OSError) else int(match[1]) if match else None
     return number if number in _REMEDIES else None
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def step_of(path: Path) -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
+from road_ray.config.system import sync
 from road_ray.errors import ResourceError
 from road_ray.training.monitoring.progress import Kind, Work, open_console
 from road_ray.training.monitoring.secrets import redact
@@ -203,11 +204,7 @@ def _write_atomic(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         staged.replace(path)
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        sync(path.parent)
     except OSError as error:
         staged.unlink(missing_ok=True)
         raise ResourceError(

@@ -43,6 +43,9 @@ class Client:
         ended, job.status, job.driver_exit_code = job.status in submit._DONE, status, code
         return not ended
 
+    def get_job_logs(self, name):
+        return "step 1\nstep 2\n"
+
     async def tail_job_logs(self, name):
         yield "step 1\n"
         (job,) = [one for one in self.jobs if one.submission_id == name]
@@ -128,6 +131,10 @@ def test_following_gives_the_log_and_the_exit_code(jobs, tmp_path, end, code, mo
     heard = []
     assert jobs.follow(job.name, heard.append) == code
     assert "".join(heard) == "step 1\nstep 2\n"
+    assert jobs.follow(job.name, heard.append) == code  # it has ended: the same once more
+    assert "".join(heard) == 2 * "step 1\nstep 2\n"
+    said = f" with exit code {end[1]}" if end == ("FAILED", 5) else ""
+    assert jobs.get(job.name).outcome == end[0].lower() + said
 
 
 def test_a_job_that_nobody_knows_is_told_with_those_that_are_known(jobs, tmp_path):

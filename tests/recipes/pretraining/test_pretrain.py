@@ -133,7 +133,7 @@ def test_a_vocabulary_may_lie_below_the_root_of_the_environment(
 def test_an_encoder_of_another_size_is_refused(attempt, pretrained):
     said = attempt(init=pretrained.directory, encoder__hidden_size=64)
     assert said.code == 2
-    assert "its shape is not that of `encoder`" in said.err
+    assert "hidden_size: wanted 64, found 32" in said.err
 
 
 class TestCorpora:

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from road_ray.config import load
 from road_ray.objectives.registry import OBJECTIVES
 from road_ray.presets import named
 from road_ray.recipes.finetuning.config import FinetuneConfig
@@ -37,3 +38,9 @@ def test_during_a_run_only_what_is_evaluated():
     assert periodic_metrics("finetune", FinetuneConfig()) == []
     multitask = named("road_base").make()
     assert "eval/mnli/accuracy" in final_metrics("multitask", multitask)
+
+
+def test_a_set_of_ones_own_has_the_metrics_of_its_kind():
+    files = {"train": "t.csv", "text": ["a"], "kind": "regress"}
+    config = load(FinetuneConfig, base={"data": {"dataset": "mine", "sets": {"mine": files}}})
+    assert final_metrics("finetune", config) == ["eval/mine/pearson", "eval/mine/spearman"]

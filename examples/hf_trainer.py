@@ -1,6 +1,6 @@
 """Weighted distillation with Hugging Face's Trainer: ``DistillationTrainer`` replaces ``Trainer``.
 
-    python docs/examples/hf_trainer.py
+    python examples/hf_trainer.py
 
 Needs ``pip install road-ray[trainer]`` (accelerate, which the Trainer requires).
 """

@@ -1,6 +1,6 @@
 """Weighted distillation in a custom PyTorch loop.
 
-    python docs/examples/own_loop.py
+    python examples/own_loop.py
 
 The teachers are a BERT, a RoBERTa and an ELECTRA; the student is a smaller BERT. Each teacher
 computes its logits once per sentence: the second epoch reads them from the store.

@@ -1,0 +1,153 @@
+"""The commands at the head of every example run as they are printed.
+
+Published models are tiny ones in directories of their names; steps and rows are cut to seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+
+import pytest
+
+from road_ray.data.tokenizer import train_tokenizer
+from road_ray.distributed.jobs.cluster_profile import load_profile
+from road_ray.distributed.jobs.submit import run_directory_of
+from road_ray.verbs import configure
+from tests.docs.blocks import ROOT, commands
+from tests.published import publish
+
+EXAMPLES = ROOT / "examples"
+SHORT = ("training.steps=3", "data.batch_size=4", "console=quiet", "optimizer.warmup_steps=1")
+TEACHERS = {
+    "textattack/bert-base-uncased-SST-2": ("bert", ("LABEL_0", "LABEL_1")),
+    "textattack/roberta-base-SST-2": ("roberta", ("LABEL_0", "LABEL_1")),
+    "distilbert/distilbert-base-uncased-finetuned-sst-2-english": (
+        "distilbert",
+        ("NEGATIVE", "POSITIVE"),
+    ),
+}
+
+
+def told(name: str) -> list[list[str]]:
+    """Return the commands in the comment at the head of an example."""
+    head = re.match(r"(#.*\n)+", (EXAMPLES / name).read_text("utf-8"))
+    assert head is not None
+    lines = re.findall(r"^#  +(.*)$", head[0], flags=re.M)
+    return commands("\n".join(lines))
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    """Tiny models under the names of published ones, with words of the examples."""
+    place = tmp_path_factory.mktemp("hub")
+    texts = [path.read_text("utf-8") for path in (EXAMPLES / "data").iterdir()]
+    tokenizer = train_tokenizer(texts, vocab_size=500, kind="wordpiece")
+    for size in ("small", "base"):
+        shared = {"tokenizer": tokenizer, "max_position_embeddings": 512}
+        for part, head in (("discriminator", "ForPreTraining"), ("generator", "ForMaskedLM")):
+            publish(place / f"google/electra-{size}-{part}", "electra", head, **shared)
+    return place
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch, hub):
+    """A working directory with the examples and the models."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ROAD_DATA", raising=False)
+    (tmp_path / "examples").symlink_to(EXAMPLES)
+    (tmp_path / "google").symlink_to(hub / "google")
+    return tmp_path
+
+
+def run(road, words, *more):
+    assert words[0] == "road"
+    said = road(*words[1:], *more)
+    assert said.code == 0, said.err
+    return said
+
+
+def test_every_example_is_listed_and_has_a_test():
+    page = (EXAMPLES / "README.md").read_text("utf-8")
+    tests = "".join(path.read_text("utf-8") for path in (ROOT / "tests/docs").glob("*.py"))
+    for path in EXAMPLES.glob("*.*"):
+        if path.name not in ("README.md", "tiny_teachers.py"):
+            assert f"({path.name})" in page, path.name
+            assert f'"{path.name}"' in tests or f'"{path.stem}"' in tests, path.name
+
+
+@pytest.mark.parametrize("name", ["own_csv.yaml", "own_squad.yaml", "tags.yaml", "regression.yaml"])
+def test_files_of_ones_own(road, place, name):
+    train, *predict = told(name)
+    run(road, train, *SHORT)
+    metrics = json.loads((place / train[-1] / "metrics.json").read_text())
+    assert any(key.startswith("eval/") for key in metrics)
+    for words in predict:
+        rows = [json.loads(line) for line in run(road, words).out.splitlines()]
+        assert len(rows) == (12 if name == "own_csv.yaml" else 3)
+        assert {"answer", "label"} & rows[0].keys()
+
+
+def test_three_published_teachers(road, place, world, monkeypatch):
+    monkeypatch.setenv("ROAD_DATA", str(world))
+    for seed, (name, (family, labels)) in enumerate(TEACHERS.items()):
+        publish(place / name, family, "ForSequenceClassification", labels=labels, seed=seed)
+    ((*words,),) = told("published_teachers.yaml")
+    rows = ("data.max_rows=12", "data.max_judged_rows=8", "distillation.host=process")
+    run(road, words, *SHORT, *rows)
+    listed = json.loads((place / "runs/student/teachers.json").read_text())
+    assert [name for name in TEACHERS if name in json.dumps(listed)] == list(TEACHERS)
+
+
+def test_rows_without_labels(road, place):
+    teachers, distill = told("unlabelled.yaml")
+    assert told("own_csv_teachers.yaml") == [teachers]
+    run(road, teachers, *SHORT)
+    run(road, distill, *SHORT, "distillation.host=process")
+    lines = [json.loads(x) for x in (place / "runs/taught/metrics.jsonl").read_text().splitlines()]
+    assert any("train/soft" in key or "soft" in key for key in lines[0]), lines[0].keys()
+
+
+def test_pretraining_on_text_of_a_domain(road, place):
+    pretrain, finetune = told("domain_pretraining.yaml")
+    run(road, pretrain, *SHORT)
+    run(road, finetune, *SHORT)
+    record = json.loads((place / "runs/mine/hf/road_ray.json").read_text())
+    assert "runs/domain" in json.dumps(record)
+
+
+@pytest.mark.ray
+def test_sweep(road, place, cluster):
+    ((*words,),) = told("sweep.yaml")
+    short = [f"overrides.{one}" for one in SHORT]
+    run(road, words, *short, "trials=2", "max_concurrent=1", "console=quiet")
+    trials = json.loads((place / "runs/sweeps/sweep/sweep.json").read_text())
+    assert trials["best"]
+
+
+def test_cluster_job_is_complete():
+    """What is sent is `tests/journeys/test_submit.py`; here: the file and the line are valid."""
+    ((*words,),) = told("cluster.profile.yaml")
+    profile = load_profile(str(ROOT / words[words.index("--cluster") + 1]))
+    line = words[words.index("--") + 1 :]
+    assert (profile.workers, run_directory_of(line)) == (2, "mine")
+    configure(line[0], path=ROOT / line[1], overrides=[word for word in line if "=" in word])
+
+
+def test_python(place, monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    from importlib import import_module
+
+    main = import_module("own_csv").main
+    labels = main(**dict(one.split("=") for one in SHORT[2:3]), **{"training.steps": 3})
+    assert len(labels) == 2
+    assert {*labels} <= {"happy", "unhappy"}
+    del sys.modules["own_csv"]
+
+
+def test_commands_of_a_block_are_read_as_a_shell_reads_them():
+    block = "road a \\\n  b=[1, 2]   # a comment\n\nroad 'c d'\n"
+    assert commands(block) == [["road", "a", "b=[1,", "2]"], ["road", "c d"]]
+    assert shlex.join(commands(block)[1]) == "road 'c d'"

@@ -1,0 +1,3 @@
+from tools.site.build import build
+
+print(build() / "index.html")
