@@ -52,7 +52,7 @@ from road_ray.inference.onnx_model import ONNX, OnnxModel, onnx_file
 from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import check_vocabulary, model_directory
 from road_ray.models.multitask import load_trained
-from road_ray.models.precision import autocast_dtype
+from road_ray.models.precision import autocast_dtype, default_device
 
 if TYPE_CHECKING:
     from road_ray.models.config import Precision
