@@ -81,14 +81,15 @@ def logits_of(
     on_rows: OnRows | None = None,
 ) -> list[NDArray[np.float32]]:
     """Return a model's logits of every row, without dropout, in the layout of ``answers``."""
-    was_training = model.training
-    model.eval()
+    if was_training := model.training:  # a walk through all modules
+        model.eval()
     kind = model.tasks[features.task].kind
     with torch.inference_mode():
         logits = answers(
             lambda batch: model(to_device(batch, device)), features, kind, pad_id, on_rows
         )
-    model.train(was_training)
+    if was_training:
+        model.train()
     return logits
 
 

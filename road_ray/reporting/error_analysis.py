@@ -6,13 +6,13 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+from road_ray.config import override
 from road_ray.config.json_file import read_json
-from road_ray.data import catalog
+from road_ray.data.config import SourceConfig
 from road_ray.data.features.types import ChoiceExample, SpanExample, TagExample, TextExample
 from road_ray.data.features.types import Example as Row
-from road_ray.data.loading import resolve_root
-from road_ray.data.readers.registry import read_split
-from road_ray.data.schema import Dataset, Regress
+from road_ray.data.loading import find_dataset, read_examples, root_of
+from road_ray.data.schema import Dataset, Kind, Regress
 from road_ray.errors import RoadError
 from road_ray.evaluation.squad import token_f1
 from road_ray.reporting.pages.page import Block, Example, Examples, Prose
@@ -42,18 +42,26 @@ def mistakes(run: RunRecord) -> list[Block]:
 
 def _of_dataset(run: RunRecord, name: str, path: Path) -> Block:
     predicted = read_json(path)
-    entry = catalog.dataset(name)
-    settings = run.settings
-    root = resolve_root(settings.get("data.root"))
+    source = _source_of(run)
+    entry, task = find_dataset(name, source)
+    root = root_of(name, source)
     if root is None:
         return Prose([f"{name}: no examples, because its data is on the Hub"])
-    split = str(settings.get("data.split") or "dev")
-    rows = [row for row in read_split(entry, root, split) if row.id in predicted]
-    cases = [_scored_error(row, str(predicted[row.id]), entry) for row in rows]
+    split = str(run.settings.get("data.split") or "dev")
+    rows = [row for row in read_examples(entry, split, root) if row.id in predicted]
+    cases = [_scored_error(row, str(predicted[row.id]), entry, task.kind) for row in rows]
     wrong = sorted((case for case in cases if case is not None), key=lambda case: case[0])
     chosen = [case for _, case in _spread(wrong)]
     title = f"{name}: {len(wrong):,} of {len(rows):,} not exactly right"
     return Examples(title, chosen) if chosen else Prose([f"{name}: every row is right"])
+
+
+def _source_of(run: RunRecord) -> SourceConfig:
+    """Return where the data of a run is, own data sets included."""
+    keys = {key: key.removeprefix("data.") for key in run.settings if key.startswith("data.")}
+    known = SourceConfig.model_fields
+    told = {own: run.settings[key] for key, own in keys.items() if own.split(".")[0] in known}
+    return override(SourceConfig(), told)
 
 
 def _spread(wrong: Sequence[tuple[float, Example]]) -> Sequence[tuple[float, Example]]:
@@ -62,15 +70,17 @@ def _spread(wrong: Sequence[tuple[float, Example]]) -> Sequence[tuple[float, Exa
     return [wrong[int(n * every)] for n in range(min(_SHOWN, len(wrong)))]
 
 
-def _scored_error(row: Row, predicted: str, entry: Dataset) -> tuple[float, Example] | None:
+def _scored_error(
+    row: Row, predicted: str, entry: Dataset, kind: Kind
+) -> tuple[float, Example] | None:
     """Return score and case, or None if the prediction is right or the label is unknown."""
     if isinstance(row, SpanExample):
         return _question(row, predicted)
     if isinstance(row, TagExample):
         return _tags(row, predicted)
-    return (
-        _choice(row, predicted) if isinstance(row, ChoiceExample) else _label(row, predicted, entry)
-    )
+    if isinstance(row, ChoiceExample):
+        return _choice(row, predicted)
+    return _label(row, predicted, entry, kind)
 
 
 def _question(row: SpanExample, predicted: str) -> tuple[float, Example] | None:
@@ -101,10 +111,11 @@ def _context(row: SpanExample, predicted: str) -> list[str]:
     return [head, row.context[start:end], tail] if size else [head + tail]
 
 
-def _label(row: TextExample, predicted: str, entry: Dataset) -> tuple[float, Example] | None:
+def _label(
+    row: TextExample, predicted: str, entry: Dataset, kind: Kind
+) -> tuple[float, Example] | None:
     if row.label is None:
         return None
-    kind = catalog.TASKS[entry.task].kind
     texts = " ⟷ ".join(row.texts)
     if isinstance(kind, Regress):
         gap = abs(float(row.label) - float(predicted)) / (kind.high - kind.low)

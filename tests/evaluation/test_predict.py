@@ -119,7 +119,8 @@ def test_a_perfect_model_of_spans_has_full_marks_and_a_threshold(split, tmp_path
     assert silent.figures["f1"] == 100, "the raw figures do not know the threshold"
     silent.write(tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"predictions.json", "nbest_predictions.json", "null_odds.json"}
+    answers = {"predictions.json", "nbest_predictions.json", "null_odds.json"}
+    assert names == answers | {"diagnostics.json"}
     assert set(json.loads((tmp_path / "predictions.json").read_text()).values()) == {""}
 
 

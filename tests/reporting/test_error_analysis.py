@@ -7,7 +7,9 @@ import json
 import pytest
 
 from road_ray.data import catalog
+from road_ray.data.config import SourceConfig
 from road_ray.data.features.types import ChoiceExample, TagExample
+from road_ray.data.loading import find_dataset
 from road_ray.data.readers.registry import read_split
 from road_ray.reporting.error_analysis import _scored_error, mistakes
 from road_ray.reporting.pages.page import Examples, Prose
@@ -60,6 +62,21 @@ def test_numbers_are_wrong_by_their_distance(write_run, tmp_path):
     assert gaps == [5.0, 4.0, 3.0, 2.0, 1.0]
 
 
+def test_a_data_set_of_ones_own_has_its_examples(write_run, tmp_path):
+    (tmp_path / "mine.csv").write_text("text,label\nfine,good\nawful,bad\n")
+    own = {"train": "mine.csv", "dev": "mine.csv", "text": ["text"], "labels": ["good", "bad"]}
+    data = {"dataset": "mine", "root": str(tmp_path), "sets": {"mine": own}}
+    run = write_run(tmp_path / "r", data=data)
+    (run / "predictions" / "mine").mkdir(parents=True)
+    source = SourceConfig.model_validate({"root": data["root"], "sets": data["sets"]})
+    rows = read_split(find_dataset("mine", source)[0], tmp_path, "dev")
+    predicted = json.dumps({row.id: "good" for row in rows})
+    (run / "predictions" / "mine" / "predictions.json").write_text(predicted)
+    (block,) = mistakes(read_run(run))
+    (example,) = block.examples
+    assert (example.ask, example.gold, example.predicted) == ("awful", "bad", "good")
+
+
 def test_all_right_is_said(judged):
     _, (block,) = judged("squad_v2", lambda row: row.answers[0].text if row.answers else "")
     assert block == Prose(["squad_v2: every row is right"])
@@ -74,11 +91,12 @@ def test_data_that_is_away_is_said(run_directory):
 
 
 def test_choices_and_tags_are_shown_by_name():
+    sentiment = catalog.dataset("sst2"), catalog.task("sentiment").kind
     choice = ChoiceExample("7", "A dog ...", ("barks", "flies"), 0, "f:1")
-    goodness, example = _scored_error(choice, "1", catalog.dataset("sst2"))
+    goodness, example = _scored_error(choice, "1", *sentiment)
     assert (example.gold, example.predicted, goodness) == ("barks", "flies", 0.0)
-    assert _scored_error(choice, "0", catalog.dataset("sst2")) is None
+    assert _scored_error(choice, "0", *sentiment) is None
     tagged = TagExample("8", ("Ada", "left", "Rome"), ("B-PER", "O", "B-LOC"), "f:2")
-    goodness, example = _scored_error(tagged, "B-PER O O", catalog.dataset("sst2"))
+    goodness, example = _scored_error(tagged, "B-PER O O", *sentiment)
     assert (example.gold, example.predicted) == ("Rome: B-LOC", "Rome: O")
     assert goodness == pytest.approx(2 / 3)
