@@ -7,7 +7,7 @@ export HF_HUB_OFFLINE ?= 1
 export RAY_USAGE_STATS_ENABLED ?= 0
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
-.PHONY: demo test fast coverage chaos real lint bench reference docs wheel install clean
+.PHONY: demo test fast long coverage chaos real lint bench reference docs wheel install clean
 
 demo: .venv/.installed
 	$(BIN)/road demo
@@ -19,7 +19,7 @@ test: .venv/.installed-dev
 	$(BIN)/python -m pytest $(TWO_PROCESSES)
 
 fast: .venv/.installed-dev
-	$(BIN)/python -m pytest $(TWO_PROCESSES) -m "not ray and not slow and not chaos and not real"
+	$(BIN)/python -m pytest $(TWO_PROCESSES) -m "not ray and not slow and not chaos and not long and not real"
 
 # The same tests with the lines that they reach; counting them costs time.
 coverage: .venv/.installed-dev
@@ -28,6 +28,10 @@ coverage: .venv/.installed-dev
 # Every fault of docs/reliability.md, which is written from what became of them.
 chaos: .venv/.installed-dev
 	$(BIN)/python -m tests.chaos
+
+# Tests that take minutes: `make test` has a short one beside each.
+long: .venv/.installed-dev
+	$(BIN)/python -m pytest -m long
 
 # Journeys from a published encoder (83 MB). The package names no licence, so it is only a test
 # subject: nothing else depends on it.

@@ -67,7 +67,7 @@ def wheel(tmp_path_factory):
     return found, source
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_wheel_has_every_file_of_the_package_and_true_metadata(wheel):
     path, source = wheel
     with zipfile.ZipFile(path) as archive:
@@ -86,7 +86,7 @@ def test_wheel_has_every_file_of_the_package_and_true_metadata(wheel):
     assert about.get_payload().startswith("# road_ray")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_wheel_works_in_a_fresh_environment(wheel, tmp_path):
     """Libraries come from this environment, the package from the wheel alone."""
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "v"], check=True)

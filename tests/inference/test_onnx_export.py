@@ -60,9 +60,14 @@ def assert_alike(ours: object, theirs: object) -> None:
     [
         ("bert", "ForQuestionAnswering", (), SPAN),
         ("roberta", "ForSequenceClassification", ("score",), PAIRS),
-        ("electra", "ForTokenClassification", ("O", "B-PER", "I-PER"), [*TEXTS, LONG]),
-        ("bert", "ForMultipleChoice", ("a", "b", "c"), CHOICES),
-        ("deberta-v2", "ForSequenceClassification", ("no", "yes"), PAIRS),
+        *(
+            pytest.param(*more, marks=pytest.mark.long)
+            for more in (
+                ("electra", "ForTokenClassification", ("O", "B-PER", "I-PER"), [*TEXTS, LONG]),
+                ("bert", "ForMultipleChoice", ("a", "b", "c"), CHOICES),
+                ("deberta-v2", "ForSequenceClassification", ("no", "yes"), PAIRS),
+            )
+        ),
     ],
 )
 def test_the_export_predicts_what_the_model_predicts(tmp_path, family, head, labels, rows):

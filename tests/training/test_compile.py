@@ -100,8 +100,14 @@ _TRACED = (
 )
 
 
+_SHORT = ("electra", "span each teacher")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", _TRACED)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(one, marks=[] if one in _SHORT else pytest.mark.long) for one in _TRACED],
+)
 def test_an_objective_is_one_graph(name, tmp_path):
     """``fullgraph`` makes a break of the graph an error; the backend gets one graph."""
     objective, given = every.case_of(name, tmp_path, dropout=0.0)
@@ -116,7 +122,9 @@ def test_an_objective_is_one_graph(name, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["electra", "all_tokens_mlm"])
+@pytest.mark.parametrize(
+    "kind", ["electra", pytest.param("all_tokens_mlm", marks=pytest.mark.long)]
+)
 def test_batches_of_all_lengths_are_compiled_at_most_once_each(kind):
     objective, counter = small.objective_of(kind, dropout=0.0), CompileCounter()
     stream = BatchStream(small.rows(60), Batching(7, seed=5), pad_id=0, noise_channels=3)

@@ -24,7 +24,7 @@ from road_ray.errors import ClusterError
 from road_ray.inference.predictor import load
 from tests.published import TEXTS, publish
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.ray, pytest.mark.long, pytest.mark.timeout(900)]
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "serving.md"
 TOKEN = "a token of twenty-two characters"
 

@@ -44,7 +44,13 @@ def weights(run: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("name", COMPARISONS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name == "low_resource" else pytest.mark.long)
+        for name in COMPARISONS
+    ],
+)
 def test_every_comparison_runs_and_fills_its_table(tiny, name):
     run = rr.reproduce(overrides=tiny(name, **SIZES[name]))
     table = table_of(run.directory)
@@ -66,6 +72,7 @@ def test_every_comparison_runs_and_fills_its_table(tiny, name):
     assert "<svg" in (run.directory / "report.html").read_text()
 
 
+@pytest.mark.long
 def test_teachers_answer_once_and_the_same_command_trains_nothing_anew(tiny):
     given = tiny("low_resource", **(SIZES["low_resource"] | {"arms": ["mean", "correctness"]}))
     run = rr.reproduce(overrides=given)
@@ -90,7 +97,7 @@ class _StopAt:
             self.context.stop.set()
 
 
-@pytest.mark.parametrize("row", [5, 16])
+@pytest.mark.parametrize("row", [pytest.param(5, marks=pytest.mark.long), 16])
 def test_a_stopped_comparison_resumes_to_equal_weights(tiny, tmp_path, row):
     """Rows 1 to 9 are those of three teachers, the others of students."""
     given = tiny(
@@ -108,7 +115,7 @@ def test_a_stopped_comparison_resumes_to_equal_weights(tiny, tmp_path, row):
     assert len(weights(run.directory)) == 4
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_killed_comparison_resumes_to_equal_weights(tiny, tmp_path, flags):
     """Killed as soon as a student has written its first checkpoint."""
     changes = {"arms": ["correctness"], "num_seeds": 1, "training.save_every_steps": 1}
@@ -149,6 +156,7 @@ def test_an_arm_that_fails_leaves_the_others_and_is_run_again(tiny, tmp_path):
     ]
 
 
+@pytest.mark.long
 @pytest.mark.ray
 def test_arms_side_by_side_are_those_one_after_another(tiny, tmp_path, cluster):
     given = tiny("noisy_labels", **(SIZES["noisy_labels"] | {"arms": ["mean_10"]}))
