@@ -19,7 +19,7 @@ test: .venv/.installed-dev
 	$(BIN)/python -m pytest $(TWO_PROCESSES)
 
 fast: .venv/.installed-dev
-	$(BIN)/python -m pytest $(TWO_PROCESSES) -m "not ray and not slow and not chaos and not long and not real"
+	$(BIN)/python -m pytest $(TWO_PROCESSES) -m "not ray and not slow and not chaos and not long and not real and not gpu"
 
 # The same tests with the lines that they reach; counting them costs time.
 coverage: .venv/.installed-dev

@@ -14,7 +14,7 @@ from road_ray.distillation.teacher_identity import fingerprint_tokenizer
 from road_ray.distributed.teachers.replicas import Pool
 from road_ray.errors import ConfigError
 from road_ray.recipes.distillation.config import DistillConfig
-from road_ray.recipes.distillation.distill import _asking, _of_pool
+from road_ray.recipes.distillation.distill import _of_pool, teacher_source_of
 from road_ray.recipes.distillation.out_of_fold import (
     open_ensemble,
     store_is_complete,
@@ -68,7 +68,7 @@ def told(folded, sentiment, tmp_path):
         config = override(DistillConfig(run_dir=tmp_path), sentiment | named | changes)
         prepared = prepare(config, Worker.alone())
         student = fingerprint_tokenizer(prepared.tokenizer)
-        source = _asking(config, teacher_directories(config.distillation), student)
+        source = teacher_source_of(config, teacher_directories(config.distillation), student)
         return source, prepared
 
     return make
