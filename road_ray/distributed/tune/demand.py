@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from road_ray.distributed.placement import core_share
-
 
 @dataclass(frozen=True)
 class Demand:
@@ -24,6 +22,8 @@ class Demand:
 
     def max_concurrent(self, total: Mapping[str, float]) -> int:
         """Return how many trials fit a cluster with the resources ``total``, at least one."""
+        from road_ray.distributed.placement import core_share  # imports Ray
+
         cpus = total.get("CPU", 0.0)
         processes = max(1, self.workers)
         per_teacher = self.cpus_per_teacher
