@@ -228,6 +228,7 @@ def _parsed(text: str, wanted: Field | None, where: str) -> Any:
     if only_text and text[:1] not in ("'", '"'):
         return text
     value = yaml_lines.parse_value(text, where)
-    if isinstance(value, str) and wanted is not None and wanted.only_lists:
+    bare = text[:1] not in ("'", '"')
+    if isinstance(value, str) and bare and wanted is not None and wanted.only_lists:
         return [yaml_lines.parse_value(part, where) for part in value.split(",")]
     return value

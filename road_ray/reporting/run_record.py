@@ -24,10 +24,10 @@ CONFIG = "config.resolved.yaml"
 # A key of the configuration by which the verb of a run is known, the first that is there. The
 # command does not tell it: `road demo` and `road sweep` make runs of other verbs.
 _VERB_OF_KEY = {
+    "comparison": "reproduce",
     "mixing": "multitask",
     "distillation": "distill",
     "generator": "pretrain",
-    "comparison": "reproduce",
     "stages": "reproduce",
     "pretraining_steps": "demo",
     "judge_ensemble": "teachers",

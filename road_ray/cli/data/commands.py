@@ -82,7 +82,7 @@ def data_peek(
         return
     named = getattr(config.data, "datasets", None) or [config.data.dataset]
     chosen = tokenizer or (config.init if Path(config.init).is_dir() and config.init else "")
-    from road_ray.data.preview import format_examples, format_rows
+    from road_ray.data.inspection.preview import format_examples, format_rows
 
     shown = [
         format_rows(name, split, config.data, _model_of(chosen), rows)

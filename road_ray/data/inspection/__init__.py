@@ -3,5 +3,5 @@
 Start in ``guess.py``. It calls ``sources.py``, which finds files and reads rows, and
 ``columns.py``, which guesses what the columns are. ``starter.py`` writes the guess as a commented
 YAML file. A layout of files is added in ``sources.py``; reading it is the work of
-``data/readers``.
+``data/readers``. ``preview.py`` shows rows as a model gets them, for ``road data peek``.
 """

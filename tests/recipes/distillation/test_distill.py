@@ -57,7 +57,8 @@ def test_the_card_names_the_teachers(students, teachers):
     card = (students("carded").hf_dir / "README.md").read_text()
     assert "distilled from several teachers on sst2" in card
     assert "- weighting.wrong: `0.75`" in card
-    assert f"- teacher 2: `{teachers.directory}/teacher-2/hf`, weights `" in card
+    assert "- teacher 2: `.../teacher-2/hf`, weights `" in card
+    assert str(teachers.directory) not in card
 
 
 def test_the_rule_matters_and_the_weight_of_the_wrong_too(students):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from road_ray.data.config import SourceConfig
-from road_ray.data.preview import format_examples, format_rows
+from road_ray.data.inspection.preview import format_examples, format_rows
 from road_ray.data.tokenizer import train_wordpiece
 
 
