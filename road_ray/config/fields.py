@@ -59,17 +59,24 @@ class Field:
     def lists(self) -> bool:
         return any((get_origin(m) or m) in _LISTS for m in self.members)
 
-    @property
-    def only_lists(self) -> bool:
-        """Whether a text cannot stand here but a list can."""
-        return self.lists and str not in self.members and Path not in self.members
+    def is_list_of_words(self, text: str, value: Any) -> bool:
+        """Whether the override ``text``, which is ``value`` in YAML, is a list without brackets:
+        words where a list can stand and neither text nor this very word.
+        """
+        is_words = isinstance(value, str) and text[:1] not in ("'", '"')
+        takes_text = str in self.members or Path in self.members or value in self.literals
+        return is_words and self.lists and not takes_text
 
     @property
     def choices(self) -> list[Any]:
         extra = self.info.json_schema_extra if self.info else None
         registered = extra.get("enum") if isinstance(extra, Mapping) else None
-        literal = [c for m in self.members if get_origin(m) is Literal for c in get_args(m)]
-        return [*literal, *(registered if isinstance(registered, list) else [])]
+        return [*self.literals, *(registered if isinstance(registered, list) else [])]
+
+    @property
+    def literals(self) -> list[Any]:
+        """The values of ``Literal`` members."""
+        return [c for m in self.members if get_origin(m) is Literal for c in get_args(m)]
 
     @property
     def meaning(self) -> str:

@@ -228,7 +228,6 @@ def _parsed(text: str, wanted: Field | None, where: str) -> Any:
     if only_text and text[:1] not in ("'", '"'):
         return text
     value = yaml_lines.parse_value(text, where)
-    bare = text[:1] not in ("'", '"')
-    if isinstance(value, str) and bare and wanted is not None and wanted.only_lists:
+    if wanted is not None and wanted.is_list_of_words(text, value):
         return [yaml_lines.parse_value(part, where) for part in value.split(",")]
     return value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pydantic import Field, model_validator
@@ -128,6 +128,7 @@ def test_a_section_that_is_changed_keeps_what_its_owner_has_by_default():
         ("layers=0,5", (), (0, 5)),
         ("layers=3", (), 3),
         ("either=a,b", (), 1),
+        ("layers=all", (), "all"),
     ],
 )
 def test_a_list_needs_no_brackets_on_the_command_line(text, names, layers):
@@ -135,7 +136,7 @@ def test_a_list_needs_no_brackets_on_the_command_line(text, names, layers):
 
     class Lists(Config):
         names: tuple[str, ...] = ()
-        layers: int | tuple[int, ...] = 1
+        layers: Literal["all"] | int | tuple[int, ...] = 1
         either: str | tuple[str, ...] = ""
 
     if names is None:  # quoted: text, which is no list

@@ -78,7 +78,7 @@ def _as_text(
                 field = field_at(kind, tuple(key.removeprefix(prefix).strip().split(".")))
                 if field and field.members in ((str,), (Path,)) and value[:1] not in ("'", '"'):
                     return key + equals + json.dumps(value)
-                if field and field.only_lists and value[:1] not in ("[", "{", "'", '"'):
+                if field and field.is_list_of_words(value, yaml_lines.parse_value(value, text)):
                     return f"{key}{equals}[{value}]"
         return text
 

@@ -113,3 +113,11 @@ def test_a_population_needs_one_run_a_trial_that_any_child_can_go_on_from(file):
 def test_a_population_beside_a_searcher_is_refused(file):
     with pytest.raises(InvalidConfig, match="allowed: sampler: random"):
         load_sweep(file, ["scheduler=pbt"])
+
+
+def test_overrides_of_a_sweep_take_lists_without_brackets_and_words_as_they_are():
+    told = ["init=hub/x", "overrides.distillation.teachers=a,b", "overrides.student.layers=3"]
+    config = load_sweep("temperature", [*told, "overrides.distillation.schedule=linear"])
+    kept = {key: config.overrides[f"{key}"] for key in ("distillation.schedule", "student.layers")}
+    assert kept == {"distillation.schedule": "linear", "student.layers": 3}
+    assert list(config.overrides["distillation.teachers"]) == ["a", "b"]
