@@ -36,7 +36,7 @@ class Explanation:
 
     @property
     def as_dict(self) -> dict[str, Any]:
-        """What ``--json`` prints of it."""
+        """Return the fields that ``--json`` prints."""
         from road_ray.config.fields import format_key
 
         info = self.info

@@ -31,7 +31,7 @@ _TYPES = _PLAIN | {int: "whole number", float: "number", Path: "path"}
 
 @dataclass(frozen=True)
 class Field:
-    """What may stand at one key: its type, its constraints, and the declaration it came from."""
+    """Type, constraints and declaration of one key."""
 
     annotation: Any
     metadata: tuple[Any, ...] = ()
@@ -60,8 +60,8 @@ class Field:
         return any((get_origin(m) or m) in _LISTS for m in self.members)
 
     def is_list_of_words(self, text: str, value: Any) -> bool:
-        """Whether the override ``text``, which is ``value`` in YAML, is a list without brackets:
-        words where a list can stand and neither text nor this very word.
+        """Return whether the override ``text``, which is ``value`` in YAML, is a list without
+        brackets: words where the key takes a list, and neither text nor this very word.
         """
         is_words = isinstance(value, str) and text[:1] not in ("'", '"')
         takes_text = str in self.members or Path in self.members or value in self.literals

@@ -200,7 +200,7 @@ class Layers:
 
 
 def _own_default(kind: type[BaseModel], key: Key) -> dict[str, Any]:
-    """What a section has by default where it stands, as far as its class would not say the same."""
+    """Return the defaults that a section has in this place and not by its class."""
     default: Any = None
     for part in key:
         field = kind.model_fields.get(str(part))

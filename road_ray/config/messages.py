@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, in words to act on: range, choices, nearest name, remedy.
+"""Messages for mistakes in a configuration: range, choices, nearest name, remedy.
 
 Here lives the telling; `config` does the merging and the validation, `yaml_lines` knows the lines.
 """

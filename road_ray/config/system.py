@@ -1,4 +1,4 @@
-"""What differs between operating systems: cores, processes, and the sync of a directory."""
+"""Differences between operating systems: cores, processes, and the sync of a directory."""
 
 from __future__ import annotations
 

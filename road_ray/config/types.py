@@ -1,4 +1,4 @@
-"""What counts as a number, a bool or a path in a configuration: stricter than pydantic alone."""
+"""Numbers, bools and paths of a configuration, read more strictly than pydantic alone does."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _OPEN = (
 
 
 def token_path() -> Path:
-    """Where Ray looks for the token."""
+    """Return the path where Ray looks for the token."""
     named = os.environ.get("RAY_AUTH_TOKEN_PATH")
     try:
         return Path(named).expanduser() if named else Path.home() / ".ray" / "auth_token"
@@ -90,7 +90,7 @@ def restrict_permissions(path: Path) -> bool:
 
 
 def accepts_anonymous(dashboard: str, timeout_seconds: float = 10.0) -> bool | None:
-    """Whether the jobs interface answers without a token; None when nothing answers at all."""
+    """Return whether the jobs interface answers without a token; None if nothing answers."""
     url = dashboard if "://" in dashboard else f"http://{dashboard}"
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:

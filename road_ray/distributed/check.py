@@ -32,7 +32,7 @@ class Finding:
 
 
 def token() -> Finding:
-    """Whether there is a token, and for whose eyes."""
+    """Return the finding about the token: its place, and whether others can read it."""
     path = token_path()
     if os.environ.get("RAY_AUTH_TOKEN"):
         return Finding("token", "in RAY_AUTH_TOKEN", True)
@@ -120,7 +120,7 @@ def _object_store() -> Finding:
 
 
 def _clocks() -> Finding:
-    """How far the clocks of the machines are from ours."""
+    """Return the finding about the clocks: how far those of the machines are from ours."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 

@@ -100,8 +100,8 @@ def answers(
     pad_id: int,
     on_rows: OnRows | None = None,
 ) -> list[NDArray[np.float32]]:
-    """What ``ask`` says of every row, unpadded: ``[C]`` (or ``[N]``, ``[1]``), ``[2, length]`` of
-    spans, ``[length, C]`` of tags. Rows of like length are asked together.
+    """Return the logits that ``ask`` gives every row, unpadded: ``[C]`` (or ``[N]``, ``[1]``),
+    ``[2, length]`` of spans, ``[length, C]`` of tags. Rows of like length are asked together.
     """
     lengths = features.lengths
     rows: list[NDArray[np.float32] | None] = [None] * len(features)

@@ -1,4 +1,4 @@
-"""What a model directory of ours says of itself: in ``road_ray.json``, and to people in a card."""
+"""Record of a model directory: ``road_ray.json``, and a card for people."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def write_model_record(directory: Path, **told: Any) -> None:
 
 
 def trained_head(directory: Path, task: Task) -> Path | None:
-    """Where a model directory keeps a head of this very task, if it was trained on it."""
+    """Return the directory of a model's head for this very task, if it was trained on it."""
     if (directory / "heads" / task.name / "config.json").is_file():
         return directory / "heads" / task.name
     return directory if _told(directory).get("task") == task.name else None

@@ -1,4 +1,4 @@
-"""What recipes look at before they start: where they start from, and what they read."""
+"""Checks of recipes before they start: the model they start from, and the files they read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a training is given besides its objective and data: its settings and its surroundings."""
+"""Settings and surroundings of a training, given besides its objective and data."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def _learnt_at(data: CorpusConfig, place: Path) -> Path:
 
 
 def corpus_path(data: CorpusConfig) -> Path:
-    """Where the text lies: below the root, or a path of its own."""
+    """Return the path of the text: below the root, or a path of its own."""
     if data.corpus.startswith("hub:"):
         return _from_hub(data.corpus.removeprefix("hub:"), data.shards)
     own = named(data.corpus, "data.corpus")
@@ -169,8 +169,8 @@ def corpus_tokenizer(data: CorpusConfig, place: Path) -> Any:
 
 
 def _is_whole(directory: Path) -> bool:
-    """Whether all files of a learnt tokenizer are there with the bytes that they were written
-    with.
+    """Return whether all files of a learnt tokenizer are there with the bytes that they
+    were written with.
     """
     try:
         sums: dict[str, str] = json.loads((directory / _SUMS).read_text(encoding="utf-8"))

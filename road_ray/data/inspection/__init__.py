@@ -1,4 +1,4 @@
-"""What a user's own data holds: files by split, task, columns and labels, for ``road init``.
+"""Inspection of a user's own data for ``road init``: files by split, task, columns, labels.
 
 Start in ``guess.py``. It calls ``sources.py``, which finds files and reads rows, and
 ``columns.py``, which guesses what the columns are. ``starter.py`` writes the guess as a commented

@@ -78,12 +78,12 @@ class Column:
 
     @property
     def is_text(self) -> bool:
-        """Whether most values are different texts, not numbers."""
+        """Return whether most values are different texts, not numbers."""
         return self.texts > 0 and self.numbers is None and not self.is_classes
 
     @property
     def is_classes(self) -> bool:
-        """Whether a few short values repeat."""
+        """Return whether a few short values repeat."""
         few = 2 <= len(self.values) <= _FEW and 2 * len(self.values) <= self.count
         return few and self.mean_words <= _SHORT_WORDS
 

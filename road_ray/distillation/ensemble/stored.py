@@ -88,7 +88,7 @@ class StoredEnsemble(Ensemble):
 
     @property
     def complete(self) -> bool:
-        """Whether every needed row of every teacher is stored; False if the rows are not known."""
+        """Return whether every needed row of every teacher is stored; False if rows are unknown."""
         return self._wanted is not None and self._wanted.num_missing == 0
 
     def submit(self, batch: Mapping[str, Any]) -> Request:

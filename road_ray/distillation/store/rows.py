@@ -49,7 +49,7 @@ class Rows:
 
     @cached_property
     def padded_on_the_right(self) -> bool:
-        """Whether all padding follows the real tokens, the usual case."""
+        """Return whether all padding follows the real tokens, the usual case."""
         return _on_the_right(self.real, self.lengths)
 
     def some(self, numbers: NDArray[Any]) -> Rows:

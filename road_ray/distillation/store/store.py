@@ -63,7 +63,7 @@ class RowLocations:
 
     @property
     def waits(self) -> bool:
-        """Whether an answer is still in memory."""
+        """Return whether an answer is still in memory."""
         return bool((self.shard == _WAITING).any())
 
 

@@ -133,17 +133,17 @@ class ChoicePrediction(_Body):
 
 
 class Problem(BaseModel):
-    """Why a request is refused."""
+    """Reason for which a request is refused."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
     error: str
-    """What is wrong."""
+    """The mistake."""
     where: str | None = None
     """Row and field, header or byte."""
     value: str | int | float | None = None
-    """What was found there, cut to 80 characters."""
+    """The value found there, cut to 80 characters."""
     allowed: str | None = None
-    """What is taken."""
+    """The values that are allowed."""
 
 
 class Status(BaseModel):

@@ -21,7 +21,7 @@ _NAME = "road"  # of the application
 
 @dataclass(frozen=True)
 class Listening:
-    """Where the proxy listens, and the cluster to join, if any."""
+    """Address on which the proxy listens, and the cluster to join, if any."""
 
     host: str = "127.0.0.1"
     port: int = 8000

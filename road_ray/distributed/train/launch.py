@@ -1,4 +1,4 @@
-"""Where a training runs: in this process or in Ray Train workers."""
+"""Launch of a training: in this process or in Ray Train workers."""
 
 from __future__ import annotations
 

@@ -257,7 +257,7 @@ def main(
 def objective_of(
     settings: DistillationConfig, model: MultitaskModel, directories: list[str]
 ) -> Distilled:
-    """What the student learns by: the teachers' logits, and one's states too when asked."""
+    """Return the student's objective: to match the teachers' logits, and one's states if asked."""
     shared: dict[str, Any] = {
         "kd_weight": schedule(settings.schedule, settings.kd_weight),
         "temperature": settings.temperature,

@@ -1,4 +1,4 @@
-"""What several models are worth together: the mean of their logits, judged like a model."""
+"""Evaluation of an ensemble: the mean of several models' logits, judged like a model."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def _init_of(directory: Path) -> Path | None:
 
 
 def store_is_complete(teacher_source: TeacherSource, count: int, split: Split) -> bool:
-    """Whether the store has all that will be asked for, so that no teacher need be started."""
+    """Return whether the store has all rows, so that no teacher need be started."""
     folds = row_folds(split, count)
     return all(
         teacher_source.of_fold(fold, count).complete(split.features, folds == fold)
@@ -106,8 +106,8 @@ def store_is_complete(teacher_source: TeacherSource, count: int, split: Split) -
 
 
 def needs_pool(teacher_source: TeacherSource, count: int, split: Callable[[], Split]) -> bool:
-    """Whether the driver must start the teachers: a lone worker with a store does it itself, on
-    the first row that the store has not. Teachers of folds share one pool.
+    """Return whether the driver must start the teachers: a lone worker with a store does it
+    itself, on the first row that the store has not. Teachers of folds share one pool.
     """
     if teacher_source.settings.host != "actors" or teacher_source.settings.store is None:
         return teacher_source.settings.host == "actors"

@@ -1,4 +1,4 @@
-"""What a worker asks: the teachers themselves or the store before them, proven before step one."""
+"""Sources of teacher answers: the teachers or the store before them, compared before step one."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class TeacherSource:
 
     @property
     def mixed(self) -> bool:
-        """Whether a teacher has another tokenizer than the student, so that texts are needed."""
+        """Return whether a teacher has another tokenizer than the student and needs texts."""
         return any(ANSWERS_FOR in teacher for teacher in self.manifest["teachers"])
 
     @contextmanager
@@ -106,14 +106,14 @@ class TeacherSource:
             yield stored
 
     def of_fold(self, fold: int, count: int) -> TeacherSource:
-        """Who answers for the rows of one of ``count`` folds: its share of the teachers."""
+        """Return the source for the rows of one of ``count`` folds: its share of the teachers."""
         each = len(self.directories) // count
         some = slice(fold * each, (fold + 1) * each)
         manifest = {**self.manifest, "teachers": self.manifest["teachers"][some]}
         return replace(self, directories=self.directories[some], manifest=manifest)
 
     def complete(self, features: Features, rows: NDArray[np.bool_] | None = None) -> bool:
-        """Whether the store has every row of every teacher, so that none need be started."""
+        """Return whether the store has every row of every teacher, so that none need be started."""
         if self.settings.store is None:
             return False
 

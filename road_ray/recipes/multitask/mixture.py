@@ -1,4 +1,4 @@
-"""What a mixture is made of: its data sets read, their streams, and the steps drawn from them."""
+"""Parts of a mixture: its data sets, their streams, and the steps drawn from them."""
 
 from __future__ import annotations
 

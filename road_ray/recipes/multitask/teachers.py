@@ -212,7 +212,7 @@ def annotate_mixture(
     worker: Worker,
     tell: Tell,
 ) -> Iterator[AnnotatedMixture]:
-    """What one worker learns from: every ensemble is ready, and proven, before the first step."""
+    """Yield a worker's mixture with teachers; all ensembles are compared before the first step."""
     settings = config.distillation
     tokenizer = load_tokenizer(model_directory(config.init)) if asked else None
     with ExitStack() as stack:

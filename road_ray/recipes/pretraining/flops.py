@@ -1,4 +1,4 @@
-"""What a pre-training costs in floating-point operations, before a step is made."""
+"""Floating-point operations of a pre-training, counted before a step is made."""
 
 from __future__ import annotations
 

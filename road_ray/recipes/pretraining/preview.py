@@ -23,7 +23,7 @@ from road_ray.training.worker import Worker
 
 
 def is_pretraining(place: str) -> bool:
-    """Whether this is the directory of a run of ``road pretrain``."""
+    """Return whether this is the directory of a run of ``road pretrain``."""
     record = Path(place) / RECORD
     return record.is_file() and "\ngenerator:" in record.read_text(encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""How far a run is, for people: a progress bar on a terminal, a line now and then elsewhere.
+"""Progress of a run for people: a bar on a terminal, a line now and then elsewhere.
 
 Everything goes to standard error; standard output belongs to results.
 """
@@ -25,7 +25,7 @@ from rich.table import Column
 _DETAILS = ("total", "HasAns", "NoAns", "thresh", "no_answer", "answerability")
 Kind = Literal["rich", "plain", "quiet"]
 Work = Callable[[int], float]
-"""How much is done before a step: its number, unless some steps take longer than others."""
+"""Amount done before a step: its number, unless some steps take longer than others."""
 
 
 class Console(Protocol):

@@ -1,4 +1,4 @@
-"""What may leave the process: mappings without the values of tokens, passwords and keys."""
+"""Mappings that may leave the process: without the values of tokens, passwords and keys."""
 
 from __future__ import annotations
 
