@@ -127,7 +127,7 @@ def test_a_column_without_a_use_is_refused_with_the_options_to_paste(rows_file):
     taken = ColumnChoice({"text": "my stars"}, ignore=("textpair",))  # `text` is not read then
     with pytest.raises(DataError, match="does not read: 'text'"):
         list(input_rows(path, taken, ("text",)))
-    with pytest.raises(DataError, match="no column 'star'.*nearest: 'star' -> 'my stars'"):
+    with pytest.raises(DataError, match=r"no column 'star'.*nearest: 'star' -> 'my stars'"):
         list(input_rows(path, ColumnChoice(keep={"star": "star"}), ("text",)))
 
 
