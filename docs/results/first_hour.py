@@ -54,20 +54,20 @@ def reviews(data: Path, split: str, number: int) -> list[dict[str, Any]]:
 
 
 def write_reviews(data: Path, place: Path) -> None:
-    write_table(place / "reviews.csv", reviews(data, "train", 600))
+    write_table(place / "reviews.csv", reviews(data, "train", 300))
     new = [{k: row[k] for k in ("id", "review")} for row in reviews(data, "dev", 200)]
     write_table(place / "new.csv", new)
 
 
 def write_manual(data: Path, place: Path) -> list[str]:
-    """Write some 300 questions in SQuAD's layout; return the contexts of other articles."""
+    """Write some 60 questions in SQuAD's layout; return the contexts of other articles."""
     articles = json.loads((data / "squad" / "train-v2.0.json").read_text("utf-8"))["data"]
     few, questions = [], 0
     for article in articles[200:]:
         kept = article["paragraphs"][:3]
         few.append({"title": article["title"], "paragraphs": kept})
         questions += sum(len(paragraph["qas"]) for paragraph in kept)
-        if questions > 300:
+        if questions > 60:
             break
     (place / "manual.json").write_text(json.dumps({"version": "own", "data": few}), "utf-8")
     asked = {"question": "Who wrote the first program?"}
@@ -94,7 +94,7 @@ def record_hub(data: Path, place: Path) -> None:
 
     files = {}
     for split, rows in (
-        ("train", reviews(data, "train", 600)),
+        ("train", reviews(data, "train", 300)),
         ("validation", reviews(data, "dev", 200)),
     ):
         table = {"text": [row["review"] for row in rows], "label": [row["verdict"] for row in rows]}

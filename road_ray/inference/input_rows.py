@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from road_ray.data.readers.files import (
     MISFITS,
+    decoded_lines,
     missing_columns,
     numbered_lines,
     parse_json_line,
@@ -125,7 +126,8 @@ def _without_use(where: str, others: Sequence[str], free: Sequence[str]) -> str:
 
 def _rows(source: str) -> Iterator[tuple[str, Row]]:
     if source == STDIN:
-        return _lines(("<stdin>:" + str(n), line) for n, line in enumerate(sys.stdin, 1))
+        lines = decoded_lines(sys.stdin.buffer, "<stdin>")
+        return _lines((f"<stdin>:{number}", line) for number, line in lines)
     path = Path(source).expanduser()
     if not path.is_file():
         raise ConfigError(

@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import re
+import shutil
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -84,9 +85,27 @@ def test_lines_of_text_are_numbered(rows_file):
 
 
 def test_standard_input_takes_texts_and_json_objects(monkeypatch):
-    monkeypatch.setattr("sys.stdin", io.StringIO('plain text\n\n{"text": "b", "id": 7}\n'))
+    given = b'\xef\xbb\xbfplain text\n\n{"text": "b", "id": 7}\n'
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
     read = [row.fields for row in input_rows("-", EACH, ("text",))]
     assert read == [{"text": "plain text", "id": "0"}, {"text": "b", "id": "7"}]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (b"", "has no rows"),
+        (b"fine\ncaf\xe9\n", r"<stdin>:2: .*not UTF-8"),
+        ("fine\n".encode("utf-16"), r"<stdin>:1: .*not UTF-8.*iconv -f utf-16"),
+        (b"long " * (14 << 20), r"<stdin>:1: a line of more than 64 MiB"),
+    ],
+    ids=["empty", "Latin-1", "UTF-16", "long line"],
+)
+def test_standard_input_that_is_not_read_is_refused(monkeypatch, given, message):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
+    with pytest.raises(DataError) as error:
+        list(input_rows("-", EACH, ("text",)))
+    assert re.search(message, str(error.value), re.DOTALL)
 
 
 def test_squad_layout_gives_questions(world):
@@ -290,6 +309,26 @@ def test_a_bad_file_is_named_and_leaves_nothing(directory, tmp_path, content, me
         predict_file(load(directory), str(source), tmp_path / "out.jsonl", **call)
     assert re.search(message, str(error.value), re.DOTALL)
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
+
+
+def test_questions_for_a_model_of_classes_are_refused(road, directory, world, tmp_path):
+    said = road(
+        "predict", directory, world / "squad" / "dev-v2.0.json", "--output", tmp_path / "o.jsonl"
+    )
+    assert (said.code, "none of the fields text, text_pair" in said.err) == (3, True)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
+@pytest.mark.parametrize("verb", ["predict", "export", "serve"])
+def test_a_model_with_an_empty_file_is_refused(road, directory, tmp_path, verb, name):
+    model = tmp_path / "model"
+    shutil.copytree(directory, model)
+    (model / name).write_bytes(b"")
+    before = sorted(path.name for path in model.iterdir())
+    said = road(verb, model)
+    assert (said.code, f"{name}: " in said.err, "fix:" in said.err) == (4, True, True)
+    assert sorted(path.name for path in model.iterdir()) == before
 
 
 def test_a_byte_order_mark_and_a_long_text_are_read(directory, tmp_path):
