@@ -66,7 +66,7 @@ journey_c() {
     begin c "Own text to a domain encoder to a fine-tuned model"
     step 'road pretrain --run-dir runs/domain data.corpus=notes init=$ENCODER encoder.family=init objective.name=mlm optimizer.peak_lr=5e-5 optimizer.warmup_steps=10 training.steps=60 data.batch_size=16' 'step|loss|model:|initial'
     step 'road init reviews.csv --init runs/domain' 'next:'
-    step 'road finetune reviews.yaml' 'accuracy|model:'
+    step 'road finetune reviews.yaml data.epochs=2' 'accuracy|model:'
     step 'road predict runs/reviews new.csv --column text=review --output out.jsonl && head -n 1 out.jsonl' 'label|predictions'
     end
 }
@@ -112,7 +112,7 @@ journey_g() {
     begin g "A data set of the hub, from a recorded copy"
     export HF_DATASETS_CACHE=$PLACE/g/cache
     step 'road init hub:acme/reviews --init $ENCODER' 'task|text:|classes|split|next:'
-    step 'road finetune reviews.yaml' 'accuracy|model:'
+    step 'road finetune reviews.yaml data.epochs=2' 'accuracy|model:'
     step 'echo "a moving and funny film" | road predict runs/reviews' 'label'
     end
 }

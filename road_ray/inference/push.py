@@ -58,8 +58,8 @@ def model_files(model: str | Path) -> list[ModelFile]:
             )
         if not path.stat().st_size:
             raise CheckpointError(
-                f"{path}: is empty\n  fix: restore it, or make it again with the command that wrote "
-                "it\n  nothing was sent"
+                f"{path}: is empty\n  fix: restore it, or make it again with the command that "
+                "wrote it\n  nothing was sent"
             )
         _refuse_secret(path)
         found.append(ModelFile(name, path, path.stat().st_size))
