@@ -63,7 +63,7 @@ def write_manual(data: Path, place: Path) -> list[str]:
     """Write some 60 questions in SQuAD's layout; return the contexts of other articles."""
     articles = json.loads((data / "squad" / "train-v2.0.json").read_text("utf-8"))["data"]
     few, questions = [], 0
-    for article in articles[200:]:
+    for article in articles[20:]:
         kept = article["paragraphs"][:3]
         few.append({"title": article["title"], "paragraphs": kept})
         questions += sum(len(paragraph["qas"]) for paragraph in kept)
