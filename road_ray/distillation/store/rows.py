@@ -1,16 +1,17 @@
 """Keys and values of rows in the store: a hash of the content, and logits without padding.
 
 The key of a row is a hash of its real token ids and segments, so it does not depend on the order
-and padding of the batch.
+and padding of the batch. For a teacher with another tokenizer it is a hash of its texts, so that
+students of any tokenizer share the row.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -57,6 +58,19 @@ class Rows:
         return Rows(self.keys[numbers], self.real[numbers])
 
 
+class RowKeys(NamedTuple):
+    """Keys of the same rows for teachers with the student's tokenizer and for those that read
+    texts, ``[N, 2]`` each; None where no teacher does.
+    """
+
+    tokens: Keys
+    texts: Keys | None = None
+
+    def some(self, numbers: NDArray[Any]) -> RowKeys:
+        """Return the keys of these rows, by number or by a mask."""
+        return RowKeys(self.tokens[numbers], None if self.texts is None else self.texts[numbers])
+
+
 class MissingRows:
     """Tracker of the rows that a store still lacks."""
 
@@ -101,6 +115,18 @@ def keys_of(features: Features) -> Keys:
     marked = features.tokens | (second.astype(np.int32) << _SEGMENT_SHIFT)
     keys = _hashed(marked, features.bounds[:-1], lengths)
     return keys if features.choices == 1 else _together(keys, features.choices)
+
+
+def keys_of_texts(texts: Iterable[Sequence[str]]) -> Keys:
+    """Return the keys of rows by their texts, ``[N, 2]``."""
+    digests = []
+    for row in texts:
+        content = hashlib.blake2b(digest_size=KEY_BYTES)
+        for text in row:
+            encoded = text.encode("utf-8", "surrogatepass")
+            content.update(len(encoded).to_bytes(8, "little") + encoded)
+        digests.append(content.digest())
+    return np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
 
 
 def value_type(kind: Kind) -> type[np.floating[Any]]:

@@ -36,7 +36,7 @@ from road_ray.distillation.store.shards import (
     shards_in,
     write_shard,
 )
-from road_ray.distillation.teacher_identity import decisive_entries
+from road_ray.distillation.teacher_identity import ANSWERS_FOR, decisive_entries
 from road_ray.errors import ResourceError
 
 _log = logging.getLogger(__name__)
@@ -247,7 +247,10 @@ def directory_name(teacher: Mapping[str, Any], task: Task) -> str:
 
 
 def _identity(teacher: Mapping[str, Any], task: Task) -> dict[str, Any]:
-    return {"task": task.name, "kind": str(task.kind)} | decisive_entries(teacher)
+    entries = decisive_entries(teacher)
+    if entries.pop(ANSWERS_FOR, None):  # answers to texts, in the teacher's own tokens
+        entries["reads"] = "texts"
+    return {"task": task.name, "kind": str(task.kind)} | entries
 
 
 def _manifest_name(_: str) -> str:
