@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "road_ray"
 # A room imports from rows above its own in this list (the architecture counts them from below).
 ROWS = [
-    {"errors", "config"},
+    {"errors", "config", "system"},
     {"data"},
     {"models"},
     {"distillation"},
@@ -92,7 +92,7 @@ def upward_imports(path: Path) -> list[str]:
         if other not in ROW_OF or other == room:  # a name of the package itself, such as a verb
             continue
         if ROW_OF[other] >= ROW_OF[room] and (named(path), other) not in ALLOWED:
-            if {other, room} == ROWS[0]:
+            if {other, room} <= ROWS[0]:
                 continue
             wrong.append(f"{named(path)}:{line}: {room} may not import {name}")
     return wrong

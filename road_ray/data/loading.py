@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from road_ray.data import catalog, miniature
-from road_ray.data import paths as places
 from road_ray.data.config import HUB, MINIATURE, SourceConfig
 from road_ray.data.features import cache as feature_cache
 from road_ray.data.features.encode import check_labels, encode
@@ -33,6 +32,7 @@ from road_ray.data.unlabelled import (
     without_labels,
 )
 from road_ray.errors import ConfigError, nearest
+from road_ray.system import paths as places
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -15,7 +15,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from road_ray.config.json_file import read_json
 from road_ray.data.batching import Batch, to_device
 from road_ray.data.features.encode import encode
 from road_ray.data.features.types import (
@@ -53,6 +52,7 @@ from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import check_vocabulary, model_directory
 from road_ray.models.multitask import load_trained
 from road_ray.models.precision import autocast_dtype, default_device
+from road_ray.system.json_file import read_json
 
 if TYPE_CHECKING:
     from road_ray.models.config import Precision

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from road_ray.config.json_file import read_json
 from road_ray.data.config import CorpusConfig, SourceConfig
-from road_ray.data.paths import named
 from road_ray.errors import CheckpointError, ResourceError
+from road_ray.system.json_file import read_json
+from road_ray.system.paths import named
 from road_ray.training.checkpoint.file_hashes import sha256_of
 
 INPUTS = "inputs.json"

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from road_ray.config.json_file import read_json
 from road_ray.data.model_files import MODEL_RECORD, model_hashes
 from road_ray.data.schema import Task
 from road_ray.errors import CheckpointError
 from road_ray.reporting.card import write_card
+from road_ray.system.json_file import read_json
 from road_ray.training.monitoring.journal import write_json_atomic
 
 _REMEDY = "restore it, or repeat the command that trained the model, which writes it again"

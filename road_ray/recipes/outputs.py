@@ -7,9 +7,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from road_ray.config.json_file import read_json
 from road_ray.errors import CheckpointError
 from road_ray.recipes.inputs import changed_inputs
+from road_ray.system.json_file import read_json
 from road_ray.training.checkpoint.checkpoint import MANIFEST, Checkpoints
 from road_ray.training.checkpoint.file_hashes import hashes_of, problems_of
 from road_ray.training.monitoring.journal import write_json_atomic

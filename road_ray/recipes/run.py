@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import to_dict, to_yaml
-from road_ray.config.file_lock import lock_exclusively
-from road_ray.config.json_file import read_json
 from road_ray.distributed.connection import check_machine
 from road_ray.errors import CheckpointError, DivergedError, ResourceError, RoadError
 from road_ray.recipes.config import RunConfig
@@ -24,6 +22,8 @@ from road_ray.recipes.outputs import damage, require_source, seal
 from road_ray.recipes.recorded_config import RECORD, allowed_inputs, require_same
 from road_ray.reporting.provenance import environment, revision, version_of
 from road_ray.reporting.report import REPORT, leave_report
+from road_ray.system.file_lock import lock_exclusively
+from road_ray.system.json_file import read_json
 from road_ray.training.checkpoint.checkpoint import MANIFEST, Checkpoints, disk_error
 from road_ray.training.context import RunContext
 from road_ray.training.monitoring.journal import Journal, write_json_atomic

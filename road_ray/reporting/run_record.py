@@ -11,10 +11,10 @@ from typing import Any
 
 from road_ray.config import flatten
 from road_ray.config import yaml as yaml_lines
-from road_ray.config.json_file import read_json
 from road_ray.errors import RoadError
 from road_ray.reporting import record_schema as shapes
 from road_ray.reporting.plots.chart import Point
+from road_ray.system.json_file import read_json
 from road_ray.training.monitoring.journal import read_rows
 from road_ray.training.monitoring.secrets import redact
 

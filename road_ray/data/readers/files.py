@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from road_ray.data.compression import DAMAGED, open_bytes
-from road_ray.errors import DataError, ResourceError, nearest
+from road_ray.errors import DataError, shorten
+from road_ray.system.compression import DAMAGED, open_bytes
 
 if TYPE_CHECKING:  # configuration imports this module, and loads without numpy
     from road_ray.data.features.types import Example
@@ -205,11 +205,6 @@ def first_faults(lines: Sequence[str]) -> str:
     """Join the first five faults, one a line, and the number of the others."""
     more = len(lines) - _LISTED
     return "\n  ".join([*lines[:_LISTED], *([f"and {more} more"] if more > 0 else [])])
-
-
-def shorten(text: str, limit: int = 80) -> str:
-    """Return the text, or its beginning if it is longer than ``limit``."""
-    return text if len(text) <= limit else text[:limit] + "..."
 
 
 def _decoded(raw: bytes, where: str) -> str:

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from road_ray.data.compression import DAMAGED, open_bytes
 from road_ray.data.readers.files import (
     LONGEST_LINE,
     MISFITS,
@@ -21,9 +20,9 @@ from road_ray.data.readers.files import (
     parse_json_line,
     read_document,
     refuse_repeated_columns,
-    shorten,
 )
-from road_ray.errors import DataError
+from road_ray.errors import DataError, shorten
+from road_ray.system.compression import DAMAGED, open_bytes
 
 NESTED = (".jsonl", ".json", ".parquet", ".arrow")  # cells may be lists
 TABLES = (".csv", ".tsv", *NESTED)

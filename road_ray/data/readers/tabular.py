@@ -20,11 +20,10 @@ from road_ray.data.readers.files import (
     numbered_lines,
     refuse_repeated_columns,
     refuse_repeated_ids,
-    shorten,
 )
 from road_ray.data.readers.tables import table_rows
 from road_ray.data.schema import Columns
-from road_ray.errors import DataError
+from road_ray.errors import DataError, shorten
 
 # QQP as published has a few rows with line ends in a text; more of them mean a wrong file.
 _MAX_RAGGED_FRACTION = 1e-3

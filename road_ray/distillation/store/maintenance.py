@@ -15,8 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from road_ray.config.file_lock import lock_exclusively
-from road_ray.config.json_file import read_json
 from road_ray.distillation.store.shards import (
     DAMAGED,
     Shard,
@@ -27,6 +25,8 @@ from road_ray.distillation.store.shards import (
 )
 from road_ray.distillation.store.store import LOCK, MANIFEST
 from road_ray.errors import ConfigError, DataError, ResourceError
+from road_ray.system.file_lock import lock_exclusively
+from road_ray.system.json_file import read_json
 
 _SECONDS_A_DAY = 86400.0
 _GONE = ".gone"  # suffix of a directory while it is removed

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from road_ray.config.system import process_exists, sync
 from road_ray.data.features.types import Longs
 from road_ray.distillation.store.rows import KEY_BYTES, Keys, Values
+from road_ray.system.operating_system import process_exists, sync
 
 _log = logging.getLogger(__name__)
 _SHARD = re.compile(r"shard-[0-9a-f]{16}-([0-9a-f]{64})\.arrow")

@@ -22,7 +22,6 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from road_ray.config.file_lock import lock_shared
 from road_ray.data.features.ragged import starts_of
 from road_ray.data.features.types import Longs
 from road_ray.data.schema import Kind, Task
@@ -38,6 +37,7 @@ from road_ray.distillation.store.shards import (
 )
 from road_ray.distillation.teacher_identity import decisive_entries
 from road_ray.errors import ResourceError
+from road_ray.system.file_lock import lock_shared
 
 _log = logging.getLogger(__name__)
 FORMAT = 1

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from road_ray.config.system import process_exists, sync
 from road_ray.errors import CheckpointError, ResourceError
+from road_ray.system.operating_system import process_exists, sync
 from road_ray.training.checkpoint.file_hashes import hashes_of, problems_of
 
 OnEvent = Callable[[dict[str, Any]], None]

@@ -13,10 +13,9 @@ from road_ray.data.readers.files import (
     missing_columns,
     numbered_lines,
     parse_json_line,
-    shorten,
 )
 from road_ray.data.readers.tables import parquet_rows, table_rows
-from road_ray.errors import DataError, ResourceError
+from road_ray.errors import DataError, ResourceError, shorten
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])

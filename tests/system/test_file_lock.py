@@ -7,11 +7,11 @@ import sys
 import time
 from pathlib import Path
 
-from road_ray.config.file_lock import lock_exclusively
+from road_ray.system.file_lock import lock_exclusively
 
 HOLDER = """
 import sys, time
-from road_ray.config.file_lock import lock_exclusively
+from road_ray.system.file_lock import lock_exclusively
 file = open(sys.argv[1], "a+")
 assert lock_exclusively(file) is None
 print("held", flush=True)

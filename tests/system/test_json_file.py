@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from road_ray.config.json_file import read_json
 from road_ray.errors import CheckpointError, ResourceError
+from road_ray.system.json_file import read_json
 
 
 def test_read_json_gives_the_object(tmp_path):

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.config.system import process_exists, sync, usable_cores
 from road_ray.errors import ConfigError
 from road_ray.models.precision import default_device
+from road_ray.system.operating_system import process_exists, sync, usable_cores
 
 ROOT = Path(__file__).parents[2]
 # Only the package itself is denied the modules: libraries choose theirs by the name of the system.
@@ -35,7 +35,7 @@ overrides = json.loads(sys.argv[1])
 run = rr.finetune(overrides=overrides)
 again = rr.finetune(overrides=overrides)
 assert again.metrics == run.metrics
-from road_ray.config import file_lock
+from road_ray.system import file_lock
 assert file_lock.fcntl is None
 print(json.dumps([run.metrics["eval/sst2/accuracy"], rr.load(run.directory)("a fine film")]))
 """

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from road_ray.data.readers.files import shorten
-from road_ray.errors import ConfigError
+from road_ray.errors import ConfigError, shorten
 
 CACHE = "ROAD_CACHE"
 

@@ -8,9 +8,9 @@ import lzma
 import pyarrow as pa
 import pytest
 
-from road_ray.data.compression import SUFFIXES, open_bytes
 from road_ray.data.readers.files import numbered_lines
 from road_ray.errors import DataError
+from road_ray.system.compression import SUFFIXES, open_bytes
 
 CONTENT = b"one\n" + bytes(range(65, 91)) * 2000 + b"\ntwo\n"
 PACK = {
