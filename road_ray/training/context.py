@@ -14,7 +14,7 @@ from road_ray.training.monitoring.journal import Journal
 from road_ray.training.monitoring.trackers import RowCallback
 
 if TYPE_CHECKING:
-    from road_ray.training.profile import Measured
+    from road_ray.training.performance.profile import Measured
 
 
 @dataclass

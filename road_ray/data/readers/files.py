@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from road_ray.errors import DataError, shorten
+from road_ray.errors import DataError, ResourceError, nearest, shorten
 from road_ray.system.compression import DAMAGED, open_bytes
 
 if TYPE_CHECKING:  # configuration imports this module, and loads without numpy

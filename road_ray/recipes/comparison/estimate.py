@@ -41,9 +41,9 @@ from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.multitask.multitask import multitask
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import pretrain
-from road_ray.training.compile import configure_networks
 from road_ray.training.context import RunContext
 from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.performance.compile import configure_networks
 from road_ray.training.worker import Worker
 
 _STEPS = 8  # timed, after one that warms up

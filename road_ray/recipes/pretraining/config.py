@@ -16,7 +16,7 @@ from road_ray.config import Config
 from road_ray.data.config import CorpusConfig
 from road_ray.errors import did_you_mean
 from road_ray.models.config import EncoderConfig, Tying
-from road_ray.objectives.registry import OBJECTIVES
+from road_ray.objectives.pretraining.registry import OBJECTIVES
 from road_ray.recipes.config import RunConfig
 from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.inputs import Inputs, corpus_files, model_files

@@ -16,7 +16,7 @@ from road_ray.models.flops import (
     layer_parameters,
     word_head_flops,
 )
-from road_ray.objectives.registry import models_of, objective_class, options_of
+from road_ray.objectives.pretraining.registry import models_of, objective_class, options_of
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import phases
 

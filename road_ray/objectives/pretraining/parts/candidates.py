@@ -1,0 +1,48 @@
+"""Candidate tokens of a multiple choice: drawn by a generator, scored by a main encoder."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from road_ray.objectives.pretraining.parts.sampling import invert
+
+
+def with_replacement(logits: Tensor, noise: Tensor) -> Tensor:
+    """Return draws from ``softmax(logits)``, without gradient: ``[N, V], [N, K] -> [N, K]``."""
+    return invert(torch.softmax(logits.detach().float(), -1), noise)
+
+
+def without_replacement(logits: Tensor, excluded: Tensor, noise: Tensor) -> Tensor:
+    """Return distinct ids other than ``excluded``: ``[N, V], [N], [N, K] -> [N, K]``; no gradient.
+
+    Drawn one after the other from the rest, which has the distribution of Gumbel top-k. Source:
+    TEAMS, official/projects/teams.
+    """
+    left = torch.softmax(logits.detach().float(), -1)
+    taken = [excluded]
+    for number in noise.unbind(-1):
+        left.scatter_(1, taken[-1][:, None], 0.0)
+        # A certain generator leaves no probability: any other id then, as their logit penalty
+        # gives.
+        empty = left.sum(-1) <= 0
+        other = _any_other(torch.stack(taken, -1), number, left.shape[-1])
+        taken.append(torch.where(empty, other, invert(left, number)))
+    return torch.stack(taken[1:], -1)
+
+
+def _any_other(taken: Tensor, noise: Tensor, size: int) -> Tensor:
+    """Return a uniform draw from the ids below ``size`` that are not taken: ``[N, T], [N] ->
+    [N]``.
+    """
+    rest = size - taken.shape[-1]
+    drawn = (noise * rest).long().clamp(max=rest - 1)
+    for before in taken.sort(-1).values.unbind(-1):
+        drawn = drawn + (drawn >= before)
+    return drawn
+
+
+def candidate_logits(state: Tensor, table: Tensor, candidates: Tensor) -> Tensor:
+    """Return the dot products with candidates' embeddings: ``[N, E], [V, E], [N, K] -> [N, K]``."""
+    rows = torch.nn.functional.embedding(candidates, table)
+    return torch.einsum("ne,nke->nk", state.to(rows.dtype), rows)
