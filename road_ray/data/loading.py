@@ -21,8 +21,8 @@ from road_ray.data.features.types import Example, Features, SpanExample, TextExa
 from road_ray.data.folds import held_out
 from road_ray.data.own_task import labels_missing, own_task
 from road_ray.data.readers.hub import read_hub
+from road_ray.data.readers.layouts import read_split
 from road_ray.data.readers.quac import with_history
-from road_ray.data.readers.registry import read_split
 from road_ray.data.schema import Dataset, Span, Tag, Task
 from road_ray.data.special_heads import SPECIAL_HEADS
 from road_ray.data.unlabelled import (

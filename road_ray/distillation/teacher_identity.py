@@ -17,7 +17,7 @@ from road_ray.data.model_files import check_tokenizer_files, locate_model, read_
 from road_ray.data.schema import Choose, Classify, Regress, Span, Tag, Task
 from road_ray.data.tokenizer import read_tokenizer
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.models.labels import LabelMap, label_order
+from road_ray.models.heads.label_order import LabelMap, label_order
 from road_ray.system.json_file import read_json
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from road_ray.distillation.teacher_identity import (
     fingerprint_weights,
     teacher_tokenizer,
 )
-from road_ray.models.labels import LabelMap
+from road_ray.models.heads.label_order import LabelMap
 from road_ray.system.json_file import read_json
 
 if TYPE_CHECKING:

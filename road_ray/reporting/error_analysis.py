@@ -15,7 +15,7 @@ from road_ray.data.schema import Dataset, Kind, Regress
 from road_ray.errors import RoadError
 from road_ray.evaluation.squad import token_f1
 from road_ray.reporting.pages.page import Block, Example, Examples, Prose
-from road_ray.reporting.run_record import RunRecord
+from road_ray.reporting.records.run_record import RunRecord
 from road_ray.system.json_file import read_json
 
 _log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ import torch
 from road_ray.data.batching import Batch
 from road_ray.data.schema import Regress, Task
 from road_ray.errors import CheckpointError, InterruptedRunError
-from road_ray.models.precision import autocast_dtype
+from road_ray.models.performance.precision import autocast_dtype
 from road_ray.objectives.base import Objective
 from road_ray.training.checkpoint.async_save import AsyncSaver, named_tensors
 from road_ray.training.checkpoint.remote_copy import RemoteCopy

@@ -8,7 +8,7 @@ import lzma
 import pyarrow as pa
 import pytest
 
-from road_ray.data.readers.files import numbered_lines
+from road_ray.data.readers.parts.text_files import numbered_lines
 from road_ray.errors import DataError
 from road_ray.system.compression import SUFFIXES, open_bytes
 

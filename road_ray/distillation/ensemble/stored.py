@@ -21,9 +21,16 @@ from torch import Tensor
 
 from road_ray.data.schema import Task
 from road_ray.distillation.ensemble.base import Ensemble, inputs_of, some_rows
+from road_ray.distillation.logit_store.rows import (
+    Keys,
+    MissingRows,
+    Rows,
+    padded,
+    rows_of,
+    unpadded,
+)
+from road_ray.distillation.logit_store.store import RowLocations, TeacherStore
 from road_ray.distillation.parity import Answers
-from road_ray.distillation.store.rows import Keys, MissingRows, Rows, padded, rows_of, unpadded
-from road_ray.distillation.store.store import RowLocations, TeacherStore
 
 _log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from road_ray.data.features.types import Features
 from road_ray.data.loading import load_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import ConfigError
-from road_ray.evaluation.predict import evaluate_split
+from road_ray.evaluation.evaluate_split import evaluate_split
 from road_ray.models.encoder import load_encoder, model_directory
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.comparison.config import ReproduceConfig

@@ -18,7 +18,7 @@ from road_ray.recipes.comparison.catalog import Arm
 from road_ray.recipes.comparison.config import ReproduceConfig
 from road_ray.recipes.comparison.units import Plan, Unit
 from road_ray.reporting.health import right_counts
-from road_ray.reporting.run_record import read_run
+from road_ray.reporting.records.run_record import read_run
 from road_ray.system.json_file import read_json
 
 _SPANS = ("best_f1", "f1", "best_exact", "exact", "HasAns_f1", "NoAns_f1")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from road_ray.models.config import EncoderConfig
 from road_ray.models.encoder import scale_encoder
-from road_ray.models.flops import (
+from road_ray.models.performance.flops import (
     choice_head_flops,
     detection_head_flops,
     encoder_flops,

@@ -7,8 +7,8 @@ import torch
 from torch.testing import assert_close
 from transformers import ElectraForMaskedLM
 
+from road_ray.objectives.masking import choose, mask
 from road_ray.objectives.pretraining.mlm import MaskedLanguageModel
-from road_ray.objectives.pretraining.parts.masking import choose, mask
 
 SPECIAL, MASK = (0, 2, 3, 4), 4
 

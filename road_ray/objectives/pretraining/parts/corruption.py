@@ -1,4 +1,4 @@
-"""Corruption of the input by a generator: the base class of the objectives that learn from it."""
+"""Base class of the objectives whose input a generator corrupts."""
 
 from __future__ import annotations
 
@@ -12,23 +12,14 @@ from transformers import PreTrainedModel
 from road_ray.data.batching import Batch
 from road_ray.errors import ConfigError
 from road_ray.models.config import Tying
-from road_ray.models.cpu_kernels import use_cpu_kernels
 from road_ray.models.hf_logging import suppress_logging
 from road_ray.models.language_model import states
+from road_ray.models.performance.cpu_kernels import use_cpu_kernels
 from road_ray.models.weight_tying import share
 from road_ray.objectives.base import Metrics, Term
+from road_ray.objectives.masking import corrupt, put, rows_at
 from road_ray.objectives.pretraining.parts.generator import Frequencies, Generator, draw, is_frozen
-from road_ray.objectives.pretraining.parts.masking import MaskingObjective, put, rows_at
-
-
-def corrupt(tokens: Tensor, chosen: Tensor, sampled: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the *unmasked* tokens with samples at chosen positions, and which are replaced:
-    ``[B, L]`` each.
-
-    A sample that equals the token counts as original. Source: Clark et al. 2020, section 2.
-    """
-    corrupted = torch.where(chosen, sampled, tokens)
-    return corrupted, corrupted != tokens
+from road_ray.objectives.pretraining.parts.masked_input import MaskingObjective
 
 
 class Corruption(NamedTuple):

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from road_ray.models.language_model import vocabulary_logits
-from road_ray.objectives.pretraining.parts.sampling import invert, predict
+from road_ray.objectives.masking import invert
+from road_ray.objectives.pretraining.parts.sampling import predict
 
 
 class Frequencies(nn.Module):

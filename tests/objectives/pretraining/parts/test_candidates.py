@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch.testing import assert_close
 
+from road_ray.objectives.masking import sample
 from road_ray.objectives.pretraining.parts.candidates import (
     candidate_logits,
     with_replacement,
     without_replacement,
 )
-from road_ray.objectives.pretraining.parts.sampling import sample
 
 
 def test_draws_with_replacement_are_draws_of_the_sampler():

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from road_ray.objectives.masking import sample
 from road_ray.objectives.pretraining.parts.generator import Frequencies, draw, is_frozen
-from road_ray.objectives.pretraining.parts.sampling import sample
 
 
 def test_frequencies_are_drawn_by_their_share_and_know_the_gold_by_it():

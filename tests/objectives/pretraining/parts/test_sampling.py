@@ -7,7 +7,8 @@ import torch
 from torch.nn import functional
 from torch.testing import assert_close
 
-from road_ray.objectives.pretraining.parts.sampling import predict, sample
+from road_ray.objectives.masking import sample
+from road_ray.objectives.pretraining.parts.sampling import predict
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

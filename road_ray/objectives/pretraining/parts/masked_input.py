@@ -1,0 +1,59 @@
+"""Base class of the objectives that mask a part of the tokens: MLM and the ELECTRA family."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from road_ray.data.batching import Batch
+from road_ray.objectives.base import Objective
+from road_ray.objectives.masking import choose, flat_positions, mask
+
+
+class MaskingObjective(Objective):
+    """Objective that chooses positions and masks most of them, by the noise of the batch.
+
+    Source of the defaults: google electra, pretrain_helpers.py.
+    """
+
+    def __init__(
+        self,
+        *,
+        special_ids: Sequence[int],
+        mask_id: int,
+        choose_fraction: float = 0.15,
+        mask_fraction: float = 0.85,
+    ) -> None:
+        super().__init__()
+        self.special_ids = tuple(special_ids)
+        self.mask_id = mask_id
+        self.choose_fraction = choose_fraction
+        self.mask_fraction = mask_fraction
+
+    def prepare(self, batch: Batch) -> Batch:
+        """Return the batch with its chosen positions, as ``Objective.prepare``."""
+        if "chosen" in batch:
+            return batch
+        chosen = choose(
+            batch["input_ids"],
+            batch["attention_mask"],
+            batch["noise"][0],
+            special_ids=self.special_ids,
+            fraction=self.choose_fraction,
+        )
+        return {**super().prepare(batch), "chosen": flat_positions(chosen)}
+
+    def hide(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the chosen positions and the masked tokens, ``[B, L]`` each."""
+        tokens, positions = batch["input_ids"], self.prepare(batch)["chosen"]
+        chosen = torch.zeros_like(tokens, dtype=torch.bool).flatten()
+        chosen = chosen.index_fill(0, positions, True).view_as(tokens)
+        return chosen, mask(
+            tokens,
+            chosen,
+            batch["noise"][1],
+            mask_id=self.mask_id,
+            mask_fraction=self.mask_fraction,
+        )
