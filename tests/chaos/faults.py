@@ -24,7 +24,7 @@ def _f(name: str, what: str, expected: str, *tests: str, lacks: str = "") -> Fau
     return Fault(name, what, expected, tests, lacks)
 
 
-_LOOP, _SAVED = "training/test_loop.py::", "training/checkpoint/test_checkpoint.py::"
+_LOOP, _SAVED = "training/test_loop.py::", "training/checkpoint/test_atomic_commit.py::"
 _FINE, _STUDENT = "recipes/finetuning/test_finetune.py::", "recipes/distillation/test_distill.py::"
 _GROUP, _ACTORS = "distributed/train/test_launch.py::", "distributed/teachers/test_client.py::"
 _SWEEP = "distributed/tune/test_driver.py::"

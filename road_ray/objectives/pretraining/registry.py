@@ -30,7 +30,7 @@ classes need torch, so ``objective_class`` loads them."""
 
 def objective_class(name: str) -> type[Objective]:
     """Return the class of the objective ``name``, a key of ``OBJECTIVES``."""
-    module = import_module(f"road_ray.objectives.{name}")
+    module = import_module(f"road_ray.objectives.pretraining.{name}")
     return cast("type[Objective]", getattr(module, OBJECTIVES[name]))
 
 

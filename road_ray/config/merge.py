@@ -1,7 +1,7 @@
-"""Several sources of values laid over each other, remembering where each value came from.
+"""Sources of values merged into one configuration, remembering where each value came from.
 
-Merges and validates; the syntax of files is known to `yaml_lines`, the wording of mistakes to
-`config_problems`.
+Merges and validates. ``yaml.py`` knows the syntax of files, ``overrides.py`` that of ``key=value``,
+``messages.py`` the wording of mistakes.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from road_ray.config import yaml as yaml_lines
-from road_ray.config.fields import Field, Key, field_at, format_value
+from road_ray.config.fields import Key, field_at
 from road_ray.config.messages import InvalidConfig, invalid_value, missing_key, unknown_key
+from road_ray.config.overrides import parse_overrides
 from road_ray.config.types import BesideFile
+from road_ray.config.yaml import read_yaml
 from road_ray.errors import Problem
 
 T = TypeVar("T", bound=BaseModel)
@@ -53,7 +54,7 @@ class Layers:
             self.origins.update(inside)
 
     def put_file(self, path: Path) -> None:
-        written = yaml_lines.read_yaml(path)
+        written = read_yaml(path)
         if "preset" not in self.kind.model_fields:
             written.values.pop("preset", None)
         self.problems += written.problems
@@ -75,42 +76,14 @@ class Layers:
                     section[name] = mark.located(value, path, section)
 
     def put_overrides(self, overrides: Sequence[str] | Mapping[str, Any]) -> None:
-        if isinstance(overrides, Mapping):
-            for name, value in overrides.items():
-                self._put_override(str(name), value, f"override '{name}={format_value(value)}'")
-            return
-        for text in [overrides] if isinstance(overrides, str) else overrides:
-            name, equals, written = text.partition("=")
-            where = f"override {text!r}"
-            if not equals:
-                problem = Problem(where, "has no '='", f"write {name.strip() or 'key'}=VALUE")
-                self.problems.append(problem)
-                continue
-            try:
-                wanted = field_at(self.kind, tuple(name.strip().split(".")))
-                value = _parsed(written.strip(), wanted, where)
-            except InvalidConfig as error:
-                self.problems += error.problems
-                continue
-            self._put_override(name.strip(), value, where)
-
-    def _put_override(self, name: str, value: Any, where: str) -> None:
-        key = tuple(name.split("."))
-        if not all(key):
-            problem = Problem(where, f"{name!r} is not a key", "write section.key=VALUE")
-            self.problems.append(problem)
-            return
-        field = field_at(self.kind, key)
-        if field and bool in field.members and value in ("true", "false"):
-            value = value == "true"
-        if isinstance(value, Path):
-            value = str(value)
-        if hasattr(value, "item") and hasattr(value, "dtype"):
-            value = value.item()  # a NumPy scalar, as samplers draw them
-        for depth in range(1, len(key)):
-            self._open(key[:depth])
-            self.origins.setdefault(key[:depth], where)
-        self.put(key, value, where)
+        """Lay overrides over all else: ``key=value`` each, or values by dotted key."""
+        parsed, problems = parse_overrides(self.kind, overrides)
+        self.problems += problems
+        for override in parsed:
+            for depth in range(1, len(override.key)):
+                self._open(override.key[:depth])
+                self.origins.setdefault(override.key[:depth], override.where)
+            self.put(override.key, override.value, override.where)
 
     def validated(self, kind: type[T]) -> T:
         """The configuration of all layers.
@@ -215,19 +188,3 @@ def _own_default(kind: type[BaseModel], key: Key) -> dict[str, Any]:
 def _overlap(one: Key, other: Key) -> bool:
     shared = min(len(one), len(other))
     return one[:shared] == other[:shared]
-
-
-def _parsed(text: str, wanted: Field | None, where: str) -> Any:
-    """The value of an override: a piece of YAML, but text as it stands where text is wanted, and
-    ``a,b`` for ``[a,b]``, whose brackets some shells do not pass on.
-    """
-    nothing = text in ("null", "~", "") and wanted is not None and wanted.optional
-    only_text = wanted is not None and wanted.members in ((str,), (Path,))
-    if nothing:
-        return None
-    if only_text and text[:1] not in ("'", '"'):
-        return text
-    value = yaml_lines.parse_value(text, where)
-    if wanted is not None and wanted.is_list_of_words(text, value):
-        return [yaml_lines.parse_value(part, where) for part in value.split(",")]
-    return value

@@ -8,7 +8,7 @@ import pytest
 from pydantic import Field, model_validator
 
 from road_ray.config import Config, load
-from road_ray.config.layers import Layers
+from road_ray.config.merge import Layers
 from road_ray.config.messages import InvalidConfig
 
 
