@@ -27,8 +27,8 @@ from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.base import Objective
 from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.intermediate import IntermediateDistilled
-from road_ray.objectives.parts.generator import Frequencies
-from road_ray.objectives.registry import objective_class
+from road_ray.objectives.pretraining.parts.generator import Frequencies
+from road_ray.objectives.pretraining.registry import objective_class
 from road_ray.objectives.supervised import Supervised
 from tests.objectives import tiny
 

@@ -29,8 +29,8 @@ from road_ray.distillation.weighting.combine import mask_disallowed
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.models.architectures import input_names
 from road_ray.models.config import Precision
-from road_ray.models.labels import LabelMap
-from road_ray.models.precision import autocast_dtype
+from road_ray.models.heads.label_order import LabelMap
+from road_ray.models.performance.precision import autocast_dtype
 from road_ray.models.weights import load_stored
 
 PAD_LOGIT = -10000.0  # of padding positions: finite, exact in fp16, 0 after a softmax

@@ -24,7 +24,7 @@ from road_ray.distillation.ensemble.text_teacher import TextTeacher
 from road_ray.distillation.teacher_identity import reads_other_tokens
 from road_ray.errors import ConfigError
 from road_ray.models.config import Precision
-from road_ray.models.labels import LabelMap
+from road_ray.models.heads.label_order import LabelMap
 
 
 def load_teacher(

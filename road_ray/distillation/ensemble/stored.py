@@ -30,8 +30,7 @@ from road_ray.distillation.ensemble.base import (
     some_rows,
 )
 from road_ray.distillation.ensemble.text_reader import TextReader, TokenRow
-from road_ray.distillation.parity import Answers
-from road_ray.distillation.store.rows import (
+from road_ray.distillation.logit_store.rows import (
     Keys,
     MissingRows,
     RowKeys,
@@ -41,7 +40,8 @@ from road_ray.distillation.store.rows import (
     rows_of,
     unpadded,
 )
-from road_ray.distillation.store.store import RowLocations, TeacherStore
+from road_ray.distillation.logit_store.store import RowLocations, TeacherStore
+from road_ray.distillation.parity import Answers
 from road_ray.distillation.teacher_identity import ANSWERS_FOR
 
 _log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from road_ray.distillation.ensemble.local import load_teacher
 from road_ray.distributed.teachers.request_batcher import Answers, Batcher, Inputs, Stats
 from road_ray.errors import CheckpointError
 from road_ray.models.config import Precision
-from road_ray.models.labels import LabelMap
+from road_ray.models.heads.label_order import LabelMap
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -55,7 +55,7 @@ from road_ray.recipes.distillation.teacher_source import (
     flush_store_before_checkpoint,
 )
 from road_ray.recipes.finetuning.finetune import check_student, fit, prepare
-from road_ray.recipes.run import Run, load_finished_run, open_run_directory
+from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.validation import require_init, require_plain_head
 from road_ray.training.context import RunContext
 from road_ray.training.loop import identity_of

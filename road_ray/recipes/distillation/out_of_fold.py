@@ -8,7 +8,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from road_ray.config.json_file import read_json
 from road_ray.data.config import SourceConfig
 from road_ray.data.folds import row_folds
 from road_ray.data.loading import Split, row_features
@@ -17,6 +16,7 @@ from road_ray.distillation.ensemble.base import Ensemble
 from road_ray.distillation.ensemble.out_of_fold import OutOfFoldEnsemble
 from road_ray.distillation.ensemble.row_texts import RowTexts, WithTexts
 from road_ray.recipes.distillation.teacher_source import TeacherSource
+from road_ray.system.json_file import read_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
