@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from road_ray.data.readers.registry import read_split
 from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
@@ -23,9 +24,8 @@ from transformers import (
 )
 
 from road_ray.data import catalog
-from road_ray.data.readers.registry import read_split
 from road_ray.data.tokenizer import load_tokenizer
-from road_ray.inference.predict import predict_file
+from road_ray.inference.predict_file import predict_file
 from road_ray.inference.predictor import load
 
 BATCH, MAX_LENGTH = 32, 128

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from road_ray.data.readers.files import (
+from road_ray.data.readers.parts.tables import json_shape, suffix_of, table_rows
+from road_ray.data.readers.parts.text_files import (
     MISFITS,
     decoded_lines,
     missing_columns,
@@ -21,7 +22,6 @@ from road_ray.data.readers.files import (
     parse_json_line,
     read_document,
 )
-from road_ray.data.readers.tables import json_shape, suffix_of, table_rows
 from road_ray.errors import ConfigError, DataError, nearest
 from road_ray.inference.predictor import PREDICTION_FIELDS, Row
 

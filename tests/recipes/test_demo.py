@@ -10,7 +10,7 @@ import pytest
 from road_ray.recipes.config import DemoConfig
 from road_ray.recipes.demo import distilling, finetuning, multitasking, pretraining, table
 from road_ray.recipes.distillation.teacher_list import read_teacher_list
-from road_ray.recipes.run import Run
+from road_ray.recipes.run_directory.run import Run
 from road_ray.reporting.pages.demo_page import FIGURES
 
 

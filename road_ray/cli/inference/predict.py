@@ -101,7 +101,7 @@ def _print(
     if pool is not None:
         raise ConfigError("--workers and --address: need a file to write\n  fix: add --output FILE")
     from road_ray.inference.input_rows import input_rows
-    from road_ray.inference.predict import predict_chunks
+    from road_ray.inference.predict_file import predict_chunks
     from road_ray.inference.prediction_file import json_line
     from road_ray.inference.predictor import load
 
@@ -131,7 +131,7 @@ def _write(
 
         prepare_address(pool["address"])  # what Ray reads at its import
         check_machine(pool["workers"] or 0, pool["address"])
-    from road_ray.inference.predict import predict_file
+    from road_ray.inference.predict_file import predict_file
     from road_ray.inference.predictor import load
 
     predictor = load(model, **options)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config.annotated_yaml import comment
-from road_ray.config.json_file import read_json
 from road_ray.data.inspection.guess import Guess
+from road_ray.system.json_file import read_json
 
 _FILES = ("train", "dev", "test")
 _FEW_ROWS = 2000
