@@ -16,7 +16,7 @@ from road_ray.config.yaml import read_yaml
 from road_ray.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
-    from road_ray.recipes.run import Run
+    from road_ray.recipes.run_directory.run import Run
     from road_ray.training.context import RunContext
 
 

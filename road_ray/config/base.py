@@ -21,7 +21,7 @@ from ruamel.yaml.comments import CommentedSeq
 from road_ray.config import yaml as yaml_lines
 from road_ray.config.addresses import refuse_secret
 from road_ray.config.fields import format_value
-from road_ray.config.layers import Layers
+from road_ray.config.merge import Layers
 from road_ray.config.messages import InvalidConfig
 from road_ray.config.types import expand_user, refuse_unwritable, strict_types, texts
 from road_ray.errors import Problem

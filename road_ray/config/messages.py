@@ -1,6 +1,6 @@
 """Messages for mistakes in a configuration: range, choices, nearest name, remedy.
 
-Here lives the telling; `config` does the merging and the validation, `yaml_lines` knows the lines.
+``merge.py`` does the merging and the validation, ``yaml.py`` knows the lines.
 """
 
 from __future__ import annotations

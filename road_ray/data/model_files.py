@@ -22,8 +22,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from road_ray.config.json_file import read_json
 from road_ray.errors import CheckpointError
+from road_ray.system.json_file import read_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from road_ray.config.json_file import read_json
 from road_ray.data.features.special_tokens import special_tokens
 from road_ray.data.model_files import check_tokenizer_files, locate_model, read_config
 from road_ray.data.schema import Choose, Classify, Regress, Span, Tag, Task
 from road_ray.data.tokenizer import read_tokenizer
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.models.labels import LabelMap, label_order
+from road_ray.models.heads.label_order import LabelMap, label_order
+from road_ray.system.json_file import read_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig

@@ -10,14 +10,14 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from road_ray.data.readers.files import (
+from road_ray.data.readers.parts.tables import json_shape, suffix_of, table_rows
+from road_ray.data.readers.parts.text_files import (
     MISFITS,
     missing_columns,
     numbered_lines,
     parse_json_line,
     read_document,
 )
-from road_ray.data.readers.tables import json_shape, suffix_of, table_rows
 from road_ray.errors import ConfigError, DataError
 from road_ray.inference.predictor import Row
 

@@ -16,11 +16,11 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from road_ray.config.json_file import read_json
 from road_ray.data.model_files import check_hashes, read_config
 from road_ray.errors import CheckpointError
 from road_ray.models.architectures import FAMILIES
 from road_ray.models.hf_logging import suppress_logging
+from road_ray.system.json_file import read_json
 
 _FLOATS = ("F64", "F32", "F16", "BF16")
 _BUFFERS = ("position_ids", "token_type_ids")  # older versions stored them; constants

@@ -1,8 +1,8 @@
 """Configuration that every recipe shares, and that of ``road evaluate`` and ``road demo``.
 
 ``RunConfig`` is the base of the configuration of every verb: run directory, seed, workers, cluster,
-console and trackers. ``recipes/run.py`` and ``distributed/train/launch.py`` consume it,
-``recipes/evaluate.py`` and ``recipes/demo.py`` the other two.
+console and trackers. ``recipes/run_directory/run.py`` and ``distributed/train/launch.py`` consume
+it, ``recipes/evaluate.py`` and ``recipes/demo.py`` the other two.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from road_ray.config import Config
 from road_ray.config.addresses import check_address
 from road_ray.data.config import MINIATURE, SourceConfig
 from road_ray.recipes.distillation.teacher_list import teacher_files
-from road_ray.recipes.inputs import Inputs, model_files, split_files
+from road_ray.recipes.run_directory.input_files import Inputs, model_files, split_files
 
 
 class TrackingConfig(Config):

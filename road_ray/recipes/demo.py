@@ -36,8 +36,8 @@ from road_ray.recipes.multitask.config import MixingConfig, MultitaskConfig, Mul
 from road_ray.recipes.multitask.multitask import multitask
 from road_ray.recipes.pretraining.config import GeneratorConfig, PretrainConfig
 from road_ray.recipes.pretraining.pretrain import pretrain
-from road_ray.recipes.run import Run, load_finished_run, open_run_directory
-from road_ray.recipes.run_progress import show_progress
+from road_ray.recipes.run_directory.progress import show_progress
+from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.reporting.pages.demo_page import FIGURES, STUDENTS, TASK
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 from road_ray.training.context import RunContext

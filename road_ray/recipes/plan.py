@@ -14,7 +14,7 @@ from road_ray.config import Config, override, to_dict
 from road_ray.data.corpus.source import is_prepared, sample_of
 from road_ray.data.loading import load_split
 from road_ray.data.tokenizer import load_tokenizer
-from road_ray.distillation.store.store import expected_bytes
+from road_ray.distillation.logit_store.store import expected_bytes
 from road_ray.distributed.connection import connected
 from road_ray.distributed.estimate import (
     Prices,
@@ -37,7 +37,7 @@ from road_ray.recipes.pretraining.flops import cost as flops
 from road_ray.recipes.pretraining.pretrain import corpus_settings, phases
 from road_ray.recipes.validation import require_init
 from road_ray.training.context import RunContext
-from road_ray.training.profile import Measured
+from road_ray.training.performance.profile import Measured
 
 _BYTES_PER_TOKEN, _SAMPLED_BATCHES = 5, 2
 _LEAST_BYTES, _MOST_BYTES = 1 << 18, 4 << 20  # of text, whose rows and tokenizer take seconds

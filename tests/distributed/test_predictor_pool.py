@@ -11,8 +11,8 @@ import pytest
 
 from road_ray.distributed.predictor_pool import predictor_pool
 from road_ray.errors import CheckpointError, ClusterError, DataError
-from road_ray.inference import predict as predicting
-from road_ray.inference.predict import predict_file
+from road_ray.inference import predict_file as predicting
+from road_ray.inference.predict_file import predict_file
 from road_ray.inference.predictor import load
 from tests.published import TEXTS, publish
 

@@ -17,9 +17,9 @@ from transformers import ElectraConfig, ElectraModel
 from road_ray.data.catalog import TASKS
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ConfigError, DataError, ResourceError
-from road_ray.inference import predict as predicting
+from road_ray.inference import predict_file as predicting
 from road_ray.inference.input_rows import input_rows
-from road_ray.inference.predict import predict_file
+from road_ray.inference.predict_file import predict_file
 from road_ray.inference.prediction_file import PredictionFile
 from road_ray.inference.predictor import load
 from road_ray.models.multitask import MultitaskModel

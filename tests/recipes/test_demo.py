@@ -17,7 +17,7 @@ from road_ray.recipes.demo import (
     teaching,
 )
 from road_ray.recipes.distillation.teacher_list import read_teacher_list
-from road_ray.recipes.run import Run
+from road_ray.recipes.run_directory.run import Run
 from road_ray.reporting.pages.demo_page import FIGURES
 
 

@@ -117,7 +117,7 @@ def _write(
 
         prepare_address(pool["address"])  # what Ray reads at its import
         check_machine(pool["workers"] or 0, pool["address"])
-    from road_ray.inference.predict import predict_file
+    from road_ray.inference.predict_file import predict_file
     from road_ray.inference.predictor import load
 
     predictor = load(model, **options)

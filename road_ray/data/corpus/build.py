@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from road_ray.config.file_lock import lock_exclusively
 from road_ray.data.corpus.dataset import (
     FORMAT,
     MANIFEST,
@@ -35,6 +34,7 @@ from road_ray.data.corpus.encode import Encoded, Encoder
 from road_ray.data.corpus.parallel import Encoding, encoded_blocks
 from road_ray.data.tokenizer import special_ids
 from road_ray.errors import DataError, ResourceError
+from road_ray.system.file_lock import lock_exclusively
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

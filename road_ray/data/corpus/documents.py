@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from road_ray.data.compression import SUFFIXES
-from road_ray.data.readers.files import check_text, numbered_lines, parse_json_line
-from road_ray.data.readers.tables import arrow_rows, parquet_rows
+from road_ray.data.readers.parts.tables import arrow_rows, parquet_rows
+from road_ray.data.readers.parts.text_files import check_text, numbered_lines, parse_json_line
 from road_ray.errors import DataError
+from road_ray.system.compression import SUFFIXES
 
 _SUFFIXES = (
     *(".parquet", ".arrow", ".jsonl", ".txt"),

@@ -16,9 +16,9 @@ from itertools import chain, islice
 from types import ModuleType
 from typing import TypeVar
 
-from road_ray.config.system import usable_cores
 from road_ray.data.corpus.encode import Encoded, Encoder, encode_block
 from road_ray.errors import ResourceError
+from road_ray.system.operating_system import usable_cores
 
 Encoding = Callable[..., Iterator[tuple[int, Encoded]]]
 """``encoded_blocks``, or a function of the same signature and rows."""

@@ -16,9 +16,9 @@ from road_ray.data.corpus.dataset import FORMAT, MANIFEST, Corpus, file_sha256, 
 from road_ray.data.corpus.documents import read_corpus
 from road_ray.data.corpus.parallel import Encoding, encoded_blocks
 from road_ray.data.loading import resolve_root
-from road_ray.data.paths import named
 from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
 from road_ray.errors import ConfigError, DataError
+from road_ray.system.paths import named
 
 _log = logging.getLogger(__name__)
 _SAMPLED_BYTES = 1 << 20

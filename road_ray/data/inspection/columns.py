@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from road_ray.data.inspection.sources import Row
-from road_ray.data.readers.files import missing_columns
+from road_ray.data.readers.parts.text_files import missing_columns
 from road_ray.errors import ConfigError, DataError
 
 PAIRS = (

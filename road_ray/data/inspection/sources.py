@@ -10,12 +10,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from road_ray.data.compression import SUFFIXES
 from road_ray.data.features.types import SpanExample, TagExample
 from road_ray.data.readers.conll import read_conll
-from road_ray.data.readers.files import numbered_lines, read_document
-from road_ray.data.readers.squad import read_squad
-from road_ray.data.readers.tables import (
+from road_ray.data.readers.parts.tables import (
     TABLES,
     delimiter_of,
     json_shape,
@@ -23,8 +20,11 @@ from road_ray.data.readers.tables import (
     table_files,
     table_rows,
 )
+from road_ray.data.readers.parts.text_files import numbered_lines, read_document
+from road_ray.data.readers.squad import read_squad
 from road_ray.data.schema import Columns
 from road_ray.errors import ConfigError, DataError
+from road_ray.system.compression import SUFFIXES
 
 MOST_ROWS = 100_000  # of a split that are looked at
 HUB = "hub:"

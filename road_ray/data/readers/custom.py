@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from road_ray.config import Config
 from road_ray.config.types import BesideFile
-from road_ray.data.readers.files import repeated
+from road_ray.data.readers.parts.text_files import repeated
 from road_ray.data.schema import (
     Choose,
     Classify,

@@ -25,7 +25,7 @@ from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.distributed.connection import connected
 from road_ray.errors import ConfigError
 from road_ray.models.config import Precision
-from road_ray.models.labels import LabelMap
+from road_ray.models.heads.label_order import LabelMap
 
 if TYPE_CHECKING:
     from road_ray.distributed.teachers.client import ActorEnsemble

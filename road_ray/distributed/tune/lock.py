@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from road_ray.config.file_lock import lock_exclusively, lock_shared
 from road_ray.errors import ResourceError
+from road_ray.system.file_lock import lock_exclusively, lock_shared
 
 _log = logging.getLogger(__name__)
 _TRIALS = "trials.lock"  # shared by every process that runs trials, as long as it lives

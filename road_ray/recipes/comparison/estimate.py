@@ -23,7 +23,7 @@ from road_ray.data.features.types import Features
 from road_ray.data.loading import load_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import ConfigError
-from road_ray.evaluation.predict import evaluate_split
+from road_ray.evaluation.evaluate_split import evaluate_split
 from road_ray.models.encoder import load_encoder, model_directory
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.comparison.config import ReproduceConfig
@@ -42,8 +42,8 @@ from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.multitask.multitask import multitask
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import pretrain
-from road_ray.training.compile import configure_networks
 from road_ray.training.context import RunContext
+from road_ray.training.performance.compile import configure_networks
 from road_ray.training.worker import Worker
 
 _STEPS = 8  # timed, after one that warms up

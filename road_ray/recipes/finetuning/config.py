@@ -16,7 +16,7 @@ from road_ray.config import Config
 from road_ray.data.config import SourceConfig
 from road_ray.errors import ConfigError
 from road_ray.recipes.config import RunConfig
-from road_ray.recipes.inputs import Inputs, model_files, split_files
+from road_ray.recipes.run_directory.input_files import Inputs, model_files, split_files
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from road_ray.data.schema import Task
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distributed.train.launch import launch
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.evaluation.predict import evaluate_split
+from road_ray.evaluation.evaluate_split import evaluate_split
 from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import build_encoder, check_vocabulary, load_encoder, model_directory
 from road_ray.models.layers import keep_layers, num_layers
@@ -30,9 +30,20 @@ from road_ray.objectives.base import Objective
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig, judged_names
 from road_ray.recipes.finetuning.model_cost import model_cost
-from road_ray.recipes.model_record import atomic_directory, head_for, other_task, write_model_record
-from road_ray.recipes.resume_identity import resume_identity
-from road_ray.recipes.run import Run, checkpoints, journal, load_finished_run, open_run_directory
+from road_ray.recipes.run_directory.model_record import (
+    atomic_directory,
+    head_for,
+    other_task,
+    write_model_record,
+)
+from road_ray.recipes.run_directory.resume_identity import resume_identity
+from road_ray.recipes.run_directory.run import (
+    Run,
+    checkpoints,
+    journal,
+    load_finished_run,
+    open_run_directory,
+)
 from road_ray.recipes.validation import check_length, require_init, warn_of_overlap
 from road_ray.training.context import RunContext, Training
 from road_ray.training.loop import Steps, head_units, identity_of, train

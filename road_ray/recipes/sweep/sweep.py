@@ -20,7 +20,7 @@ from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.distillation.teacher_pool import teacher_directories
 from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.multitask.teachers import teachers_by_dataset
-from road_ray.recipes.recorded_config import load_recorded
+from road_ray.recipes.run_directory.recorded_config import load_recorded
 from road_ray.recipes.sweep.check import load_sweep
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.progress import show_progress

@@ -25,7 +25,7 @@ from road_ray.training.checkpoint.remote_copy import RemoteCopy
 from road_ray.training.checkpoint.serialization import optimizer_tensors, tensors_to_file
 from road_ray.training.context import Training
 from road_ray.training.fsdp import copy_weights, full_tensor
-from road_ray.training.optimizer import ElectraAdamW
+from road_ray.training.optimization.optimizer import ElectraAdamW
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)

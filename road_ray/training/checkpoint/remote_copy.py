@@ -20,7 +20,7 @@ from pyarrow import ArrowException
 from pyarrow import fs as arrow
 
 from road_ray.errors import CheckpointError, ConfigError, ResourceError
-from road_ray.training.checkpoint.checkpoint import MANIFEST, verify
+from road_ray.training.checkpoint.atomic_commit import MANIFEST, verify
 
 _log = logging.getLogger(__name__)
 _STEP = re.compile(r"step-\d{8,}")

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from road_ray.config.system import sync
 from road_ray.errors import ResourceError
+from road_ray.system.operating_system import sync
 from road_ray.training.monitoring.progress import Kind, Work, open_console
 from road_ray.training.monitoring.secrets import redact
 from road_ray.training.monitoring.trackers import Tracker

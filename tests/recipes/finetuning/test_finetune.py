@@ -200,7 +200,7 @@ def test_models_load_without_road_ray_and_give_the_same_logits(
 
 
 def test_predictions_are_official_and_scored_again_alike(asked, world):
-    from road_ray.recipes.model_record import stored_threshold
+    from road_ray.recipes.run_directory.model_record import stored_threshold
 
     dev = read_squad(world / "squad" / "dev-v2.0.json")
     place = asked.directory / "predictions" / "squad_v2"
