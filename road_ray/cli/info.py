@@ -13,7 +13,8 @@ from road_ray.cli.options import JsonOption, show_list
 from road_ray.errors import ConfigError, ResourceError
 
 if TYPE_CHECKING:
-    from road_ray.presets.registry import Preset
+    from road_ray.config import Config
+    from road_ray.presets import Preset
 
 
 def presets(
@@ -96,7 +97,7 @@ def schema_name(verb: str) -> str:
     return f"{verb}.schema.json"
 
 
-def _annotated(preset: Preset) -> str:
+def _annotated(preset: Preset[Config]) -> str:
     """Write the YAML file of a preset; its first line names the schema beside it."""
     from road_ray.config.annotated_yaml import annotated_yaml, comment
 
