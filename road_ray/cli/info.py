@@ -1,4 +1,4 @@
-"""``road presets | schema | check``: what there is, and whether it works here."""
+"""``road presets | schema | check``: presets, JSON schemas, checks of the environment."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def presets(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the presets, or show one as YAML with comments on the keys it sets."""
+    """List the presets, or show one as YAML with comments."""
     from road_ray.config import to_dict
     from road_ray.presets import PRESETS, named
 
