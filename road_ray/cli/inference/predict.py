@@ -21,6 +21,16 @@ if TYPE_CHECKING:
     from road_ray.inference.input_rows import ColumnChoice
 
 
+ColumnOption = Annotated[
+    list[str] | None,
+    typer.Option("--column", metavar="FIELD=NAME", help="column of a field, such as text=body"),
+]
+KeepOption = Annotated[
+    list[str] | None, typer.Option(metavar="[NEW=]NAME", help="column to copy to the output")
+]
+IgnoreOption = Annotated[list[str] | None, typer.Option(metavar="NAME", help="column to leave out")]
+
+
 def predict(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="run directory, model directory or hub name")
@@ -36,17 +46,9 @@ def predict(
         Path | None,
         typer.Option(help="JSONL, CSV or TSV file, by suffix; default: JSONL to standard output"),
     ] = None,
-    columns: Annotated[
-        list[str] | None,
-        typer.Option("--column", metavar="FIELD=NAME", help="column of a field, such as text=body"),
-    ] = None,
-    keep: Annotated[
-        list[str] | None,
-        typer.Option(metavar="[NEW=]NAME", help="column to copy to the output"),
-    ] = None,
-    ignore: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="column to leave out")
-    ] = None,
+    columns: ColumnOption = None,
+    keep: KeepOption = None,
+    ignore: IgnoreOption = None,
     head: Annotated[str | None, typer.Option(help="task of the head, if there are several")] = None,
     n_best: Annotated[int, typer.Option(help="number of answers to list", min=1)] = 1,
     threshold: Annotated[
