@@ -142,7 +142,7 @@ class _Estimate:
         for ensemble in self.plan.ensembles:
             single = single_teachers(ensemble)
             works = [self._finetuning(one) for one in single]
-            judged = self._judged(single[0]) * len(single)
+            judged = (self._judged(single[0]) + self._speed(single[0]).load) * len(single)
             work = _sum([*works, Work(0, 0, judged)])
             rows.append(self._row(ensemble.run_dir.name, ensemble.seed, work, [ensemble.run_dir]))
         return rows
@@ -159,7 +159,9 @@ class _Estimate:
         for one in self.plan.distillations:
             asked, speed = one.distillation, self._speed(one)
             ensemble = self._ensemble_of(one)
-            tokens = sum(padded_width(int(length)) for length in self._features(one).lengths)
+            features = self._features(one)
+            stream = _stream(features, one)  # other batches than those of the store, as many
+            tokens = sum(_padded(stream, features, n) for n in range(stream.batches_per_epoch))
             spent = (speed.judge * tokens + speed.load) * asked.num_teachers
             name = ensemble.run_dir.name
             known, found = work.get(name), Work(0, tokens, spent)
@@ -181,7 +183,7 @@ class _Estimate:
     ) -> dict[str, Any]:
         finished = all(self._is_finished(place) for place in places)
         steps, tokens = work.steps, work.tokens
-        told = {"arm": arm, "seed": seed, "steps": steps, "tokens": tokens}
+        told: dict[str, Any] = {"arm": arm, "seed": seed, "steps": steps, "tokens": tokens}
         told |= {"seconds": work.time.wall, "core_seconds": work.time.cores}
         return told | {"finished": finished}
 
@@ -259,7 +261,10 @@ class _Estimate:
                 **{name: getattr(data, name) for name in FinetuneDataConfig.model_fields}
             )
             plain |= {"data": small, "init": self.config.init}
-            self.speeds[key] = _measured(FinetuneConfig(**plain), self.place / "timed")
+            timed = FinetuneConfig(**plain)
+            if not self.speeds:  # what this process imports and prepares once is no run's cost
+                _measured(timed, self.place / "timed")
+            self.speeds[key] = _measured(timed, self.place / "timed")
         return self.speeds[key]
 
     def _features(self, config: FinetuneConfig) -> Features:
