@@ -47,8 +47,8 @@ _given: set[int] = set()
 
 
 # The demo at its smallest: what is tested is that the guide starts from what it leaves behind.
-DEMO = [f"{name}_steps=2" for name in ("pretraining", "multitask", "finetuning")]
-DEMO += ["num_seeds=1"]
+DEMO = [f"{name}_steps=2" for name in ("pretraining", "multitask", "teacher", "finetuning")]
+DEMO += ["num_seeds=1", "num_labels=6"]
 
 
 @pytest.fixture(scope="module")

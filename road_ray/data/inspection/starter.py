@@ -149,7 +149,7 @@ def _path(place: str, output: Path) -> str:
     return _scalar(str(path.relative_to(folder) if path.is_relative_to(folder) else path))
 
 
-def _scalar(value: Any) -> str:
+def _scalar(value: object) -> str:
     """Return a plain value as YAML on one line."""
     text = str(value)
     if isinstance(value, str) and not (_PLAIN.fullmatch(text) and text.lower() not in _RESERVED):
