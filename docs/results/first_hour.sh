@@ -97,7 +97,7 @@ journey_e() {
 journey_f() {
     begin f "A job on a local cluster" "$CHECKOUT"
     export STUDENT=$ENCODER TEACHERS=$PLACE/f/teachers/teachers.json RUN=$PLACE/f/student HEAD=$PLACE/f/head
-    export OPTIONS="data.root=miniature data.dataset=sst2 distillation.host=process training.steps=20"
+    export OPTIONS="data.root=miniature data.dataset=sst2 distillation.num_teachers=2 distillation.host=process training.steps=20"
     export RAY_OPTIONS="--num-cpus=2 --object-store-memory=200000000 --dashboard-agent-listen-port=$((PORT + 5)) --ray-client-server-port=$((PORT + 6))"
     export RAY_AUTH_MODE=token
     guide() { awk -v name="$1" '/^```/ {on = ($0 == "```bash " name); next} on' docs/guides/cluster.md; }
