@@ -70,7 +70,7 @@ class TextReader:
         if batch.get("texts") is None:
             raise DataError(
                 f"{self.directory}: has another tokenizer than the student, and the batch has no "
-                "texts\n  fix: add `texts` to the batch (docs/distillation.md), or take a teacher "
+                "texts\n  fix: add `texts` to the batch (docs/guides/models.md), or take a teacher "
                 "with the student's tokenizer"
             )
         texts: Sequence[Texts] = batch["texts"]
@@ -110,7 +110,7 @@ class TextReader:
         if batch.get(name) is None:
             raise DataError(
                 f"{self.directory}: has another tokenizer than the student, and the batch has no "
-                f"{name} of the student's tokens\n  fix: add them (docs/distillation.md)"
+                f"{name} of the student's tokens\n  fix: add them (docs/guides/models.md)"
             )
         tensor: Tensor = batch[name]
         return tensor
