@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from road_ray.data.readers.registry import read_split
+from road_ray.data.readers.layouts import read_split
 from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,

@@ -69,15 +69,7 @@ def _run(config: ReproduceConfig, context: RunContext | None) -> Run:
 
 
 def _run_units(plan: Plan, config: ReproduceConfig, context: RunContext | None) -> list[Outcome]:
-    return run_all(
-        run_unit,
-        plan.units,
-        context,
-        max_concurrent=config.max_concurrent,
-        address=config.address,
-        num_gpus=config.gpus_per_worker,
-        timeout_seconds=config.timeout_seconds,
-    )
+    return run_all(run_unit, plan.units, config, context)
 
 
 def run_unit(unit: Unit, context: RunContext | None = None) -> Outcome:
