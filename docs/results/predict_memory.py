@@ -54,7 +54,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         source = Path(place) / "rows.csv"
         write_rows(source, told.rows)
-        call: dict[str, Any] = {"model": told.model, "columns": {}, "report_progress": False}
+        call: dict[str, Any] = {"model": told.model, "report_progress": False}
         rows = predict_file(
             predictor, str(source), Path(place) / "out.jsonl", chunks=reported, **call
         )

@@ -33,7 +33,7 @@ class Layers:
         self.problems: list[Problem] = []
         self.refused: set[Key] = set()  # keys whose mistake is already told
 
-    def put(self, key: Key, value: Any, origin: str | Mapping[Key, str]) -> None:
+    def put(self, key: Key, value: object, origin: str | Mapping[Key, str]) -> None:
         """Lay a value over what stands at a key; ``origin`` is one source, or one for each key."""
         if key:
             self._remember(key, origin)
@@ -115,7 +115,7 @@ class Layers:
             else:
                 yield invalid_value(self.kind, key, entry, where)
 
-    def _unknown_leaves(self, key: Key, value: Any, where: str) -> Iterator[tuple[Key, Any]]:
+    def _unknown_leaves(self, key: Key, value: object, where: str) -> Iterator[tuple[Key, Any]]:
         """An unknown section of a file is one mistake; an override names its own whole key."""
         if where.startswith("override ") and isinstance(value, Mapping) and value:
             for name, below in value.items():

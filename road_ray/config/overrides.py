@@ -56,7 +56,7 @@ def _value_of(kind: type[BaseModel], name: str, text: str, where: str) -> Any:
     return _parsed(written.strip(), field_at(kind, tuple(name.split("."))), where)
 
 
-def _override(kind: type[BaseModel], name: str, value: Any, where: str) -> Override:
+def _override(kind: type[BaseModel], name: str, value: object, where: str) -> Override:
     key = tuple(name.split("."))
     if not all(key):
         problem = Problem(where, f"{name!r} is not a key", "write section.key=VALUE")

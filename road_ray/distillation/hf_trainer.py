@@ -114,7 +114,7 @@ class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no
             place = Path(output_dir or self.args.output_dir) / PROJECTIONS
             save_file(self.matching.state_dict(), place)
 
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: object = None) -> None:
         super()._load_from_checkpoint(resume_from_checkpoint, model)
         if self.matching is not None:
             self.matching.load_state_dict(load_file(Path(resume_from_checkpoint) / PROJECTIONS))
@@ -126,7 +126,7 @@ class _ZeroGradients(TrainerCallback):  # type: ignore[misc]  # transformers has
     def __init__(self, module: nn.Module) -> None:
         self._module = module
 
-    def on_step_end(self, *_: Any, **__: Any) -> None:
+    def on_step_end(self, *_: object, **__: object) -> None:
         self._module.zero_grad()
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -45,7 +44,7 @@ class Drift:
 
 
 def check_parity(
-    batch: Mapping[str, Any],
+    batch: Mapping[str, object],
     directories: Sequence[str | Path],
     task: Task,
     paths: Mapping[str, Answers],

@@ -79,7 +79,7 @@ def fingerprint_tokenizer(tokenizer: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def decisive_entries(teacher: Mapping[str, Any]) -> dict[str, Any]:
+def decisive_entries(teacher: Mapping[str, object]) -> dict[str, Any]:
     """Return the entries of a teacher in a manifest that decide its answers."""
     named = {name: teacher.get(name) for name in DECISIVE}
     return named | ({ANSWERS_FOR: teacher[ANSWERS_FOR]} if teacher.get(ANSWERS_FOR) else {})
@@ -196,7 +196,7 @@ def _check_head(directory: Path, config: PreTrainedConfig, task: Task) -> None:
         )
 
 
-def _check_tokenizer(directory: Path, config: PreTrainedConfig, student: Any | None) -> None:
+def _check_tokenizer(directory: Path, config: PreTrainedConfig, student: object) -> None:
     tokenizer = teacher_tokenizer(directory)
     if tokenizer is None and student is not None:
         raise CheckpointError(

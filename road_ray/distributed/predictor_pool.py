@@ -32,7 +32,7 @@ Chunk = list[tuple[str, Row]]
 @contextmanager
 def predictor_pool(
     model: str,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     *,
     workers: int | None = None,
     gpus_per_worker: float = 0.0,
@@ -80,7 +80,7 @@ def _predict(actors: list[Any], chunks: Iterator[Chunk]) -> Iterator[list[Predic
         yield _answer(ref, _CHUNK_SECONDS)
 
 
-def _answer(ref: Any, timeout_seconds: float) -> Any:
+def _answer(ref: object, timeout_seconds: float) -> Any:
     """Return the answer of an actor. Raises the ``RoadError`` that it raised, ``ClusterError`` for
     an actor that is lost.
     """

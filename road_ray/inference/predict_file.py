@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from road_ray.data.model_files import locate_model, model_hashes
-from road_ray.inference.input_rows import STDIN, input_rows
+from road_ray.inference.input_rows import STDIN, ColumnChoice, InputRow, input_rows
 from road_ray.inference.prediction_file import PredictionFile
 from road_ray.inference.predictor import CHUNK_ROWS, Prediction, Predictor, Row
 from road_ray.models.encoder import model_directory
@@ -18,7 +19,6 @@ from road_ray.models.encoder import model_directory
 _log = logging.getLogger(__name__)
 _SECONDS_BETWEEN_REPORTS = 10.0
 
-Rows = Iterable[tuple[str, Row]]
 Chunks = Callable[[Iterator[list[tuple[str, Row]]]], Iterator[list[Prediction]]]
 
 
@@ -28,7 +28,7 @@ def predict_file(
     output: Path,
     *,
     model: str,
-    columns: Mapping[str, str],
+    columns: ColumnChoice | None = None,
     chunks: Chunks | None = None,
     report_progress: bool = True,
 ) -> int:
@@ -37,6 +37,7 @@ def predict_file(
     The same call after a kill continues behind the last whole chunk. ``chunks`` predicts chunks of
     rows in order, by default in this process. Raises ``ConfigError`` if ``output`` exists.
     """
+    columns = columns or ColumnChoice()
     identity = _identity(predictor, source, model, columns)
     file = PredictionFile(output, identity)
     rows = input_rows(source, columns, predictor.fields)
@@ -44,9 +45,8 @@ def predict_file(
     if done:
         _log.info("%s: resuming after %d rows", output, done)
     progress = _Progress(done)
-    predict = chunks or (lambda waiting: (predictor.predict_rows(chunk) for chunk in waiting))
     try:
-        for predictions in predict(_chunked(islice(rows, done, None))):
+        for predictions in predict_chunks(predictor, islice(rows, done, None), chunks):
             file.append(predictions)
             if report_progress:
                 progress.report(file.rows)
@@ -56,14 +56,26 @@ def predict_file(
     return file.rows
 
 
-def _chunked(rows: Rows) -> Iterator[list[tuple[str, Row]]]:
-    waiting = iter(rows)
-    while chunk := list(islice(waiting, CHUNK_ROWS)):
-        yield chunk
+def predict_chunks(
+    predictor: Predictor, rows: Iterable[InputRow], chunks: Chunks | None = None
+) -> Iterator[list[Prediction]]:
+    """Yield the predictions of each chunk of rows, in order, with the cells that are kept."""
+    predict = chunks or (lambda waiting: (predictor.predict_rows(chunk) for chunk in waiting))
+    kept: deque[list[Row]] = deque()  # of the chunks that are being predicted
+
+    def given() -> Iterator[list[tuple[str, Row]]]:
+        waiting = iter(rows)
+        while chunk := list(islice(waiting, CHUNK_ROWS)):
+            kept.append([row.kept for row in chunk])
+            yield [(row.where, row.fields) for row in chunk]
+
+    for predictions in predict(given()):
+        pairs = zip(predictions, kept.popleft(), strict=True)
+        yield [prediction | dict(cells) for prediction, cells in pairs]
 
 
 def _identity(
-    predictor: Predictor, source: str, model: str, columns: Mapping[str, str]
+    predictor: Predictor, source: str, model: str, columns: ColumnChoice
 ) -> dict[str, Any]:
     """Return what the predictions depend on; standard input cannot be resumed."""
     stat = None if source == STDIN else Path(source).expanduser().stat()
@@ -71,7 +83,7 @@ def _identity(
         "model": model_hashes(locate_model(model_directory(model, "model"))),
         "head": predictor.task.name,
         "source": [source, stat.st_size, stat.st_mtime_ns] if stat else [STDIN, time.time_ns()],
-        "columns": dict(columns),
+        "columns": [dict(columns.fields), dict(columns.keep), sorted(columns.ignore)],
         "max_length_tokens": predictor.max_length_tokens,
         "precision": str(predictor.dtype),
         "threshold": predictor.threshold,

@@ -77,6 +77,11 @@ _FIELDS: dict[type[Kind], tuple[str, ...]] = {
     Tag: ("text", "words"),
     Choose: ("question", "choices"),
 }
+# Names of the fields of all kinds of predictions, `id` and `n_best` included.
+PREDICTION_FIELDS = (
+    *("id", "label", "score", "scores", "value", "choice", "tags", "words", "entities"),
+    *("answer", "start", "end", "no_answer_score", "null_odds", "n_best"),
+)
 
 
 def load(

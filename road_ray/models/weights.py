@@ -45,7 +45,7 @@ class Stored(NamedTuple):
     missing: list[str]
 
 
-def load_stored(kind: ModelClass, directory: str | Path, **options: Any) -> Stored:
+def load_stored(kind: ModelClass, directory: str | Path, **options: object) -> Stored:
     """Load a model of class ``kind`` (an Auto class, or one of an architecture) from a local
     directory, in fp32; weights that the files lack are random and listed in ``missing``.
 
@@ -188,7 +188,7 @@ def _class_for(kind: ModelClass, config: PreTrainedConfig, place: Path) -> Model
 
 
 def _blueprint(
-    kind: ModelClass, config: PreTrainedConfig, place: Path, options: Mapping[str, Any]
+    kind: ModelClass, config: PreTrainedConfig, place: Path, options: Mapping[str, object]
 ) -> PreTrainedModel:
     """Return the model on the meta device, without memory for its weights."""
     try:

@@ -151,7 +151,7 @@ def _row(name: str, runs: Sequence[Run]) -> dict[str, Any]:
     return row
 
 
-def _flat(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def _flat(rows: Sequence[Mapping[str, object]]) -> dict[str, float]:
     return {
         f"{row['model']}/{title}": float(value)
         for row in rows

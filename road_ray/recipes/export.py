@@ -67,7 +67,7 @@ def _default_output(model: str, head: str | None, quantize: str | None) -> Path:
     return place / "-".join(["onnx", *filter(None, (head, quantize))])
 
 
-def _card(told: str, facts: Mapping[str, Any]) -> str:
+def _card(told: str, facts: Mapping[str, object]) -> str:
     """Return the model's card with the use and the figures of the export."""
     use = (
         "## Use\n\n```python\nimport road_ray\n\n"

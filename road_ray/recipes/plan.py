@@ -46,7 +46,7 @@ PLANNED = ("pretrain", "multitask", "finetune", "teachers", "distill")
 
 
 def plan(
-    verb: str, config: Config, recipe: Callable[..., Any], prices: Prices | None = None
+    verb: str, config: Config, recipe: Callable[..., object], prices: Prices | None = None
 ) -> dict[str, Any]:
     """Return steps, memory, disk, time and cost of a run.
 
@@ -199,7 +199,7 @@ def _sampled(config: PretrainConfig, place: Path) -> tuple[dict[str, Any], float
     )
 
 
-def _measured(config: Config, recipe: Callable[..., Any], hosted: bool) -> Measured:
+def _measured(config: Config, recipe: Callable[..., object], hosted: bool) -> Measured:
     """Measure the recipe in this process, with its teachers, in a temporary run directory."""
     context, rows_per_step = RunContext(plan_only=True), None
     with tempfile.TemporaryDirectory(prefix="road-plan-") as place:

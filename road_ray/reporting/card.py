@@ -94,7 +94,7 @@ _METRICS = {
 }
 
 
-def write_card(directory: Path, lineage: Mapping[str, Any]) -> Path:
+def write_card(directory: Path, lineage: Mapping[str, object]) -> Path:
     """Write ``README.md`` beside ``config.json`` from ``lineage`` and from the run directory above
     it, if there is one; secrets are masked.
 
@@ -241,7 +241,7 @@ def _evaluation_note(run: RunRecord, named: Mapping[str, object]) -> str:
     return note
 
 
-def _without_places(value: Any) -> Any:
+def _without_places(value: object) -> Any:
     """Return a value without absolute paths of this machine: below the working directory they
     become relative, elsewhere their last two parts remain.
     """

@@ -37,8 +37,10 @@ def lock_exclusively(file: TextIO) -> str | None:
     return None
 
 
-def lock_shared(file: IO[str]) -> None:
-    """Share the lock of ``file`` until it is closed; wait while another process has it alone."""
+def lock_shared(file: IO[str] | int) -> None:
+    """Share the lock of ``file``, or of a descriptor, until it is closed. Waits while another
+    process has it alone.
+    """
     if fcntl is not None:
         fcntl.flock(file, fcntl.LOCK_SH)
 

@@ -257,14 +257,14 @@ def head_units(tasks: Iterable[Task]) -> dict[str, str]:
     )
 
 
-def identity_of(**named: Any) -> dict[str, str]:
+def identity_of(**named: object) -> dict[str, str]:
     """Return 16 hexadecimal digits of the sha256 of each input that a resumed run must share."""
     return {
         name: hashlib.sha256(_bytes_of(value)).hexdigest()[:16] for name, value in named.items()
     }
 
 
-def _bytes_of(value: Any) -> bytes:
+def _bytes_of(value: object) -> bytes:
     if isinstance(value, np.ndarray):
         return value.tobytes()
     return json.dumps(value, sort_keys=True, default=str).encode()

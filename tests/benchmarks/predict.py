@@ -96,7 +96,6 @@ def ours(work: Work, connection: Connection) -> None:
                 str(work.rows),
                 Path(place) / f"{number}.csv",
                 model=str(work.model),
-                columns={},
                 report_progress=False,
             )
 

@@ -28,7 +28,7 @@ def test_each_picture_of_the_page_is_there():
 
 
 def test_paired_scores_a_p_value_and_deviations_give_the_same_interval():
-    left, right = [3.0, 5.0, 7.0], [2.0, 3.0, 4.0]  # differences 1, 2, 3: t = 2 sqrt(3)
+    left, right = [3.0, 5.0, 7.0], [2.0, 3.0, 4.0]  # deviation of differences 1
     effect, p_value = SCRIPT["effect"], 0.0741799
     paired = effect({"left": left, "right": right})
     assert (paired.difference, paired.deviation) == (2.0, pytest.approx(1.0))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from road_ray.data.features.types import TagExample
 from road_ray.data.readers.parts.tables import table_rows
@@ -72,7 +71,7 @@ def read_tagged_rows(path: Path, columns: Columns, *, labelled: bool = False) ->
 
 
 def tagged_row(
-    row: Mapping[str, Any],
+    row: Mapping[str, object],
     columns: Columns,
     id: str,
     where: str,

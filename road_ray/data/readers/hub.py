@@ -34,8 +34,7 @@ def read_hub(dataset: Dataset, split: str) -> list[Example]:
             "  fix: set `data.root` (or ROAD_DATA) to a "
             f"directory with {dataset.folder}/"
         )
-    from datasets import load_dataset
-
+    load_dataset = datasets_library().load_dataset
     path, configuration = dataset.hub.path, dataset.hub.configuration
     examples: list[Example] = []
     for part in dict.fromkeys(_hub_split(dataset, n, split) for n in file_names(dataset, split)):
@@ -59,6 +58,16 @@ def read_hub(dataset: Dataset, split: str) -> list[Example]:
         where = f"hf://{path}/{part}"
         examples += hub_examples(dataset, rows, where, labelled=split != "test")
     return examples
+
+
+def datasets_library() -> Any:
+    """Return `datasets` without its own handler of log records: they reach those of the root, and
+    would be printed twice.
+    """
+    import datasets
+
+    logging.getLogger(datasets.__name__).handlers.clear()
+    return datasets
 
 
 def hub_examples(dataset: Dataset, rows: Any, where: str, *, labelled: bool) -> list[Example]:

@@ -56,7 +56,7 @@ class Ensemble(ABC):
         return {}
 
     @abstractmethod
-    def submit(self, batch: Mapping[str, Any]) -> Any:
+    def submit(self, batch: Mapping[str, object]) -> Any:
         """Send a batch to all teachers and return a handle at once."""
 
     @abstractmethod
@@ -186,7 +186,7 @@ def _annotated(
         yield _softened(*waiting.popleft(), ensemble, weigh, each)
 
 
-def _softened(batch: BatchT, handle: Any, ensemble: Ensemble, weigh: Rule, each: bool) -> BatchT:
+def _softened(batch: BatchT, handle: object, ensemble: Ensemble, weigh: Rule, each: bool) -> BatchT:
     begin = time.perf_counter()
     logits = ensemble.gather(handle)
     stats = {"time/teacher_wait_seconds": time.perf_counter() - begin, **ensemble.stats}
@@ -249,7 +249,7 @@ def targets_of(batch: Mapping[str, Any]) -> Tensor:
     return torch.as_tensor(batch["labels"])
 
 
-def allowed_of(batch: Mapping[str, Any]) -> Tensor | None:
+def allowed_of(batch: Mapping[str, object]) -> Tensor | None:
     """Return the classes that correctness is judged on: of spans ``[B, 1, L]``, without question
     and padding; None for all.
     """

@@ -133,7 +133,7 @@ class WithTexts(Ensemble):
     def stats(self) -> Mapping[str, float]:
         return self._ensemble.stats
 
-    def submit(self, batch: Mapping[str, Any]) -> Any:
+    def submit(self, batch: Mapping[str, object]) -> Any:
         return self._ensemble.submit(self._texts.added_to(batch))
 
     def gather(self, handle: Any) -> Tensor:

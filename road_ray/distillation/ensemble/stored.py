@@ -137,7 +137,7 @@ class StoredEnsemble(Ensemble):
         """Return whether every needed row of every teacher is stored; False if rows are unknown."""
         return self._wanted is not None and not any(one.num_missing for one in self._wanted)
 
-    def submit(self, batch: Mapping[str, Any]) -> Request:
+    def submit(self, batch: Mapping[str, object]) -> Request:
         """Look up the rows and request missing ones from the live teachers."""
         inputs = inputs_of(batch)
         rows = self._rows_of(inputs)
@@ -178,7 +178,7 @@ class StoredEnsemble(Ensemble):
         everywhere: NDArray[np.bool_] = np.logical_and.reduce(held)
         return everywhere
 
-    def paths(self, batch: Mapping[str, Any]) -> dict[str, Answers]:
+    def paths(self, batch: Mapping[str, object]) -> dict[str, Answers]:
         """Return the answers of store and live teachers to a batch, for ``check_parity``, without
         storing them. Teachers with a complete store are not started.
         """
@@ -207,7 +207,7 @@ class StoredEnsemble(Ensemble):
         for store in self.stores:
             store.close()
 
-    def _rows_of(self, inputs: Mapping[str, Any]) -> list[StoreRows]:
+    def _rows_of(self, inputs: Mapping[str, object]) -> list[StoreRows]:
         """Return the rows of a batch as each store has them."""
         tokens = StoreRows(rows_of(inputs))
         return [
@@ -227,7 +227,11 @@ class StoredEnsemble(Ensemble):
         return [made[reader is not None] for reader in self._readers]
 
     def _read(
-        self, member: int, rows: StoreRows, places: RowLocations | None, inputs: Mapping[str, Any]
+        self,
+        member: int,
+        rows: StoreRows,
+        places: RowLocations | None,
+        inputs: Mapping[str, object],
     ) -> tuple[Tensor, Mapping[str, float]]:
         """Return a teacher's stored answers for the student's tokens, and their figures."""
         store, reader = self.stores[member], self._readers[member]
@@ -283,7 +287,7 @@ class StoredEnsemble(Ensemble):
             store.add(part, unpadded(fitted, part, store.kind))
 
     def _stored(
-        self, inputs: Mapping[str, Any], rows: Sequence[StoreRows], held: NDArray[np.bool_]
+        self, inputs: Mapping[str, object], rows: Sequence[StoreRows], held: NDArray[np.bool_]
     ) -> Answers:
         """Return the stored logits of the rows in ``held`` ``[M, B]``; zeros for the others."""
         per_teacher = []
@@ -339,7 +343,7 @@ class StoredEnsemble(Ensemble):
         self._started = []
 
 
-def _text_rows(reader: TextReader, inputs: Mapping[str, Any]) -> StoreRows:
+def _text_rows(reader: TextReader, inputs: Mapping[str, object]) -> StoreRows:
     """Return the rows of a batch by their texts."""
     texts = reader.texts_of(inputs)
     keys = keys_of_texts(texts)
@@ -388,7 +392,7 @@ class NonOwningEnsemble(Ensemble):
     def size(self) -> int:
         return self._ensemble.size
 
-    def submit(self, batch: Mapping[str, Any]) -> Any:
+    def submit(self, batch: Mapping[str, object]) -> Any:
         return self._ensemble.submit(batch)
 
     def gather(self, handle: Any) -> Tensor:

@@ -246,7 +246,7 @@ def directory_name(teacher: Mapping[str, Any], task: Task) -> str:
     return f"{task.name}-{teacher['weights_sha256'][:12]}-{digest[:16]}"
 
 
-def _identity(teacher: Mapping[str, Any], task: Task) -> dict[str, Any]:
+def _identity(teacher: Mapping[str, object], task: Task) -> dict[str, Any]:
     entries = decisive_entries(teacher)
     if entries.pop(ANSWERS_FOR, None):  # answers to texts, in the teacher's own tokens
         entries["reads"] = "texts"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any
 
 from road_ray.data.corpus.encode import Encoded, Encoder, encode_block
 from road_ray.data.corpus.parallel import Encoding, encoded_blocks, numbered_blocks, submit_in_order
@@ -65,7 +64,7 @@ def encoded_on_cluster(
             yield number, _answer(number, ref)
 
 
-def _answer(number: int, ref: Any) -> Encoded:
+def _answer(number: int, ref: object) -> Encoded:
     import ray
     from ray.exceptions import RayError
 

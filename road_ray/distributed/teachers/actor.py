@@ -89,7 +89,7 @@ class TeacherActor:
         return [packed_logits(teacher, tensors) for teacher in self._teachers]
 
 
-def packed_inputs(batch: Mapping[str, Any]) -> Inputs:
+def packed_inputs(batch: Mapping[str, object]) -> Inputs:
     """Return the inputs of a teacher from a batch, packed for transfer. ``[B, L]`` each."""
     small = dict.fromkeys(INPUTS, torch.int8) | {"input_ids": torch.int32}
     return {

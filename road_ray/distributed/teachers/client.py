@@ -91,7 +91,7 @@ class ActorEnsemble(Ensemble):
         """Seconds of the slowest forward pass of the last batch, and dropped teachers if any."""
         return self._stats
 
-    def submit(self, batch: Mapping[str, Any]) -> Request:
+    def submit(self, batch: Mapping[str, object]) -> Request:
         """Send the batch to every teacher. Blocks only while too many requests are in flight."""
         request = Request(packed_inputs(batch))
         for group in range(len(self._groups)):

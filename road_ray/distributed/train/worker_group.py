@@ -46,8 +46,8 @@ _GROWS_AFTER_SECONDS = 60.0  # between two checks for room for more workers
 
 def fit_worker_group(
     main: Callable[..., dict[str, float]],
-    config: Any,
-    extra: Sequence[Any],
+    config: object,
+    extra: Sequence[object],
     *,
     context: RunContext,
     workers: int,
@@ -129,7 +129,7 @@ class _Deaths(UserCallback):  # type: ignore[misc]  # Ray does not type it
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
 
-    def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
+    def after_exception(self, run_context: object, worker_exceptions: dict[int, Exception]) -> None:
         self._coordinator.died({rank: str(error) for rank, error in worker_exceptions.items()})
 
 

@@ -73,7 +73,7 @@ def attention(
     attention_mask: Tensor | None,
     dropout: float = 0.0,
     scaling: float | None = None,
-    **more: Any,
+    **more: object,
 ) -> tuple[Tensor, None]:
     """Return the attention output: ``[B, H, L, D] -> [B, L, H, D]``; for encoders, where a key is
     masked for all queries or for none.

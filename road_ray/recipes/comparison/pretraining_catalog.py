@@ -30,7 +30,7 @@ class Comparison:
     arms: tuple[Arm, ...]  # the first is what the others are compared with
 
 
-def _objective(name: str, about: str, published: float | None, **changes: Any) -> Arm:
+def _objective(name: str, about: str, published: float | None, **changes: object) -> Arm:
     return Arm(name, about, published, ({"objective.name": name} | changes,))
 
 

@@ -322,7 +322,7 @@ class _Planner:
         return num_layers(read_config(place))
 
 
-def _as(kind: type[Any], data: Any) -> Any:
+def _as(kind: type[Any], data: object) -> Any:
     """Return a section as one of its base classes."""
     return kind(**{name: getattr(data, name) for name in kind.model_fields})
 

@@ -25,7 +25,7 @@ Distill = Callable[..., Run]
 def born_again(
     config: DistillConfig,
     distill: Distill,
-    ensemble: Any = None,
+    ensemble: object = None,
     context: RunContext | None = None,
 ) -> Run:
     """``distillation.generations`` students below the run directory, the first of the named

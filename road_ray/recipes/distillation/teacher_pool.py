@@ -103,7 +103,9 @@ def locate_teachers(
         raise CheckpointError(f"{key}: {said}") from error
 
 
-def record_teachers(run_dir: Path, manifest: Mapping[str, Any], settings: TeachingConfig) -> None:
+def record_teachers(
+    run_dir: Path, manifest: Mapping[str, object], settings: TeachingConfig
+) -> None:
     """Write who teaches, and who taught before; a run goes on with the very teachers that it began
     with, unless others are allowed.
     """

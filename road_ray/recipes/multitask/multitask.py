@@ -216,7 +216,7 @@ def _export(
     tokenizer: Any,
     figures: dict[str, float],
     thresholds: dict[str, float],
-    record: Mapping[str, Any],
+    record: Mapping[str, object],
 ) -> None:
     first = next(iter(model.tasks))
     with atomic_directory(config.run_dir / "hf") as top:

@@ -124,7 +124,7 @@ def changed_inputs(run_dir: Path, *, allow: Iterable[str] = ()) -> list[str]:
     ]
 
 
-def _change(path: Path, then: Mapping[str, Any]) -> str | None:
+def _change(path: Path, then: Mapping[str, object]) -> str | None:
     if not _comparable(str(path)):
         return None
     if not path.is_file():
@@ -142,11 +142,11 @@ def _comparable(name: str) -> bool:
     return Path(name).parent.is_dir()
 
 
-def _short(entry: Mapping[str, Any]) -> str:
+def _short(entry: Mapping[str, object]) -> str:
     return f"{entry['bytes']} bytes, sha256 {str(entry['sha256'])[:12]}"
 
 
-def _entry(path: Path, known: Mapping[str, Any] | None) -> Entry:
+def _entry(path: Path, known: Mapping[str, object] | None) -> Entry:
     found = path.stat()
     now = {"bytes": found.st_size, "modified_ns": found.st_mtime_ns}
     if known is not None and all(known[key] == value for key, value in now.items()):
@@ -165,10 +165,10 @@ def _recorded(run_dir: Path) -> dict[str, dict[str, Entry]]:
     return recorded
 
 
-def _leaves(recorded: Mapping[str, Any]) -> Iterator[Any]:
+def _leaves(recorded: Mapping[str, object]) -> Iterator[Any]:
     for entries in recorded.values():
         yield from entries.values() if isinstance(entries, dict) else [entries]
 
 
-def _is_entry(entry: Any) -> bool:
+def _is_entry(entry: object) -> bool:
     return isinstance(entry, dict) and set(entry) == _KEYS

@@ -35,7 +35,7 @@ def atomic_directory(directory: Path) -> Iterator[Path]:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def write_model_record(directory: Path, **told: Any) -> None:
+def write_model_record(directory: Path, **told: object) -> None:
     """Write what is told of the model in ``directory``, whose other files are there already."""
     write_json_atomic(directory / MODEL_RECORD, told | {"files": model_hashes(directory)})
     write_card(directory, told)

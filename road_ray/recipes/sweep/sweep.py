@@ -37,7 +37,7 @@ _DECIDING = ("verb", "preset", "overrides", "then", "seeds", "metric", "mode", "
 
 
 def sweep(
-    named: str | Path, overrides: Sequence[str] | Mapping[str, Any] = (), **keys: Any
+    named: str | Path, overrides: Sequence[str] | Mapping[str, Any] = (), **keys: object
 ) -> Sweep:
     """Run the search space of a file or a shipped name; its keys are keyword arguments:
     ``trials=32``.

@@ -202,7 +202,7 @@ def _table(rows: Sequence[Mapping[str, Any]], groups: Sequence[Group]) -> Table:
     return Table(names, shown, note=note)
 
 
-def _differs(row: Mapping[str, Any], name: str, groups: Sequence[Group]) -> bool:
+def _differs(row: Mapping[str, object], name: str, groups: Sequence[Group]) -> bool:
     """Return True if a figure of a kind of student differs from that of the first kind."""
     group = next((one for one in groups[1:] if one.name == row.get("model")), None)
     if group is None or name not in FIGURES:

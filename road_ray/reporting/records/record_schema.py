@@ -24,18 +24,18 @@ MODEL: Shape = {
 CORPUS: Shape = {"tokens": int, "source": str}
 
 
-def misfits(value: Mapping[str, Any], shape: Shape) -> list[str]:
+def misfits(value: Mapping[str, object], shape: Shape) -> list[str]:
     """Return the keys whose values do not have the type in ``shape``; null has every type."""
     return [key for key in shape if not _fits(value.get(key), shape[key])]
 
 
-def fitted(value: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
+def fitted(value: Mapping[str, object], shape: Shape) -> dict[str, Any]:
     """Return ``value`` without its misfits."""
     odd = set(misfits(value, shape))
     return {key: item for key, item in value.items() if key not in odd}
 
 
-def model_facts(record: Mapping[str, Any]) -> ModelFacts:
+def model_facts(record: Mapping[str, object]) -> ModelFacts:
     """Return the facts of a model (``road_ray.json``) without misfits at any depth."""
     facts = fitted(record, MODEL)
     if facts.get("corpus"):

@@ -155,7 +155,7 @@ def read_run(directory: Path) -> RunRecord:
     """Return the run in ``directory``. Files that cannot be read are listed in ``problems``."""
     problems: list[str] = []
 
-    def of(name: str, read: Callable[[Path], Any], without: Any) -> Any:
+    def of(name: str, read: Callable[[Path], Any], without: object) -> Any:
         path = directory / name
         if not path.is_file():
             return without

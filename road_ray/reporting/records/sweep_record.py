@@ -186,7 +186,7 @@ def _settings(directory: Path) -> dict[str, Any]:
     return {}
 
 
-def _sweep_from_records(directory: Path, settings: Mapping[str, Any]) -> Sweep | None:
+def _sweep_from_records(directory: Path, settings: Mapping[str, object]) -> Sweep | None:
     """Return the sweep from the ``trial.json`` of its trials, or None if there are none."""
     trials = []
     for path in sorted((directory / "trials").glob("[0-9]*/trial.json")):
@@ -279,7 +279,7 @@ def _recorded_curve(trial: FrozenTrial, directory: Path, metric: str) -> list[Po
     return []
 
 
-def trial_directory(number: int, attributes: Mapping[str, Any], directory: Path) -> Path | None:
+def trial_directory(number: int, attributes: Mapping[str, object], directory: Path) -> Path | None:
     """Return the directory of a trial, from its attributes or its number, or None."""
     named = attributes.get("run_dir") or attributes.get("directory")
     candidates = [Path(named), directory / named] if isinstance(named, str) else []

@@ -61,7 +61,7 @@ class RemoteCopy:
         except _FAILURES as error:
             raise self._failed(error) from error
 
-    def pull(self, root: Path, run: Mapping[str, Any] | None = None) -> Path | None:
+    def pull(self, root: Path, run: Mapping[str, object] | None = None) -> Path | None:
         """The newest copy that verifies, brought to ``root/step-NNNNNNNN``; None when there is
         none at all. Raises ``ResourceError`` when all are damaged or the storage fails, and
         ``CheckpointError`` when it is of another run than ``run``: the configuration that decides
@@ -93,7 +93,7 @@ class RemoteCopy:
             )
         return None
 
-    def _check_same(self, copy: Path, root: Path, run: Mapping[str, Any]) -> None:
+    def _check_same(self, copy: Path, root: Path, run: Mapping[str, object]) -> None:
         then = json.loads((copy / "state.json").read_text(encoding="utf-8"))
         place = f"{_shown(self.url)}/{copy.name}"
         if "configuration" not in then:

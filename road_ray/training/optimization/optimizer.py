@@ -55,7 +55,7 @@ class ElectraAdamW(torch.optim.AdamW):
         """The scheduled rate of the heads, before layer-wise decay and bias correction."""
         return self.multiplier * max(float(group["peak_lr"]) for group in self.param_groups)
 
-    def step(self, closure: Any = None) -> Any:
+    def step(self, closure: object = None) -> Any:
         """One update of every group that has a gradient."""
         result = super().step(closure)
         for group in self.param_groups:
@@ -87,7 +87,7 @@ class Lamb(ElectraAdamW):
             group["weight_decay"] = group["peak_weight_decay"]
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> Any:
+    def step(self, closure: object = None) -> Any:
         """One update of every parameter that has a gradient."""
         for group in self.param_groups:
             touched = [p for p in group["params"] if p.grad is not None]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import nn
@@ -29,7 +28,7 @@ def recompute(objective: nn.Module) -> None:
         )
 
 
-def compile_encoders(objective: nn.Module, backend: Any = "inductor") -> None:
+def compile_encoders(objective: nn.Module, backend: object = "inductor") -> None:
     """Compile every encoder for batches of any shape. Code that cannot be compiled runs eagerly,
     with a warning of PyTorch; names in checkpoints do not change.
     """

@@ -199,7 +199,7 @@ def _part(batch: Batch, rows: int) -> Batch:
     if rows >= whole:
         return batch
 
-    def cut(value: Any) -> Any:
+    def cut(value: object) -> Any:
         if not torch.is_tensor(value) or not value.dim():
             return value
         if len(value) == whole:

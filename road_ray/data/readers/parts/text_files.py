@@ -9,7 +9,7 @@ import json
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from road_ray.errors import DataError, ResourceError, nearest, shorten
 from road_ray.system.compression import DAMAGED, open_bytes
@@ -34,14 +34,8 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     number = 0
     try:
         with open_bytes(path) as file:
-            for number, raw in enumerate(iter(partial(file.readline, LONGEST_LINE), b""), 1):
-                if len(raw) == LONGEST_LINE:
-                    raise DataError(
-                        f"{path}:{number}: a line of more than {LONGEST_LINE >> 20} MiB\n"
-                        "  fix: write one paragraph a line, or JSONL with one document a line"
-                    )
-                line = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
-                yield number, _decoded(line, f"{path}:{number}").rstrip("\r\n")
+            for number, line in decoded_lines(file, str(path)):
+                yield number, line
     except DAMAGED as error:
         raise DataError(
             f"{path}:{number + 1}: the {path.suffix[1:]} stream is damaged or cut short "
@@ -50,6 +44,18 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         ) from error
     except OSError as error:
         raise unreadable(path, error) from error
+
+
+def decoded_lines(file: IO[bytes], name: str) -> Iterator[tuple[int, str]]:
+    """Yield line numbers from 1 and lines of an open file, as ``numbered_lines`` does."""
+    for number, raw in enumerate(iter(partial(file.readline, LONGEST_LINE), b""), 1):
+        if len(raw) == LONGEST_LINE:
+            raise DataError(
+                f"{name}:{number}: a line of more than {LONGEST_LINE >> 20} MiB\n"
+                "  fix: write one paragraph a line, or JSONL with one document a line"
+            )
+        line = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
+        yield number, _decoded(line, f"{name}:{number}").rstrip("\r\n")
 
 
 def parse_json_line(line: str, where: str) -> dict[str, object]:
