@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.distillation.logit_store.test_teacher_store import NLI, WHO, answers, rows
 
 from road_ray.distillation.logit_store.teacher_store import TeacherStore
+from tests.distillation.logit_store.test_teacher_store import NLI, WHO, answers, rows
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import time
 
 import numpy as np
 import pytest
-from tests.distillation.logit_store.test_teacher_store import NLI, WHO, answers, rows
 
 from road_ray.distillation.logit_store.maintenance import (
     find_damage,
@@ -20,6 +19,7 @@ from road_ray.distillation.logit_store.maintenance import (
 )
 from road_ray.distillation.logit_store.teacher_store import TeacherStore
 from road_ray.errors import ConfigError, DataError, ResourceError
+from tests.distillation.logit_store.test_teacher_store import NLI, WHO, answers, rows
 
 OTHER = WHO | {"weights_sha256": "f" * 64, "directory": "t1"}
 
