@@ -25,7 +25,6 @@ from road_ray.data.corpus.dataset import (
     MANIFEST,
     Corpus,
     DamagedCorpus,
-    file_sha256,
     manifest_digest,
     open_corpus,
     tokenizer_digest,
@@ -34,6 +33,7 @@ from road_ray.data.corpus.encode import Encoded, Encoder
 from road_ray.data.corpus.parallel import Encoding, encoded_blocks
 from road_ray.data.tokenizer import special_ids
 from road_ray.errors import DataError, ResourceError
+from road_ray.system.file_hashes import sha256_of
 from road_ray.system.file_lock import lock_exclusively
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def _earlier(place: Path, recipe: dict[str, Any]) -> _Progress:
     try:
         found = json.loads((place / _PROGRESS).read_text(encoding="utf-8"))
         whole = found.pop("digest") == manifest_digest(found) and all(
-            file_sha256(place / name) == sha256 for name, sha256 in found["sha256"].items()
+            sha256_of(place / name) == sha256 for name, sha256 in found["sha256"].items()
         )
         if found.pop("recipe") == recipe and whole:
             progress = _Progress(**found)
@@ -265,7 +265,7 @@ def _write_shard(directory: Path, pending: _Pending, rows: int, progress: _Progr
     path = directory / f"shard-{progress.shards:05d}.arrow"
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, _SCHEMA) as writer:
         writer.write_batch(batch)
-    progress.sha256[path.name] = file_sha256(path)
+    progress.sha256[path.name] = sha256_of(path)
     progress.largest_id = max(progress.largest_id, int(tokens[first:last].max()))
     progress.shards += 1
     progress.rows += rows

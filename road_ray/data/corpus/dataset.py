@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from road_ray.data.features.types import Ints, Longs
 from road_ray.errors import DataError
+from road_ray.system.file_hashes import sha256_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -118,13 +119,7 @@ def manifest_digest(manifest: dict[str, Any]) -> str:
 
 @lru_cache(maxsize=4096)
 def _read_once(path: Path, inode: int, size: int, changed_ns: int) -> str:
-    return file_sha256(path)
-
-
-def file_sha256(path: Path) -> str:
-    """Return the sha256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256_of(path)
 
 
 def tokenizer_digest(tokenizer: PreTrainedTokenizerFast) -> str:
