@@ -5,7 +5,8 @@ Usage: python docs/results/overview.py     (writes the table into README.md, and
 A figure of a claim is one of: ``left`` and ``right``, the scores of each seed; ``difference`` with
 ``p_value`` of a paired t-test and ``seeds``; or ``left`` and ``right`` as [mean, deviation] with
 ``seeds``, without pairs. ``pending`` names a campaign that has not finished; ``learnt: false`` is a
-comparison of models that learnt nothing, from whose deviation no number of seeds follows.
+comparison of models that learnt nothing, from whose deviation no number of seeds follows; ``unit``
+is what a pair is, where it is no seed.
 """
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ def table(figures: dict[str, Any]) -> str:
                 cells = [where, f"not finished: {row['pending']}", "", ""]
             else:
                 one = effect(row)
-                where += f", {row.get('seeds') or len(row['left'])} seeds"
+                if "unit" not in row:
+                    where += f", {row.get('seeds') or len(row['left'])} seeds"
                 around = f"{one.difference:+.1f} [{one.low:+.1f}, {one.high:+.1f}]"
                 needed = seeds_needed(one, size) if row.get("learnt", True) else ""
                 cells = [where, around, verdict(one, size), needed]
