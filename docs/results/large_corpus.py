@@ -2,9 +2,10 @@
 
 ``python docs/results/large_corpus.py --megabytes 1000 --cache-mb 200`` writes made-up text into an
 S3-compatible server (moto, a process of its own, whose memory holds it), builds its shards into the
-same server with ``road data corpus``, trains for some steps with ``road pretrain``, and prints one
-JSON line a stage: seconds, the largest resident memory of the process, the largest size of the
-cache. ``--machines 2`` builds it once more on a simulated cluster of two machines and compares.
+same server with ``road data corpus``, trains for some steps with ``road pretrain``, reads the
+batches of a whole epoch, and prints one JSON line a stage: seconds, the largest resident memory of
+its processes, the largest size of the cache. ``--machines 2`` builds it once more on a simulated
+cluster of two machines and compares.
 """
 
 from __future__ import annotations
@@ -88,6 +89,27 @@ def measured(stage: str, command: list[str], cache: Path, **more: Any) -> dict[s
     return found | {"cache_mb": round(disk / 1e6)} | more
 
 
+def read_epoch(keys: dict[str, str]) -> None:
+    """Read all batches of an epoch, as a training of so many steps would."""
+    from road_ray.data.batching import BatchStream
+    from road_ray.data.config import CorpusConfig
+    from road_ray.data.corpus.length_schedule import phases_of
+    from road_ray.data.corpus.source import prepare_corpus
+
+    names = ("corpus", "shards", "tokenizer", "shard_cache")
+    data = CorpusConfig(
+        **{name: keys[f"data.{name}"] for name in names},
+        shard_cache_gb=float(keys["data.shard_cache_gb"]),
+        shuffled_shards=int(keys["data.shuffled_shards"]),
+        batch_size=16,
+    )
+    corpus, _ = prepare_corpus(data)
+    (phase,) = phases_of(data, STEPS, seed=0)
+    stream = BatchStream(corpus, phase.batching(corpus.windows), pad_id=0)
+    rows = sum(len(stream[number]["rows"]) for number in range(stream.batches_per_epoch))
+    assert rows == len(corpus)
+
+
 def two_machines(given: argparse.Namespace, text: str, shards: str) -> None:
     """Build the corpus on a simulated cluster of two machines and print its manifest's digest."""
     import ray
@@ -115,9 +137,12 @@ def main() -> None:
     parser.add_argument("--machines", type=int, default=1)
     parser.add_argument("--tokenizer", default="")
     parser.add_argument("--serve", action="store_true")
+    parser.add_argument("--epoch")
     given = parser.parse_args()
     if given.serve:
         return serve()
+    if given.epoch:
+        return read_epoch(json.loads(given.epoch))
 
     from road_ray.data.corpus.storage import Storage
     from road_ray.data.tokenizer import train_wordpiece
@@ -169,9 +194,11 @@ def stages(given: argparse.Namespace, place: Path, text: str, shards: str) -> No
     run = [*road, "pretrain", "--preset", "tiny_electra", "--run-dir", str(place / "run")]
     overrides = [f"{key}={value}" for key, value in keys.items()]
     print(json.dumps(measured("train", run + overrides, cache)), flush=True)
+    epoch = [sys.executable, __file__, "--epoch", json.dumps({k: str(v) for k, v in keys.items()})]
+    print(json.dumps(measured("epoch", epoch, cache)), flush=True)
     if given.machines > 1:
+        from road_ray.data.config import CorpusConfig
         from road_ray.data.corpus.source import prepare_corpus
-        from road_ray.recipes.pretraining.config import CorpusConfig
 
         data = CorpusConfig(corpus=text, shards=shards, tokenizer=given.tokenizer)
         digest = prepare_corpus(data)[0].manifest["digest"]

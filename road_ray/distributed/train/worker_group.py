@@ -28,6 +28,7 @@ from ray.train import (
 from ray.train.torch import get_device
 
 from road_ray.distributed.connection import enter_directory
+from road_ray.distributed.gpus import check_gpus
 from road_ray.distributed.network import ByNodeAddress, named_cluster
 from road_ray.distributed.placement import check_placement, wait_for_room
 from road_ray.distributed.train import start_timeout
@@ -63,6 +64,8 @@ def fit_worker_group(
     resources = {name: n for name, n in (("CPU", 1.0), ("GPU", gpus_per_worker)) if n}
     least = min_workers or workers
     check_placement("workers", least, resources, remedy=", or lower --workers")
+    if gpus_per_worker:
+        check_gpus()
     wait_for_room("workers", least, resources)
     coordinator = Coordinator()
     name, storage = f"fit-{uuid.uuid4().hex[:12]}", Path(scratch).resolve() / ".ray"
