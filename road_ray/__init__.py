@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from road_ray.distillation.hf_trainer import DistillationTrainer as DistillationTrainer
     from road_ray.distributed.teachers.ensemble import Ensemble as Ensemble
     from road_ray.inference.predictor import load as load
-    from road_ray.recipes.run import Run as Run
+    from road_ray.recipes.run_directory.run import Run as Run
     from road_ray.recipes.sweep.sweep import sweep as sweep
     from road_ray.verbs import VerbFunction
 
@@ -42,7 +42,7 @@ _VERBS = (
 _ELSEWHERE = {
     "DistillationTrainer": "road_ray.distillation.hf_trainer",
     "Ensemble": "road_ray.distributed.teachers.ensemble",
-    "Run": "road_ray.recipes.run",
+    "Run": "road_ray.recipes.run_directory.run",
     "load": "road_ray.inference.predictor",
     "model_inputs": "road_ray.distillation.custom_loop",
     "student_loss": "road_ray.distillation.custom_loop",

@@ -88,3 +88,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ``; did you mean 'x'?`` for the nearest known name, or nothing when none is near."""
     near = nearest(name, known)
     return f"; did you mean {near!r}?" if near else ""
+
+
+def shorten(text: str, limit: int = 80) -> str:
+    """Return the text, or its beginning if it is longer than ``limit``."""
+    return text if len(text) <= limit else text[:limit] + "..."

@@ -16,7 +16,7 @@ from road_ray.config.yaml import read_yaml
 from road_ray.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
-    from road_ray.recipes.run import Run
+    from road_ray.recipes.run_directory.run import Run
     from road_ray.training.context import RunContext
 
 
@@ -57,44 +57,44 @@ VERBS: dict[str, Verb] = {
         ),
         Verb(
             "multitask",
-            "multi-task pre-training on a mix of data sets",
+            "train one encoder on a mix of data sets, one head per task",
             "multitask.config:MultitaskConfig",
             "multitask.multitask:multitask",
         ),
         Verb(
             "finetune",
-            "one data set, one head; or N seeds of several data sets",
+            "fine-tune a model on a data set, or on several with N seeds",
             "finetuning.config:FinetuningsConfig",
             "finetuning.many:finetune",
         ),
         Verb(
             "teachers",
-            "N seeds of finetune; writes teachers.json",
+            "fine-tune teachers that differ in their seed; list them",
             "finetuning.config:TeachersConfig",
             "finetuning.teachers:teachers",
         ),
         Verb(
             "distill",
-            "a student from an ensemble of teachers in Ray actors",
+            "train a student on the answers of an ensemble of teachers",
             "distillation.config:DistillConfig",
             "distillation.distill:distill",
         ),
         Verb(
             "evaluate",
-            "a trained model on one or more data sets",
+            "evaluate a trained model on one or more data sets",
             "config:EvaluateConfig",
             "evaluate:evaluate",
         ),
         Verb(
             "reproduce",
-            "a published comparison at your scale, arms and seeds side by side",
+            "repeat a published comparison at your scale",
             "comparison.config:ReproduceConfig",
             "comparison.reproduce:reproduce",
             word="comparison",
         ),
         Verb(
             "demo",
-            "the whole story at miniature scale, in a few minutes",
+            "run all stages at miniature scale, in a few minutes",
             "config:DemoConfig",
             "demo:demo",
         ),
@@ -210,7 +210,7 @@ def perform(
     preset: str | None = None,
     overrides: Sequence[str] | Mapping[str, Any] = (),
     context: RunContext | None = None,
-    **named: Any,
+    **named: object,
 ) -> Run:
     """Run a verb from Python: a configuration, a YAML file or a preset, then overrides by dotted
     key, then keys of the top level by name (``init="runs/pretrain"``).
@@ -232,7 +232,7 @@ def perform(
     return VERBS[verb].run(override(chosen, named) if named else chosen, *extra, context=context)
 
 
-def _unflattened(named: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Any, ...]]:
+def _unflattened(named: Mapping[str, object]) -> tuple[dict[str, Any], tuple[Any, ...]]:
     """The dotted keys of a distillation's flat names, and the teachers if they are in actors."""
     changes = {_FLAT_NAMES.get(name, name): value for name, value in named.items()}
     teachers: Any = named.get("teachers")

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "road_ray"
 # A room imports from rows above its own in this list (the architecture counts them from below).
 ROWS = [
-    {"errors", "config"},
+    {"errors", "config", "system"},
     {"data"},
     {"models"},
     {"distillation"},
@@ -30,7 +30,7 @@ ROWS = [
     {"__main__"},
 ]
 ROW_OF = {room: number for number, rooms in enumerate(ROWS) for room in rooms}
-MOST_MODULES = 14  # of a folder, its __init__ apart
+MOST_MODULES = 12  # of a folder, its __init__ apart
 MOST_LINES, MOST_FUNCTION_LINES = 500, 60
 LOADERS = {"road_ray/data/tokenizer.py", "road_ray/models/weights.py"}  # of files of others
 FORBIDDEN_MODULES = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
@@ -92,7 +92,7 @@ def upward_imports(path: Path) -> list[str]:
         if other not in ROW_OF or other == room:  # a name of the package itself, such as a verb
             continue
         if ROW_OF[other] >= ROW_OF[room] and (named(path), other) not in ALLOWED:
-            if {other, room} == ROWS[0]:
+            if {other, room} <= ROWS[0]:
                 continue
             wrong.append(f"{named(path)}:{line}: {room} may not import {name}")
     return wrong

@@ -6,11 +6,13 @@ import ast
 import sys
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
-from importlib.metadata import packages_distributions
+from importlib.metadata import PackageNotFoundError, metadata, packages_distributions
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
@@ -72,3 +74,16 @@ def test_every_direct_dependency_is_pinned_once():
     pins = [canonicalize_name(line.partition("==")[0]) for line in lines if "==" in line]
     assert len(pins) == len(set(pins))
     assert names(PROJECT["dependencies"]) <= set(pins)
+
+
+def test_every_pin_installs_on_the_oldest_python_that_is_allowed():
+    oldest = str(SpecifierSet(PROJECT["requires-python"])).removeprefix(">=") + ".0"
+    wrong = {}
+    for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines():
+        name, _, pinned = line.partition("==")
+        with suppress(PackageNotFoundError):
+            about = metadata(name)
+            needed = SpecifierSet(about.get("Requires-Python") or "")
+            if about["Version"] == pinned and oldest not in needed:
+                wrong[line] = str(needed)
+    assert wrong == {}

@@ -48,11 +48,12 @@ def timed(action: Callable[[], Any]) -> tuple[float, Any]:
 
 def store(size: int, place: Path) -> dict[str, float]:
     """Fill, open, read and merge a store of three classes."""
-    from road_ray.data.catalog import task
     from road_ray.distillation.store.maintenance import list_teachers, merge
     from road_ray.distillation.store.rows import Rows
     from road_ray.distillation.store.shards import write_shard
     from road_ray.distillation.store.store import TeacherStore
+
+    from road_ray.data.catalog import task
 
     teacher = {"directory": "t0", "labels": ["a"], "order": None, "precision": "fp32"}
     teacher |= {name: "0" * 64 for name in ("weights_sha256", "config_sha256", "tokenizer_sha256")}
@@ -80,8 +81,8 @@ def store(size: int, place: Path) -> dict[str, float]:
 
 def report(size: int, place: Path) -> dict[str, float]:
     """Read a run whose journal has so many rows, and write its page."""
+    from road_ray.reporting.records.run_record import read_run
     from road_ray.reporting.report import report as write_report
-    from road_ray.reporting.run_record import read_run
 
     write_run(place, size)
     before = peak_mb()
@@ -104,7 +105,7 @@ def write_run(place: Path, rows: int) -> None:
 
 def runs(size: int, place: Path) -> dict[str, float]:
     """List so many runs of ten journal rows each."""
-    from road_ray.reporting.run_record import read_run, runs_below
+    from road_ray.reporting.records.run_record import read_run, runs_below
 
     for number in range(size):
         write_run(place / f"run-{number:05d}", 10)

@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from road_ray.objectives.registry import OBJECTIVES
+from road_ray.objectives.pretraining.registry import OBJECTIVES
 from road_ray.training.monitoring.journal import read_rows
 
 ROAD = shlex.split(os.environ.get("ROAD", f"{sys.executable} -m road_ray"))

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from road_ray.inference.predict import predict_file
+from road_ray.inference.predict_file import predict_file
 from road_ray.inference.predictor import load
 
 WORDS = ("a", "the", "film", "story", "was", "dull", "fine", "long", "slow", "very", "not", "with")
@@ -54,7 +54,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         source = Path(place) / "rows.csv"
         write_rows(source, told.rows)
-        call: dict[str, Any] = {"model": told.model, "columns": {}, "report_progress": False}
+        call: dict[str, Any] = {"model": told.model, "report_progress": False}
         rows = predict_file(
             predictor, str(source), Path(place) / "out.jsonl", chunks=reported, **call
         )

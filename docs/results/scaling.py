@@ -16,7 +16,7 @@ from pathlib import Path
 
 from road_ray.distributed.estimate import communication_seconds
 from road_ray.models.config import EncoderConfig
-from road_ray.models.flops import encoder_flops, layer_parameters
+from road_ray.models.performance.flops import encoder_flops, layer_parameters
 from road_ray.presets import named
 from road_ray.training.monitoring.journal import read_rows
 

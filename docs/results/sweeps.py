@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from road_ray.reporting.sweep_record import Sweep, Trial, read_sweep
+from road_ray.reporting.records.sweep_record import Sweep, Trial, read_sweep
 
 NAMES = ("weighted_kd", "temperature", "generator_size", "loss_weight")
 W, T = "weighting.wrong", "distillation.temperature"

@@ -50,7 +50,7 @@ from road_ray.verbs import VERBS
 
 app = typer.Typer(
     name="road",
-    help="ROaD-ELECTRA on Ray: pre-train, multi-task, distil from weighted teachers, evaluate.",
+    help="Pre-train, fine-tune and distil encoders with ELECTRA and ROaD, on Ray.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -83,7 +83,7 @@ _VersionOption = Annotated[
 
 @app.callback()
 def _root(version: _VersionOption = False) -> None:
-    """ROaD-ELECTRA on Ray: pre-train, multi-task, distil from weighted teachers, evaluate."""
+    """Pre-train, fine-tune and distil encoders with ELECTRA and ROaD, on Ray."""
 
 
 def _register(name: str, about: str) -> None:

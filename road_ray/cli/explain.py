@@ -62,7 +62,7 @@ def explain(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Explain a configuration key: type, allowed values, default, meaning, source, presets."""
+    """Explain a configuration key: type, values, default, meaning."""
     from road_ray.verbs import CONFIGURABLE
 
     explanations = explanations_of(tuple(key.split(".")), [verb] if verb else CONFIGURABLE)
@@ -95,18 +95,18 @@ def explanations_of(key: Key, verbs: Iterable[str]) -> list[Explanation]:
     return found
 
 
-def default_text(defaults: Mapping[str, Any]) -> str:
+def default_text(defaults: Mapping[str, object]) -> str:
     """Return the default that all verbs share, or each default with its verbs."""
     texts = _names_by_value(defaults)
     return next(iter(texts)) if len(texts) == 1 else _values_with_names(defaults)
 
 
-def _values_with_names(values: Mapping[str, Any]) -> str:
+def _values_with_names(values: Mapping[str, object]) -> str:
     """Return each value with its names: ``0.0005 (pretrain); 0.0003 (distill, teachers)``."""
     return "; ".join(f"{v} ({', '.join(names)})" for v, names in _names_by_value(values).items())
 
 
-def _names_by_value(values: Mapping[str, Any]) -> dict[str, list[str]]:
+def _names_by_value(values: Mapping[str, object]) -> dict[str, list[str]]:
     from road_ray.config.fields import format_value
     from road_ray.config.key_info import UNSET
 
@@ -116,7 +116,7 @@ def _names_by_value(values: Mapping[str, Any]) -> dict[str, list[str]]:
     return found
 
 
-def _values_in_presets(key: Key, defaults: Mapping[str, Any]) -> dict[str, Any]:
+def _values_in_presets(key: Key, defaults: Mapping[str, object]) -> dict[str, Any]:
     """Return the presets that change the default of their verb."""
     from road_ray.config import to_dict
     from road_ray.config.key_info import UNSET, value_at
@@ -172,7 +172,7 @@ def _labelled(label: str, text: str) -> list[str]:
     )
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     from road_ray.config.key_info import UNSET
 
     return None if value is UNSET else value

@@ -1,4 +1,4 @@
-"""``road presets | schema | check``: what there is, and whether it works here."""
+"""``road presets | schema | check``: presets, JSON schemas, checks of the environment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from road_ray.cli.options import JsonOption, show_list
 from road_ray.errors import ConfigError, ResourceError
 
 if TYPE_CHECKING:
-    from road_ray.presets.registry import Preset
+    from road_ray.config import Config
+    from road_ray.presets import Preset
 
 
 def presets(
@@ -26,7 +27,7 @@ def presets(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the presets, or show one as YAML with comments on the keys it sets."""
+    """List the presets, or show one as YAML with comments."""
     from road_ray.config import to_dict
     from road_ray.presets import PRESETS, named
 
@@ -96,7 +97,7 @@ def schema_name(verb: str) -> str:
     return f"{verb}.schema.json"
 
 
-def _annotated(preset: Preset) -> str:
+def _annotated(preset: Preset[Config]) -> str:
     """Write the YAML file of a preset; its first line names the schema beside it."""
     from road_ray.config.annotated_yaml import annotated_yaml, comment
 

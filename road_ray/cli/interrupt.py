@@ -10,7 +10,7 @@ from typing import Any
 from road_ray.errors import InterruptedRunError
 
 
-def run_interruptible(function: Callable[..., Any], config: Any, directory: Path) -> Any:
+def run_interruptible(function: Callable[..., object], config: object, directory: Path) -> Any:
     """Return ``function(config)``. SIGTERM and Ctrl-C outside the training loop raise
     ``InterruptedRunError``; the loop has its own handler.
     """

@@ -98,7 +98,7 @@ class CommandLine:
 
     @classmethod
     def read(
-        cls, words: Sequence[str], *, preset: str | None = None, word: str = "", **flags: Any
+        cls, words: Sequence[str], *, preset: str | None = None, word: str = "", **flags: object
     ) -> CommandLine:
         """Return the parts of the words after a verb. The first word is the YAML file unless it is
         an override, or the value of the key ``word``. Flags are overrides that count last; those

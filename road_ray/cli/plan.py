@@ -1,4 +1,4 @@
-"""``road plan`` and ``--dry-run``: what a line would take, before it takes it."""
+"""``road plan`` and ``--dry-run``: steps, memory, disk, time and cost before a run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def plan(
 ) -> None:
     """Estimate steps, memory, disk, time and cost of a command.
 
-    Measured on three steps. What cannot work is an error, in seconds.
+    Measures three steps; reports an infeasible configuration within seconds.
     """
     from road_ray.errors import ConfigError
     from road_ray.recipes.plan import PLANNED

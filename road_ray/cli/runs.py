@@ -13,7 +13,7 @@ from road_ray.cli.options import JsonOption, show_list
 from road_ray.errors import ConfigError
 
 if TYPE_CHECKING:
-    from road_ray.reporting.run_record import RunRecord
+    from road_ray.reporting.records.run_record import RunRecord
 
 runs_app = typer.Typer(help="List, show or compare runs.", no_args_is_help=True)
 _Run = Annotated[
@@ -27,7 +27,7 @@ def list_runs(
     as_json: JsonOption = False,
 ) -> None:
     """List the runs in a folder with their progress."""
-    from road_ray.reporting.run_record import read_run, runs_below
+    from road_ray.reporting.records.run_record import read_run, runs_below
 
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such directory\n  fix: name the folder of the runs")
@@ -70,7 +70,7 @@ def diff(left: _Run, right: _Run, as_json: JsonOption = False) -> None:
 
 
 def _read(directory: Path) -> RunRecord:
-    from road_ray.reporting.run_record import is_run, read_run
+    from road_ray.reporting.records.run_record import is_run, read_run
 
     if not is_run(directory):
         raise ConfigError(

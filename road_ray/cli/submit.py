@@ -35,11 +35,11 @@ def submit(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a road command as a job on a cluster; `show` prints the file of a shipped one.
+    """Run a road command as a job on a cluster.
 
-    For instance: road submit --cluster aws -- distill my.yaml --run-dir x
+    Example: road submit --cluster aws -- distill my.yaml --run-dir x
 
-    Sent again, the same line finds its job, or goes on where the last one ended.
+    The same command again follows its job, or resumes the run. `show` prints a cluster file.
     """
     from road_ray.distributed.jobs.cluster_profile import cluster_files, load_profile
     from road_ray.distributed.jobs.submit import Jobs

@@ -1,4 +1,4 @@
-"""``road sweep``: a search space, tried."""
+"""``road sweep``: trials of a search space."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def sweep(
 ) -> None:
     """Search the values of configuration keys (Ray Tune, Optuna).
 
-    The same command goes on with it."""
+    To resume, run the same command."""
     given = arguments or []
     refuse_options(given, "sweep")
     if not given or "=" in given[0]:

@@ -61,5 +61,5 @@ def _is_section(kind: type[Config], key: Key) -> bool:
     return info is not None and info.field.only_sections
 
 
-def _written(values: Mapping[str, Any], indent: str) -> list[str]:
+def _written(values: Mapping[str, object], indent: str) -> list[str]:
     return textwrap.indent(plain_yaml(values), indent).rstrip("\n").split("\n")

@@ -21,7 +21,7 @@ from ruamel.yaml.comments import CommentedSeq
 from road_ray.config import yaml as yaml_lines
 from road_ray.config.addresses import refuse_secret
 from road_ray.config.fields import format_value
-from road_ray.config.layers import Layers
+from road_ray.config.merge import Layers
 from road_ray.config.messages import InvalidConfig
 from road_ray.config.types import expand_user, refuse_unwritable, strict_types, texts
 from road_ray.errors import Problem
@@ -58,7 +58,7 @@ class Config(BaseModel):
 
     @classmethod
     def __get_pydantic_core_schema__(
-        cls, source: Any, handler: GetCoreSchemaHandler, /
+        cls, source: object, handler: GetCoreSchemaHandler, /
     ) -> CoreSchema:
         schema = handler(source)
         strict_types(handler.resolve_ref_schema(schema))
@@ -66,7 +66,7 @@ class Config(BaseModel):
 
     @field_validator("*", mode="after")
     @classmethod
-    def _home_expanded(cls, value: Any) -> Any:
+    def _home_expanded(cls, value: object) -> Any:
         for text in texts(value):
             refuse_secret(str(text))
             refuse_unwritable(text)
@@ -99,7 +99,7 @@ def load(
     return layers.validated(kind)
 
 
-def override(config: T, changes: Mapping[str, Any]) -> T:
+def override(config: T, changes: Mapping[str, object]) -> T:
     """A copy with some dotted keys changed: ``override(config, {"optimizer.peak_lr": 1e-4})``."""
     kind = type(config)
     layers = Layers(kind, "configuration")
@@ -129,7 +129,7 @@ def to_yaml(config: Config) -> str:
     return plain_yaml(to_dict(config))
 
 
-def plain_yaml(values: Mapping[str, Any]) -> str:
+def plain_yaml(values: Mapping[str, object]) -> str:
     """Return plain values as YAML, lists of plain items on one line each."""
     writer = YAML()
     writer.allow_unicode = False  # escapes survive every terminal and editor
@@ -146,7 +146,7 @@ def digest(config: Config) -> str:
 
 
 def flatten(
-    tree: Mapping[str, Any], prefix: str = "", *, keep_empty: bool = False
+    tree: Mapping[str, object], prefix: str = "", *, keep_empty: bool = False
 ) -> dict[str, Any]:
     """Return nested mappings as values by dotted key: ``{"a": {"b": 1}}`` -> ``{"a.b": 1}``.
 
@@ -161,7 +161,7 @@ def flatten(
     return values
 
 
-def _laid_out(value: Any) -> Any:
+def _laid_out(value: object) -> Any:
     """The value with its lists of plain items on one line each."""
     if isinstance(value, dict):
         return {name: _laid_out(item) for name, item in value.items()}

@@ -59,7 +59,7 @@ class Field:
     def lists(self) -> bool:
         return any((get_origin(m) or m) in _LISTS for m in self.members)
 
-    def is_list_of_words(self, text: str, value: Any) -> bool:
+    def is_list_of_words(self, text: str, value: object) -> bool:
         """Return whether the override ``text``, which is ``value`` in YAML, is a list without
         brackets: words where the key takes a list, and neither text nor this very word.
         """
@@ -102,7 +102,7 @@ def format_key(key: Key) -> str:
     return text
 
 
-def format_value(value: Any) -> str:
+def format_value(value: object) -> str:
     """A value as YAML writes it, cut to one short line, without the secrets of addresses."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
@@ -154,7 +154,7 @@ def known_keys(kind: type[BaseModel], above: Key = ()) -> Iterator[str]:
 
 
 def _members(
-    annotation: Any, metadata: tuple[Any, ...] = ()
+    annotation: object, metadata: tuple[Any, ...] = ()
 ) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     """Each alternative of a type with the constraints that stand on it."""
     origin = get_origin(annotation)
@@ -182,7 +182,7 @@ def _step(annotation: Any, part: str | int) -> Field | None:
     return Field(arguments[0]) if origin in _LISTS and arguments else None
 
 
-def _is_section(annotation: Any) -> bool:
+def _is_section(annotation: object) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 

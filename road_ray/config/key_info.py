@@ -74,7 +74,7 @@ def defaults(kind: type[BaseModel]) -> Mapping[str, Any]:
     return made.model_dump(mode="json", round_trip=True, warnings=False)
 
 
-def value_at(values: Any, key: Key) -> Any:
+def value_at(values: object, key: Key) -> Any:
     """Return the value at a key of nested mappings, or ``UNSET``."""
     for part in key:
         if not isinstance(values, Mapping) or part not in values:

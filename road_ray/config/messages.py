@@ -1,6 +1,6 @@
 """Messages for mistakes in a configuration: range, choices, nearest name, remedy.
 
-Here lives the telling; `config` does the merging and the validation, `yaml_lines` knows the lines.
+``merge.py`` does the merging and the validation, ``yaml.py`` knows the lines.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class InvalidConfig(ConfigError):
         return "\n".join([*blocks, f"  {count}{_NOTHING_HAPPENED}"])
 
 
-def unknown_key(kind: type[BaseModel], key: Key, value: Any, where: str) -> Problem:
+def unknown_key(kind: type[BaseModel], key: Key, value: object, where: str) -> Problem:
     """The problem of a key that does not exist, with the nearest one that does."""
     noun = "section" if isinstance(value, Mapping) else "key"
     head = format_key(key) if noun == "section" else f"{format_key(key)} = {format_value(value)}"
@@ -115,7 +115,7 @@ def _meaning(field: Field) -> str:
     return f"\n    meaning: {field.meaning}" if field.meaning else ""
 
 
-def _remedy(field: Field, value: Any, default: str) -> str:
+def _remedy(field: Field, value: object, default: str) -> str:
     members = field.members
     if field.sections:
         return f"write its keys below it, e.g. {next(iter(field.keys), '...')}"

@@ -20,7 +20,7 @@ class BesideFile:
 
     unless: str = ""
 
-    def located(self, value: Any, file: Path, section: Mapping[str, Any]) -> Any:
+    def located(self, value: object, file: Path, section: Mapping[str, object]) -> Any:
         """Return the absolute path beside ``file``, or the value as it is."""
         if not isinstance(value, str) or not value or section.get(self.unless) is not None:
             return value
@@ -32,7 +32,7 @@ class BesideFile:
         return str(place) if there and not Path(value).is_absolute() else value
 
 
-def strict_types(schema: Any) -> None:
+def strict_types(schema: object) -> None:
     """Put a strict look in front of every number and bool of a core schema, in place."""
     if isinstance(schema, dict):
         for name, inner in schema.items():
@@ -62,13 +62,13 @@ def _number(value: Any) -> Any:
     return value
 
 
-def _whole_number(value: Any) -> Any:
+def _whole_number(value: object) -> Any:
     if isinstance(value, str):
         raise PydanticCustomError("number_expected", "text is not a whole number")
     return _number(value)
 
 
-def _truth(value: Any) -> Any:
+def _truth(value: object) -> Any:
     if not isinstance(value, bool):
         raise PydanticCustomError("truth_expected", "neither true nor false")
     return value
@@ -78,7 +78,7 @@ _NO_SCHEMAS = ("metadata", "serialization", "default", "expected", "cls", "confi
 _LOOKS = {"float": _number, "int": _whole_number, "bool": _truth}
 
 
-def texts(value: Any) -> Iterator[str | Path]:
+def texts(value: object) -> Iterator[str | Path]:
     """Every text and path in a value, at any depth, names of mappings included."""
     if isinstance(value, str | Path):
         yield value
@@ -118,7 +118,7 @@ def _too_long(name: str) -> bool:
     return len(name.encode()) > 255
 
 
-def expand_user(value: Any) -> Any:
+def expand_user(value: object) -> Any:
     """The value with ``~`` replaced in every path of it."""
     if isinstance(value, Path):
         try:

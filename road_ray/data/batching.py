@@ -308,7 +308,7 @@ def encoder_inputs(batch: Mapping[str, Any], names: Sequence[str] = INPUTS) -> d
     return {name: batch[name].flatten(0, -2) for name in given}
 
 
-def allowed_positions(batch: Mapping[str, Any]) -> Tensor:
+def allowed_positions(batch: Mapping[str, object]) -> Tensor:
     """Return where an answer may start or end, ``[B, L]`` bool: segment 1, and position 0 for none.
 
     A row without a second segment, as of models without token types, allows all but padding.
@@ -324,7 +324,7 @@ def allowed_positions(batch: Mapping[str, Any]) -> Tensor:
     return allowed
 
 
-def to_device(batch: Mapping[str, Any], device: torch.device) -> Batch:
+def to_device(batch: Mapping[str, object], device: torch.device) -> Batch:
     """Return the batch with its tensors on ``device``; the host does not wait for the copy."""
     moved = {
         name: _moved(value, device) if isinstance(value, Tensor) else value

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from road_ray.data import catalog, miniature
-from road_ray.data import paths as places
 from road_ray.data.config import HUB, MINIATURE, SourceConfig
 from road_ray.data.features import cache as feature_cache
 from road_ray.data.features.encode import check_labels, encode
@@ -22,8 +21,8 @@ from road_ray.data.features.types import Example, Features, SpanExample, TextExa
 from road_ray.data.folds import held_out
 from road_ray.data.own_task import labels_missing, own_task
 from road_ray.data.readers.hub import read_hub
+from road_ray.data.readers.layouts import read_split
 from road_ray.data.readers.quac import with_history
-from road_ray.data.readers.registry import read_split
 from road_ray.data.schema import Dataset, Span, Tag, Task
 from road_ray.data.special_heads import SPECIAL_HEADS
 from road_ray.data.unlabelled import (
@@ -33,6 +32,7 @@ from road_ray.data.unlabelled import (
     without_labels,
 )
 from road_ray.errors import ConfigError, nearest
+from road_ray.system import paths as places
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

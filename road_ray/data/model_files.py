@@ -22,8 +22,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from road_ray.config.json_file import read_json
 from road_ray.errors import CheckpointError
+from road_ray.system.json_file import read_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -144,7 +144,7 @@ def read_config(directory: str | Path) -> PreTrainedConfig:
         ) from error
 
 
-def _config_class(path: Path, fields: Mapping[str, Any]) -> type[PreTrainedConfig]:
+def _config_class(path: Path, fields: Mapping[str, object]) -> type[PreTrainedConfig]:
     from transformers import CONFIG_MAPPING
     from transformers.models.auto.modeling_auto import (
         MODEL_FOR_MASKED_LM_MAPPING_NAMES as FILLING,
@@ -173,7 +173,7 @@ def _config_class(path: Path, fields: Mapping[str, Any]) -> type[PreTrainedConfi
 
 
 def _passed_on(
-    path: Path, fields: Mapping[str, Any], kind: type[PreTrainedConfig]
+    path: Path, fields: Mapping[str, object], kind: type[PreTrainedConfig]
 ) -> Iterator[tuple[str, Any]]:
     known = {field.name for field in dataclasses.fields(kind)} | set(kind.attribute_map)
     known |= {"num_labels", "torch_dtype"} | _LEGACY_OBJECTS
@@ -242,7 +242,7 @@ def _limits(name: str) -> tuple[int, int]:
     return (0 if name.startswith(("num_", "max_")) else -_MOST), _MOST
 
 
-def _listed(value: Any) -> bool:
+def _listed(value: object) -> bool:
     return value is None or (
         isinstance(value, list) and all(isinstance(name, str) for name in value)
     )
@@ -291,18 +291,18 @@ def _foreign(path: Path, name: str) -> CheckpointError:
     )
 
 
-def _nested(value: Any) -> bool:
+def _nested(value: object) -> bool:
     """Return True if ``value`` contains a non-empty object."""
     if isinstance(value, list):
         return any(map(_nested, value))
     return isinstance(value, dict) and bool(value)
 
 
-def _numeric(value: Any) -> bool:
+def _numeric(value: object) -> bool:
     return isinstance(value, int | float) or (
         isinstance(value, list) and all(isinstance(one, int | float) for one in value)
     )
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return repr(value) if len(repr(value)) <= 80 else f"{repr(value)[:77]}..."

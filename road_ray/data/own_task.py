@@ -13,9 +13,8 @@ from dataclasses import replace
 from road_ray.data import catalog
 from road_ray.data.features.types import Example, TagExample, TextExample
 from road_ray.data.readers.custom import TOO_FEW_LABELS, CustomDataset
-from road_ray.data.readers.files import shorten
 from road_ray.data.schema import Classify, Dataset, Tag, Task, plain_label
-from road_ray.errors import ConfigError, DataError, nearest
+from road_ray.errors import ConfigError, DataError, nearest, shorten
 
 _MOST_LABELS = 200  # more different values are numbers, ids or texts
 

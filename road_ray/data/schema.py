@@ -153,7 +153,7 @@ class Hub:
 class Dataset:
     """One entry of the catalogue: task, file layout, folder, columns, splits and metrics.
 
-    ``layout`` is a key of ``LAYOUTS`` in ``data/readers/registry.py``; ``test_columns`` are those
+    ``layout`` is a key of ``LAYOUTS`` in ``data/readers/layouts.py``; ``test_columns`` are those
     of a test file that is laid out in another way. ``hub`` serves when no local root is given.
     ``label_map`` maps what the file says to a label name of the task, where the two differ.
     ``also`` names tasks that learn from the same rows, each with a head of its own.

@@ -13,9 +13,9 @@ from road_ray.data.features.types import (
     TagExample,
     TextExample,
 )
-from road_ray.data.readers.files import check_text, missing_columns, numbered_lines
+from road_ray.data.readers.parts.tables import table_rows
+from road_ray.data.readers.parts.text_files import check_text, missing_columns, numbered_lines
 from road_ray.data.readers.squad import read_squad
-from road_ray.data.readers.tables import table_rows
 from road_ray.data.schema import Choose, Dataset, Span, Tag, Task
 from road_ray.errors import ConfigError, DataError
 

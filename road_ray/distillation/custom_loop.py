@@ -33,7 +33,7 @@ ADDED = (
 )
 
 
-def model_inputs(batch: Mapping[str, Any]) -> dict[str, Any]:
+def model_inputs(batch: Mapping[str, object]) -> dict[str, Any]:
     """Return the batch without the keys of ``annotate``, for ``model(**model_inputs(batch))``."""
     return {name: value for name, value in batch.items() if name not in ADDED}
 

@@ -7,15 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
-from transformers import Trainer
+from safetensors.torch import load_file, save_file
+from torch import nn
+from transformers import Trainer, TrainerCallback
 
+from road_ray.data.batching import Batch
 from road_ray.distillation.custom_loop import model_inputs, student_loss
 from road_ray.distillation.ensemble.base import Ensemble, annotate
+from road_ray.distillation.hidden_states import HiddenStatesTeacher
 from road_ray.distillation.schedule import Shape
 from road_ray.distillation.schedule import schedule as schedule_of
+from road_ray.distillation.state_matching import StateMatching
 from road_ray.distillation.weighting import Rule, default_rule, resolve
+
+PROJECTIONS = "matching.safetensors"  # in a checkpoint, beside the model
 
 
 class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no types
@@ -24,8 +32,11 @@ class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no
     ``weighting`` names the weighting rule, by default ``correctness``, for one teacher ``mean``.
     ``rule`` are its options, such as ``{"wrong": 0.75}``.
     ``schedule`` is the course of ``kd_weight`` over the training: ``constant``, ``linear`` or
-    points. ``average_loss`` averages the losses to each teacher instead of their logits. Requests
-    to the ensemble run ``lookahead`` batches ahead. The caller closes the ensemble.
+    points. ``average_loss`` averages the losses to each teacher instead of their logits.
+    ``matching`` are options of distillation from hidden states, such as ``{"teacher": DIRECTORY,
+    "hidden_weight": 0.5}``, as those of ``StateMatching``; its projections are trained and kept in
+    the checkpoints, beside the model. Requests to the ensemble run ``lookahead`` batches ahead. The
+    caller closes the ensemble.
     """
 
     loss_is_scaled_for_ga = False  # a mean over the batch: the Trainer divides by accumulation
@@ -40,6 +51,7 @@ class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no
         kd_weight: float = 0.5,
         schedule: Shape = "constant",
         average_loss: bool = False,
+        matching: Mapping[str, Any] | None = None,
         lookahead: int = 2,
         **options: Any,
     ) -> None:
@@ -48,6 +60,17 @@ class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no
         self.temperature, self.lookahead = temperature, lookahead
         self.kd_weight, self.average_loss = schedule_of(schedule, kd_weight), average_loss
         super().__init__(*arguments, **options)
+        self.matching = None if matching is None else self._matching(**matching)
+        if self.matching is not None:
+            self.add_callback(_ZeroGradients(self.matching))
+
+    def create_optimizer(self, *arguments: Any, **options: Any) -> Any:
+        """Return the optimizer of the ``Trainer``, which learns the projections too."""
+        new = self.optimizer is None
+        optimizer = super().create_optimizer(*arguments, **options)
+        if new and self.matching is not None and (own := list(self.matching.parameters())):
+            optimizer.add_param_group({"params": own, "weight_decay": 0.0})
+        return optimizer
 
     def get_train_dataloader(self) -> Any:
         """Return the loader of the ``Trainer``, with annotated batches."""
@@ -66,12 +89,45 @@ class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no
         if model.training and "soft_logits" not in inputs:
             # In a resumed epoch the Trainer's own loader wraps the annotated one.
             (inputs,) = annotate([inputs], self.ensemble, self.weigh, 0, each=self.average_loss)
-        outputs = model(**model_inputs(inputs))
+        matching = self.matching if "soft_logits" in inputs else None
+        outputs = model(**model_inputs(inputs), **({} if matching is None else matching.outputs))
         loss = outputs.loss
         if "soft_logits" in inputs:
             kd_weight = self.kd_weight(self.state.global_step / max(self.state.max_steps, 1))
             loss = student_loss(outputs, inputs, temperature=self.temperature, kd_weight=kd_weight)
+        if matching is not None:
+            mask = inputs.get("attention_mask")
+            count = inputs["input_ids"].numel() if mask is None else mask.sum().clamp(min=1)
+            errors = matching(outputs, cast("Batch", inputs)).values()
+            loss = loss + sum(weight * total for total, weight in errors) / count
         return (loss, outputs) if return_outputs else loss
+
+    def _matching(self, teacher: str, **options: Any) -> StateMatching:
+        attentions = options.get("attention_weight", 0) > 0
+        states = HiddenStatesTeacher(teacher, attentions=attentions)
+        encoder = getattr(self.model, "base_model", self.model)
+        return StateMatching(encoder, states, **options).to(self.args.device)
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        super()._save(output_dir, state_dict)
+        if self.matching is not None:
+            place = Path(output_dir or self.args.output_dir) / PROJECTIONS
+            save_file(self.matching.state_dict(), place)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: object = None) -> None:
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        if self.matching is not None:
+            self.matching.load_state_dict(load_file(Path(resume_from_checkpoint) / PROJECTIONS))
+
+
+class _ZeroGradients(TrainerCallback):  # type: ignore[misc]  # transformers has no types
+    """Clearing of a module's gradients after each step: the ``Trainer`` clears the model's only."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+
+    def on_step_end(self, *_: object, **__: object) -> None:
+        self._module.zero_grad()
 
 
 class _Annotated:

@@ -18,7 +18,7 @@ from road_ray.data.model_files import locate_model
 from road_ray.distillation.teacher_identity import refuse_random
 from road_ray.errors import ConfigError
 from road_ray.models.architectures import input_names
-from road_ray.models.cpu_kernels import use_cpu_kernels
+from road_ray.models.performance.cpu_kernels import use_cpu_kernels
 from road_ray.models.weights import load_stored
 
 Layers = Literal["uniform", "last"] | tuple[tuple[int, int], ...]

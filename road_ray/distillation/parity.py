@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from road_ray.distillation.ensemble.base import inputs_of
 from road_ray.distillation.ensemble.local import load_teacher
 from road_ray.errors import CheckpointError
 from road_ray.models.config import Precision
-from road_ray.models.labels import LabelMap
+from road_ray.models.heads.label_order import LabelMap
 
 # Fraction of the largest logit. Four roundings of fp16 (2^-11 each): one of the store, the rest for
 # another device's order of summation; in bf16 that order changes the rounding of every layer, and
@@ -45,7 +44,7 @@ class Drift:
 
 
 def check_parity(
-    batch: Mapping[str, Any],
+    batch: Mapping[str, object],
     directories: Sequence[str | Path],
     task: Task,
     paths: Mapping[str, Answers],

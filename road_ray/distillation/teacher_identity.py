@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from road_ray.config.json_file import read_json
 from road_ray.data.features.special_tokens import special_tokens
 from road_ray.data.model_files import check_tokenizer_files, locate_model, read_config
 from road_ray.data.schema import Choose, Classify, Regress, Span, Tag, Task
 from road_ray.data.tokenizer import read_tokenizer
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.models.labels import LabelMap, label_order
+from road_ray.models.heads.label_order import LabelMap, label_order
+from road_ray.system.json_file import read_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -79,7 +79,7 @@ def fingerprint_tokenizer(tokenizer: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def decisive_entries(teacher: Mapping[str, Any]) -> dict[str, Any]:
+def decisive_entries(teacher: Mapping[str, object]) -> dict[str, Any]:
     """Return the entries of a teacher in a manifest that decide its answers."""
     named = {name: teacher.get(name) for name in DECISIVE}
     return named | ({ANSWERS_FOR: teacher[ANSWERS_FOR]} if teacher.get(ANSWERS_FOR) else {})
@@ -196,7 +196,7 @@ def _check_head(directory: Path, config: PreTrainedConfig, task: Task) -> None:
         )
 
 
-def _check_tokenizer(directory: Path, config: PreTrainedConfig, student: Any | None) -> None:
+def _check_tokenizer(directory: Path, config: PreTrainedConfig, student: object) -> None:
     tokenizer = teacher_tokenizer(directory)
     if tokenizer is None and student is not None:
         raise CheckpointError(

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from road_ray.config.json_file import read_json
 from road_ray.data.model_files import read_config
 from road_ray.data.schema import Task
 from road_ray.distillation.teacher_identity import (
@@ -18,7 +17,8 @@ from road_ray.distillation.teacher_identity import (
     fingerprint_weights,
     teacher_tokenizer,
 )
-from road_ray.models.labels import LabelMap
+from road_ray.models.heads.label_order import LabelMap
+from road_ray.system.json_file import read_json
 
 if TYPE_CHECKING:
     from road_ray.models.config import Precision

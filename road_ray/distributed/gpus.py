@@ -12,7 +12,7 @@ from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from road_ray.errors import ClusterError
-from road_ray.models.precision import gpu_problem
+from road_ray.models.performance.precision import gpu_problem
 
 _log = logging.getLogger(__name__)
 _ANSWER_SECONDS = 50.0  # of a process that imports torch; a message must come within a minute

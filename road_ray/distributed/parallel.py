@@ -15,8 +15,8 @@ from road_ray.training.context import RunContext
 
 
 def run_all(
-    function: Callable[..., Any],
-    configs: Sequence[Any],
+    function: Callable[..., object],
+    configs: Sequence[object],
     context: RunContext | None = None,
     *,
     max_concurrent: int,
@@ -41,9 +41,9 @@ def run_all(
 
 
 def run_parallel(
-    function: Callable[..., Any],
-    configs: Sequence[Any],
-    *extra: Any,
+    function: Callable[..., object],
+    configs: Sequence[object],
+    *extra: object,
     num_cpus: float = 1.0,
     num_gpus: float = 0.0,
     timeout_seconds: float,
@@ -65,7 +65,7 @@ def run_parallel(
     check_placement("run", 1, {"CPU": num_cpus, "GPU": num_gpus})
     directory, coordinator = os.getcwd(), Coordinator()
 
-    def run(number: int, config: Any) -> Any:
+    def run(number: int, config: object) -> Any:
         torch.set_num_threads(max(1, int(num_cpus)))
         own = RunContext()
         with connect_worker(coordinator, number, own):
@@ -76,7 +76,7 @@ def run_parallel(
             except RoadError as error:
                 return error
 
-    def in_thread(number: int, config: Any) -> Any:
+    def in_thread(number: int, config: object) -> Any:
         enter_directory(directory)
         # While the main thread of a task waits for an answer (of the coordinator, of a teacher),
         # Ray lends its CPUs to another task, and two runs share them. Other threads keep theirs.
@@ -97,7 +97,7 @@ def run_parallel(
     return list(results)
 
 
-def _gathered(refs: Sequence[Any], timeout_seconds: float) -> list[Any]:
+def _gathered(refs: Sequence[object], timeout_seconds: float) -> list[Any]:
     """Return the results of the tasks. Raises ``ClusterError`` after ``timeout_seconds``."""
     import ray
 

@@ -19,7 +19,7 @@ from typing import Any
 from road_ray.data.corpus.parallel import submit_in_order
 from road_ray.distributed.connection import connected
 from road_ray.errors import ClusterError, RoadError
-from road_ray.inference.predict import Chunks
+from road_ray.inference.predict_file import Chunks
 from road_ray.inference.predictor import Prediction, Row, load
 
 _CHUNK_SECONDS = 3600.0  # 4,096 long contexts take minutes; the rest is waiting for a new actor
@@ -32,7 +32,7 @@ Chunk = list[tuple[str, Row]]
 @contextmanager
 def predictor_pool(
     model: str,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     *,
     workers: int | None = None,
     gpus_per_worker: float = 0.0,
@@ -80,7 +80,7 @@ def _predict(actors: list[Any], chunks: Iterator[Chunk]) -> Iterator[list[Predic
         yield _answer(ref, _CHUNK_SECONDS)
 
 
-def _answer(ref: Any, timeout_seconds: float) -> Any:
+def _answer(ref: object, timeout_seconds: float) -> Any:
     """Return the answer of an actor. Raises the ``RoadError`` that it raised, ``ClusterError`` for
     an actor that is lost.
     """

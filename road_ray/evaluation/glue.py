@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from road_ray.config.json_file import read_json
 from road_ray.data import catalog
 from road_ray.data.schema import Classify, Dataset, Regress
 from road_ray.errors import DataError
+from road_ray.system.json_file import read_json
 
 
 @dataclass(frozen=True)

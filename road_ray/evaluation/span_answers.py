@@ -14,7 +14,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -264,7 +264,7 @@ def _odds(predictions: Sequence[SpanPrediction]) -> dict[str, float]:
     return {p.id: p.null_odds for p in predictions}
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
+def write_json(path: Path, content: Mapping[str, object]) -> None:
     """Write a JSON file atomically; the next write replaces what a killed one leaves."""
     partial = path.with_name(f".{path.name}.partial")
     try:

@@ -110,7 +110,7 @@ def _gold_texts(dataset: Articles | Sequence[SpanExample]) -> Golds:
     return golds
 
 
-def _require_all(golds: Iterable[str], given: Mapping[str, Any], what: str) -> None:
+def _require_all(golds: Iterable[str], given: Mapping[str, object], what: str) -> None:
     missing = [id_ for id_ in golds if id_ not in given]
     if missing:
         listed = ", ".join(missing[:_LISTED]) + (", ..." if len(missing) > _LISTED else "")

@@ -2,7 +2,7 @@
 
 ``predictor.py`` loads a model directory and predicts rows; start reading there. ``input_rows.py``
 reads files of rows as a stream. ``prediction_file.py`` writes predictions so that a killed run can
-be resumed. ``predict.py`` joins them. ``onnx_export.py`` translates a model into ONNX,
+be resumed. ``predict_file.py`` joins them. ``onnx_export.py`` translates a model into ONNX,
 ``onnx_model.py`` runs it. ``push.py`` uploads a model to a hub. Scores against labels live in
 ``evaluation/``.
 """

@@ -6,65 +6,128 @@ memory. A JSON array and a file in SQuAD's layout are read whole.
 
 from __future__ import annotations
 
+import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
-from road_ray.data.readers.files import (
+from road_ray.data.readers.parts.tables import json_shape, suffix_of, table_rows
+from road_ray.data.readers.parts.text_files import (
     MISFITS,
+    decoded_lines,
     missing_columns,
     numbered_lines,
     parse_json_line,
     read_document,
 )
-from road_ray.data.readers.tables import json_shape, suffix_of, table_rows
-from road_ray.errors import ConfigError, DataError
-from road_ray.inference.predictor import Row
+from road_ray.errors import ConfigError, DataError, nearest
+from road_ray.inference.predictor import PREDICTION_FIELDS, Row
 
 STDIN = "-"
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".arrow")
 _DOCUMENTS, _LINES = (".json",), (".txt",)
+_ANSWERS = ("title", "answers", "is_impossible")  # further columns of SQuAD's flat rows
+_USES = {"keep": "copies to the output", "ignore": "leaves out"}
 
 
-def input_rows(
-    source: str, columns: Mapping[str, str], fields: tuple[str, ...]
-) -> Iterator[tuple[str, Row]]:
-    """Yield ``file:line`` and the fields of each row of a file, or of standard input for ``-``.
+@dataclass(frozen=True)
+class ColumnChoice:
+    """Columns of a file of rows: those of the model's fields, those copied, those left out.
 
-    ``columns`` maps a field to the column that holds it; other fields are columns of their own
-    name. A row without ``id`` gets its number from 0. Raises ``ConfigError`` for a file that is not
-    there and a suffix that is not read, ``DataError`` for a row that lacks a column and for a file
-    without rows.
+    ``fields`` maps a field to the column that holds it; other fields are columns of their own name.
+    ``keep`` maps a name in the output to the column that is copied there. ``ignore`` lists columns
+    that are left out. Raises ``ConfigError`` for a name in the output that predictions have.
     """
-    if unknown := sorted(set(columns) - {*fields, "id"}):
+
+    fields: Mapping[str, str] = field(default_factory=dict)
+    keep: Mapping[str, str] = field(default_factory=dict)
+    ignore: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        for name, column in self.keep.items():
+            if name in PREDICTION_FIELDS or name.startswith("score_"):
+                raise ConfigError(
+                    f"--keep {name}: predictions have a field {name!r}\n"
+                    f"  fix: keep it under another name: --keep input_{name}={column}"
+                )
+
+
+class InputRow(NamedTuple):
+    """A row of a file: its place, the fields of the model, and the cells that are copied."""
+
+    where: str
+    fields: Row
+    kept: Row
+
+
+def input_rows(source: str, columns: ColumnChoice, fields: tuple[str, ...]) -> Iterator[InputRow]:
+    """Yield the rows of a file, or of standard input for ``-``.
+
+    A row without ``id`` gets its number from 0. Raises ``ConfigError`` for a file that is not there
+    and a suffix that is not read, ``DataError`` for a row that lacks a column, for a column that is
+    neither read, kept nor ignored, and for a file without rows.
+    """
+    if unknown := sorted(set(columns.fields) - {*fields, "id"}):
         raise ConfigError(
-            f"column {unknown[0]}={columns[unknown[0]]}: the model has no field {unknown[0]!r}\n"
-            f"  allowed: {', '.join((*fields, 'id'))}"
+            f"column {unknown[0]}={columns.fields[unknown[0]]}: the model has no field "
+            f"{unknown[0]!r}\n  allowed: {', '.join((*fields, 'id'))}"
         )
-    number = -1
+    number, seen, read = -1, None, {}
     for number, (where, row) in enumerate(_rows(source)):
-        if missing := [name for name in columns.values() if name not in row]:
-            raise DataError(
-                missing_columns(where, missing, list(row)).split("\n")[0]
-                + "\n  fix: name the columns of this file by --column FIELD=NAME"
-            )
-        if not any(field in row or field in columns for field in fields):
-            raise DataError(
-                f"{where}: none of the fields {', '.join(fields)}; found: {', '.join(row)}\n"
-                f"  fix: name the column by --column {fields[0]}=NAME"
-            )
-        renamed = {field: row[name] for field, name in columns.items()}
-        named = {field: row[field] for field in ("id", *fields) if field in row} | renamed
-        yield where, named | {"id": str(named.get("id", number))}
+        if row.keys() != seen:  # in a table: the first row
+            read = {name: name for name in ("id", *fields) if name in row} | dict(columns.fields)
+            _check_columns(where, row, read, columns, fields)
+            seen = row.keys()
+        named = {name: row[column] for name, column in read.items()}
+        kept = {name: row[column] for name, column in columns.keep.items()}
+        yield InputRow(where, named | {"id": str(named.get("id", number))}, kept)
     if number < 0:
         raise DataError(
             f"{source}: has no rows\n  fix: name a file with a row below its header, or with lines"
         )
 
 
+def _check_columns(
+    where: str, row: Row, read: Mapping[str, str], columns: ColumnChoice, fields: tuple[str, ...]
+) -> None:
+    """Raise ``DataError`` for a column that is missing, and for one without a use."""
+    named = [*columns.fields.values(), *columns.keep.values()]
+    if missing := [name for name in named if name not in row]:
+        raise DataError(
+            missing_columns(where, missing, list(row)).split("\n")[0]
+            + "\n  fix: name the columns of this file by --column FIELD=NAME and --keep NAME"
+        )
+    if not any(name in read for name in fields):
+        raise DataError(
+            f"{where}: none of the fields {', '.join(fields)}; found: {', '.join(row)}\n"
+            f"  fix: name the column by --column {fields[0]}=NAME"
+        )
+    useful = {*read.values(), *columns.keep.values(), *columns.ignore}
+    if "context" in fields:
+        useful.update(_ANSWERS)
+    if others := [name for name in row if name not in useful]:
+        raise DataError(_without_use(where, others, [name for name in fields if name not in read]))
+
+
+def _without_use(where: str, others: Sequence[str], free: Sequence[str]) -> str:
+    """Return the message for columns that are neither read, kept nor ignored."""
+    near = {name: hint for name in others if (hint := nearest(name, free))}
+    similar = "".join(f"; --column {hint}={name}?" for name, hint in near.items())
+    words = {
+        option: " ".join(f"--{option} {shlex.quote(name)}" for name in others) for option in _USES
+    }
+    return (
+        f"{where}: columns that the model does not read: {', '.join(map(repr, others))}{similar}\n"
+        + "\n".join(f"  fix: {words[option]} {effect}" for option, effect in _USES.items())
+    )
+
+
 def _rows(source: str) -> Iterator[tuple[str, Row]]:
     if source == STDIN:
-        return _lines(("<stdin>:" + str(n), line) for n, line in enumerate(sys.stdin, 1))
+        lines = decoded_lines(sys.stdin.buffer, "<stdin>")
+        return _lines((f"<stdin>:{number}", line) for number, line in lines)
     path = Path(source).expanduser()
     if not path.is_file():
         raise ConfigError(

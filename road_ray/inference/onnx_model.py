@@ -63,7 +63,7 @@ def not_installed(error: ImportError) -> ConfigError:
     )
 
 
-def onnx_file(place: Path, record: Mapping[str, Any]) -> Path | None:
+def onnx_file(place: Path, record: Mapping[str, object]) -> Path | None:
     """Return the file of the exported model in ``place``; None if it is no export.
 
     Raises ``CheckpointError`` if ``road_ray.json`` names a file that is not there.

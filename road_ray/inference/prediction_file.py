@@ -15,10 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from road_ray.config.json_file import read_json
 from road_ray.errors import ConfigError, ResourceError
 from road_ray.evaluation.span_answers import write_json
 from road_ray.inference.predictor import Prediction
+from road_ray.system.json_file import read_json
 
 SUFFIXES = (".jsonl", ".csv", ".tsv")
 
@@ -94,7 +94,7 @@ class PredictionFile:
 
     def _text(self, predictions: Sequence[Prediction]) -> str:
         if self.path.suffix == ".jsonl":
-            return "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in predictions)
+            return "".join(json_line(one) + "\n" for one in predictions)
         flat = [_flat(one) for one in predictions]
         out = io.StringIO()
         delimiter = "," if self.path.suffix == ".csv" else "\t"
@@ -112,6 +112,11 @@ class PredictionFile:
         )
 
 
+def json_line(prediction: Prediction) -> str:
+    """Return a prediction as a JSON object; dates and the like of kept columns become text."""
+    return json.dumps(prediction, ensure_ascii=False, default=str)
+
+
 def _flat(prediction: Prediction) -> dict[str, object]:
     """Return one cell a value: probabilities as ``score_<label>``, lists as JSON."""
     cells: dict[str, object] = {}
@@ -121,7 +126,7 @@ def _flat(prediction: Prediction) -> dict[str, object]:
         elif name in ("tags", "words"):
             cells[name] = " ".join(value)
         elif isinstance(value, list | dict):
-            cells[name] = json.dumps(value, ensure_ascii=False)
+            cells[name] = json.dumps(value, ensure_ascii=False, default=str)
         else:
             cells[name] = value
     return cells

@@ -15,7 +15,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from road_ray.config.json_file import read_json
 from road_ray.data.batching import Batch, to_device
 from road_ray.data.features.encode import encode
 from road_ray.data.features.types import (
@@ -44,15 +43,16 @@ from road_ray.data.schema import (
 from road_ray.data.special_heads import special_head
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import CheckpointError, ConfigError, DataError
+from road_ray.evaluation.evaluate_split import answers
 from road_ray.evaluation.joint_spans import best_joint_spans
-from road_ray.evaluation.predict import answers
 from road_ray.evaluation.span_answers import SpanPrediction, best_spans
 from road_ray.evaluation.tags import OUTSIDE, predicted_tags
 from road_ray.inference.onnx_model import ONNX, OnnxModel, onnx_file
 from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import check_vocabulary, model_directory
 from road_ray.models.multitask import load_trained
-from road_ray.models.precision import autocast_dtype, default_device
+from road_ray.models.performance.precision import autocast_dtype, default_device
+from road_ray.system.json_file import read_json
 
 if TYPE_CHECKING:
     from road_ray.models.config import Precision
@@ -77,6 +77,11 @@ _FIELDS: dict[type[Kind], tuple[str, ...]] = {
     Tag: ("text", "words"),
     Choose: ("question", "choices"),
 }
+# Names of the fields of all kinds of predictions, `id` and `n_best` included.
+PREDICTION_FIELDS = (
+    *("id", "label", "score", "scores", "value", "choice", "tags", "words", "entities"),
+    *("answer", "start", "end", "no_answer_score", "null_odds", "n_best"),
+)
 
 
 def load(

@@ -56,6 +56,11 @@ def model_files(model: str | Path) -> list[ModelFile]:
                 f"{path}: leads out of the model, to {path.resolve()}\n"
                 "  fix: copy the file here, or remove the link\n  nothing was sent"
             )
+        if not path.stat().st_size:
+            raise CheckpointError(
+                f"{path}: is empty\n  fix: restore it, or make it again with the command that "
+                "wrote it\n  nothing was sent"
+            )
         _refuse_secret(path)
         found.append(ModelFile(name, path, path.stat().st_size))
     if not any(file.name.endswith((".safetensors", ".onnx")) for file in found):

@@ -19,7 +19,7 @@ from road_ray.models.hf_logging import suppress_logging
 from road_ray.models.weights import load_stored
 
 
-def hugging_face_config(size: EncoderConfig, vocab_size: int, **more: Any) -> PreTrainedConfig:
+def hugging_face_config(size: EncoderConfig, vocab_size: int, **more: object) -> PreTrainedConfig:
     """Return the Hugging Face configuration of that size.
 
     Raises ``ConfigError`` if the heads do not divide the width, or the family has one width only.
@@ -101,7 +101,7 @@ def size_differences(wanted: PreTrainedConfig, found: PreTrainedConfig) -> str:
     return "\n".join(lines) or "  the names of their weights differ"
 
 
-def sized_config(like: PreTrainedConfig, size: EncoderConfig, **more: Any) -> PreTrainedConfig:
+def sized_config(like: PreTrainedConfig, size: EncoderConfig, **more: object) -> PreTrainedConfig:
     """Return the configuration of a stored model with the layers and widths of ``size``."""
     config = deepcopy(like)
     config.hidden_size, config.num_attention_heads = size.hidden_size, size.heads

@@ -26,12 +26,12 @@ from road_ray.data.schema import Choose, Classify, Kind, Regress, Span, Tag, Tas
 from road_ray.data.special_heads import SpecialHead, special_head
 from road_ray.errors import CheckpointError
 from road_ray.models.architectures import family_of, input_names
-from road_ray.models.cpu_kernels import use_cpu_kernels
 from road_ray.models.encoder import load_encoder
 from road_ray.models.heads.base import Head
+from road_ray.models.heads.label_order import LabelMap, label_order
 from road_ray.models.heads.standard import Heads, PooledHead, build_head
 from road_ray.models.hf_logging import suppress_logging
-from road_ray.models.labels import LabelMap, label_order
+from road_ray.models.performance.cpu_kernels import use_cpu_kernels
 from road_ray.models.weights import headers_of, load_stored, read_headers, read_tensors
 
 _log = logging.getLogger(__name__)

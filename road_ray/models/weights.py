@@ -16,11 +16,11 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from road_ray.config.json_file import read_json
 from road_ray.data.model_files import check_hashes, read_config
 from road_ray.errors import CheckpointError
 from road_ray.models.architectures import FAMILIES
 from road_ray.models.hf_logging import suppress_logging
+from road_ray.system.json_file import read_json
 
 _FLOATS = ("F64", "F32", "F16", "BF16")
 _BUFFERS = ("position_ids", "token_type_ids")  # older versions stored them; constants
@@ -45,7 +45,7 @@ class Stored(NamedTuple):
     missing: list[str]
 
 
-def load_stored(kind: ModelClass, directory: str | Path, **options: Any) -> Stored:
+def load_stored(kind: ModelClass, directory: str | Path, **options: object) -> Stored:
     """Load a model of class ``kind`` (an Auto class, or one of an architecture) from a local
     directory, in fp32; weights that the files lack are random and listed in ``missing``.
 
@@ -188,7 +188,7 @@ def _class_for(kind: ModelClass, config: PreTrainedConfig, place: Path) -> Model
 
 
 def _blueprint(
-    kind: ModelClass, config: PreTrainedConfig, place: Path, options: Mapping[str, Any]
+    kind: ModelClass, config: PreTrainedConfig, place: Path, options: Mapping[str, object]
 ) -> PreTrainedModel:
     """Return the model on the meta device, without memory for its weights."""
     try:

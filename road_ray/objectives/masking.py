@@ -1,4 +1,4 @@
-"""Choose, mask, sample and corrupt: ELECTRA's masking as pure functions.
+"""ELECTRA's masking as pure functions: choose positions, mask, sample, corrupt.
 
 All randomness is an argument of uniform numbers, so any number of workers, and a resumed run, mask
 and sample the same tokens.

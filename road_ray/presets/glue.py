@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from road_ray.presets.registry import preset
+from road_ray.presets.preset import preset
 from road_ray.recipes.finetuning.config import FinetuneDataConfig, FinetuningsConfig
 
 

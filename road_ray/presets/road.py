@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from road_ray.presets.registry import preset
+from road_ray.presets.preset import preset
 from road_ray.recipes.distillation.config import DistillConfig, DistillDataConfig, WeightingConfig
 from road_ray.recipes.finetuning.config import (
     FinetuneConfig,

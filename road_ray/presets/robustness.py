@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from road_ray.presets.registry import preset
+from road_ray.presets.preset import preset
 from road_ray.recipes.config import EvaluateConfig, EvaluateDataConfig
 
 

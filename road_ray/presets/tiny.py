@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from road_ray.data.config import CorpusConfig
 from road_ray.models.config import EncoderConfig
-from road_ray.presets.registry import preset
+from road_ray.presets.preset import preset
 from road_ray.recipes.pretraining.config import GeneratorConfig, ObjectiveConfig, PretrainConfig
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 

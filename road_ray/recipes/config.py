@@ -1,8 +1,8 @@
 """Configuration that every recipe shares, and that of ``road evaluate`` and ``road demo``.
 
 ``RunConfig`` is the base of the configuration of every verb: run directory, seed, workers, cluster,
-console and trackers. ``recipes/run.py`` and ``distributed/train/launch.py`` consume it,
-``recipes/evaluate.py`` and ``recipes/demo.py`` the other two.
+console and trackers. ``recipes/run_directory/run.py`` and ``distributed/train/launch.py`` consume
+it, ``recipes/evaluate.py`` and ``recipes/demo.py`` the other two.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from road_ray.config import Config
 from road_ray.config.addresses import check_address
 from road_ray.data.config import MINIATURE, SourceConfig
 from road_ray.recipes.distillation.teacher_list import teacher_files
-from road_ray.recipes.inputs import Inputs, model_files, split_files
+from road_ray.recipes.run_directory.input_files import Inputs, model_files, split_files
 
 
 class TrackingConfig(Config):
@@ -135,9 +135,12 @@ class DemoConfig(RunConfig):
     made for."""
     num_teachers: int = Field(3, ge=1)
     """Number of teachers. ROaD distils from three."""
-    num_seeds: int = Field(3, ge=1)
-    """Number of students of each kind (no, plain and weighted distillation), each with its own
-    seed."""
+    num_labels: int = Field(300, ge=1)
+    """Number of labelled rows of the students. They have the other training rows without labels;
+    the teachers have all labels."""
+    num_seeds: int = Field(5, ge=1)
+    """Number of students of each kind (no, plain and weighted distillation, all labels), each with
+    its own seed."""
     max_concurrent: int = Field(2, ge=1)
     """Number of students that train at the same time beside their teachers, one core each. A local
     cluster gets twice as many cores."""
@@ -145,5 +148,7 @@ class DemoConfig(RunConfig):
     """Number of updates of the pre-training, on batches of 32 rows of 32 tokens."""
     multitask_steps: int = Field(300, ge=1)
     """Number of updates of the multi-task training, each of four passes of 16 examples."""
-    finetuning_steps: int = Field(80, ge=1)
-    """Number of updates of each teacher and of each student, on batches of 16 examples."""
+    teacher_steps: int = Field(300, ge=1)
+    """Number of updates of each teacher, on batches of 16 examples."""
+    finetuning_steps: int = Field(200, ge=1)
+    """Number of updates of each student, on batches of 16 examples."""

@@ -1,12 +1,14 @@
-"""The whole ROaD story at miniature scale: pre-train, multi-task, three teachers, students with and
-without distillation, judged in and out of domain.
+"""The whole ROaD story at miniature scale: pre-train, multi-task, three teachers, and students with
+few labels, with and without distillation.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from road_ray.data.config import CorpusConfig
@@ -14,6 +16,7 @@ from road_ray.distributed.connection import connected
 from road_ray.distributed.parallel import run_parallel
 from road_ray.evaluation.metrics import summary
 from road_ray.models.config import EncoderConfig
+from road_ray.recipes.comparison.rows import write_unlabelled
 from road_ray.recipes.config import DemoConfig
 from road_ray.recipes.distillation.config import (
     DistillationConfig,
@@ -22,16 +25,20 @@ from road_ray.recipes.distillation.config import (
     WeightingConfig,
 )
 from road_ray.recipes.distillation.distill import distill
-from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig
+from road_ray.recipes.finetuning.config import (
+    FinetuneConfig,
+    FinetuneDataConfig,
+    StudentConfig,
+)
 from road_ray.recipes.finetuning.finetune import finetune
 from road_ray.recipes.finetuning.teachers import listing
 from road_ray.recipes.multitask.config import MixingConfig, MultitaskConfig, MultitaskDataConfig
 from road_ray.recipes.multitask.multitask import multitask
 from road_ray.recipes.pretraining.config import GeneratorConfig, PretrainConfig
 from road_ray.recipes.pretraining.pretrain import pretrain
-from road_ray.recipes.run import Run, load_finished_run, open_run_directory
-from road_ray.recipes.run_progress import show_progress
-from road_ray.reporting.pages.demo_page import FIGURES, IN_DOMAIN, OUT_OF_DOMAIN, STUDENTS
+from road_ray.recipes.run_directory.progress import show_progress
+from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
+from road_ray.reporting.pages.demo_page import FIGURES, STUDENTS, TASK
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 from road_ray.training.context import RunContext
 from road_ray.training.monitoring.journal import write_json_atomic
@@ -42,7 +49,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_NO_KD, *_DISTILLED = STUDENTS  # the first kind has no teachers
+_PLAIN = ("none", "all")  # kinds of students without teachers
 NUM_STAGES = 3 + len(STUDENTS)
 
 
@@ -55,16 +62,13 @@ def demo(config: DemoConfig, context: RunContext | None = None) -> Run:
 
 def _run(config: DemoConfig, context: RunContext | None) -> Run:
     with open_run_directory(config) as directory:
-        _stage(1, "pre-training of an encoder on the embedded corpus")
-        pretrain(pretraining(config), context)
-        _stage(2, "multi-task training on four data sets")
-        multitask(multitasking(config), context)
+        with _stage(1, "pre-training of an encoder on the embedded corpus"):
+            pretrain(pretraining(config), context)
+        with _stage(2, "multi-task training on four data sets"):
+            multitask(multitasking(config), context)
         with connected(config.address, num_cpus=2 * config.max_concurrent):
-            _stage(3, f"{config.num_teachers} teachers, fine-tuned on {IN_DOMAIN}")
-            teachers = [finetuning(config, f"teacher-{n}", n) for n in range(config.num_teachers)]
-            taught = _alongside(config, "teachers", finetune, teachers, context)
-            place = directory / "teachers"
-            write_json_atomic(place / "teachers.json", listing(place, teachers, taught))
+            with _stage(3, f"{config.num_teachers} teachers with all labels of {TASK}"):
+                taught = _teachers(config, context)
             students = _students(config, taught, context)
         rows = table(config, taught, students)
         figures = _flat(rows)
@@ -73,8 +77,21 @@ def _run(config: DemoConfig, context: RunContext | None) -> Run:
     return Run(directory, figures)
 
 
-def _stage(number: int, what: str) -> None:
+@contextmanager
+def _stage(number: int, what: str) -> Iterator[None]:
+    """Log the start of a stage and the seconds that it took."""
     _log.info("stage %d of %d: %s", number, NUM_STAGES, what)
+    began = time.monotonic()
+    yield
+    _log.info("stage %d of %d took %.0f s", number, NUM_STAGES, time.monotonic() - began)
+
+
+def _teachers(config: DemoConfig, context: RunContext | None) -> list[Run]:
+    configs = [teaching(config, number) for number in range(config.num_teachers)]
+    taught = _alongside(config, "teachers", finetune, configs, context)
+    place = config.run_dir / "teachers"
+    write_json_atomic(place / "teachers.json", listing(place, configs, taught))
+    return taught
 
 
 def _students(
@@ -83,19 +100,21 @@ def _students(
     from road_ray.data import catalog
     from road_ray.distributed.teachers.pool import start_teachers
 
-    seeds = range(100, 100 + config.num_seeds)
-    plain = [finetuning(config, f"student-none-{seed}", seed) for seed in seeds]
-    _stage(4, f"{config.num_seeds} students without teachers")
-    students = {_NO_KD: _alongside(config, f"students, {_NO_KD}", finetune, plain, context)}
     directories = [str(run.hf_dir) for run in taught]
-    with start_teachers(directories, catalog.task(IN_DOMAIN)) as ensemble:
-        for number, name in enumerate(_DISTILLED, start=5):
-            rule = STUDENTS[name]
-            _stage(number, f"{config.num_seeds} students of the teachers, {name}")
-            distilled = [distilling(config, rule, seed, directories) for seed in seeds]
-            students[name] = _alongside(
-                config, f"students, {name}", distill, distilled, context, ensemble
-            )
+    path = unlabelled_rows(config)
+    write_unlabelled(path, TASK, finetuning(config, "none", 0).data, None)
+    seeds = range(100, 100 + config.num_seeds)
+    with start_teachers(directories, catalog.task(TASK)) as ensemble:
+        students = {}
+        for number, (title, kind) in enumerate(STUDENTS.items(), start=4):
+            with _stage(number, f"{config.num_seeds} students: {title}"):
+                if kind in _PLAIN:
+                    plain = [finetuning(config, kind, seed) for seed in seeds]
+                    found = _alongside(config, title, finetune, plain, context)
+                else:
+                    pupils = [distilling(config, kind, seed, directories) for seed in seeds]
+                    found = _alongside(config, title, distill, pupils, context, ensemble)
+                students[title] = found
     return students
 
 
@@ -107,7 +126,7 @@ def _alongside(
     context: RunContext | None,
     *ensemble: ActorEnsemble,
 ) -> list[Run]:
-    steps = {config.run_dir: demo.finetuning_steps for config in configs}
+    steps = {config.run_dir: config.training.steps or 0 for config in configs}
     with (
         closing(open_console(demo.console, None, 10.0)) as console,
         show_progress(title, steps, console),
@@ -132,7 +151,7 @@ def _row(name: str, runs: Sequence[Run]) -> dict[str, Any]:
     return row
 
 
-def _flat(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def _flat(rows: Sequence[Mapping[str, object]]) -> dict[str, float]:
     return {
         f"{row['model']}/{title}": float(value)
         for row in rows
@@ -181,7 +200,7 @@ def multitasking(config: DemoConfig) -> MultitaskConfig:
         init=str(config.run_dir / "pretrain"),
         data=MultitaskDataConfig(
             root=config.root,
-            datasets=(IN_DOMAIN, "squad_v1", "mnli", "qqp"),
+            datasets=("squad_v2", "squad_v1", "mnli", "qqp"),
             batch_size=16,
             max_length_tokens=192,
         ),
@@ -191,18 +210,33 @@ def multitasking(config: DemoConfig) -> MultitaskConfig:
     )
 
 
-def finetuning(config: DemoConfig, name: str, seed: int) -> FinetuneConfig:
-    """Questions of the embedded world, from the multi-task encoder."""
+def teaching(config: DemoConfig, number: int) -> FinetuneConfig:
+    """A teacher: the whole multi-task encoder with all labels."""
+    plain = finetuning(config, "all", number)
+    return plain.model_copy(
+        update={
+            "run_dir": config.run_dir / f"teacher-{number}",
+            "student": StudentConfig(),
+            "training": TrainingConfig(steps=config.teacher_steps, save_every_steps=100_000),
+        }
+    )
+
+
+def finetuning(config: DemoConfig, kind: str, seed: int) -> FinetuneConfig:
+    """A student without teachers: one layer of the multi-task encoder. ``kind`` is ``all`` for all
+    labels, else it has few.
+    """
     return FinetuneConfig(
-        run_dir=config.run_dir / name,
+        run_dir=config.run_dir / f"student-{kind}-{seed}",
         seed=seed,
         console="quiet",
         init=str(config.run_dir / "multitask"),
+        student=StudentConfig(layers=1),
         data=FinetuneDataConfig(
             root=config.root,
-            dataset=IN_DOMAIN,
-            evaluate_on=(IN_DOMAIN, OUT_OF_DOMAIN),
-            max_length_tokens=192,
+            dataset=TASK,
+            max_rows=None if kind == "all" else config.num_labels,
+            max_length_tokens=64,
             batch_size=16,
         ),
         optimizer=OptimizerConfig(peak_lr=1e-3, weight_decay=0.0, bias_correction=True),
@@ -210,15 +244,21 @@ def finetuning(config: DemoConfig, name: str, seed: int) -> FinetuneConfig:
     )
 
 
+def unlabelled_rows(config: DemoConfig) -> Path:
+    """Return the file of the students' rows without labels."""
+    return config.run_dir / "rows" / "unlabelled.jsonl"
+
+
 def distilling(
     config: DemoConfig, rule: str, seed: int, directories: Sequence[str]
 ) -> DistillConfig:
-    """The same fine-tuning with teachers; ``rule`` weighs them."""
-    plain = finetuning(config, f"student-{rule}-{seed}", seed)
+    """The same student with teachers and rows without labels; ``rule`` weighs the teachers."""
+    plain = finetuning(config, rule, seed)
     shared = {name: getattr(plain, name) for name in FinetuneConfig.model_fields if name != "data"}
+    rows = (str(unlabelled_rows(config)),)
     return DistillConfig(
         **shared,
-        data=DistillDataConfig.model_validate(plain.data.model_dump()),
+        data=DistillDataConfig(**plain.data.model_dump(), unlabelled=rows),
         distillation=DistillationConfig(teachers=tuple(directories), num_teachers=len(directories)),
         weighting=WeightingConfig(rule=rule),
     )

@@ -16,17 +16,22 @@ from road_ray.data.schema import Task
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import ConfigError
 from road_ray.evaluation.consistency import consistency
+from road_ray.evaluation.evaluate_split import evaluate_split
 from road_ray.evaluation.glue import predictions_of
-from road_ray.evaluation.predict import evaluate_split
 from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import check_vocabulary, model_directory
 from road_ray.models.multitask import MultitaskModel, load_trained
 from road_ray.recipes.config import EvaluateConfig, EvaluateDataConfig
 from road_ray.recipes.distillation.ensemble_eval import evaluate_ensemble
 from road_ray.recipes.distillation.teacher_list import read_teacher_list
-from road_ray.recipes.model_record import head_for, stored_threshold, trained_head, trained_length
-from road_ray.recipes.recorded_config import deciding_digest
-from road_ray.recipes.run import Run, load_finished_run, open_run_directory
+from road_ray.recipes.run_directory.model_record import (
+    head_for,
+    stored_threshold,
+    trained_head,
+    trained_length,
+)
+from road_ray.recipes.run_directory.recorded_config import deciding_digest
+from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.validation import check_length, require_init
 from road_ray.training.context import RunContext
 from road_ray.training.monitoring.journal import write_json_atomic

@@ -14,7 +14,7 @@ from road_ray.inference.onnx_export import export_onnx, require_exporter
 from road_ray.inference.onnx_model import ONNX
 from road_ray.inference.predictor import head_directory, load
 from road_ray.models.encoder import model_directory
-from road_ray.recipes.model_record import atomic_directory
+from road_ray.recipes.run_directory.model_record import atomic_directory
 from road_ray.training.monitoring.journal import write_json_atomic
 
 _FORMS = {"pytorch": "PyTorch", "onnx_fp32": "ONNX fp32", "onnx_int8": "ONNX int8"}
@@ -67,7 +67,7 @@ def _default_output(model: str, head: str | None, quantize: str | None) -> Path:
     return place / "-".join(["onnx", *filter(None, (head, quantize))])
 
 
-def _card(told: str, facts: Mapping[str, Any]) -> str:
+def _card(told: str, facts: Mapping[str, object]) -> str:
     """Return the model's card with the use and the figures of the export."""
     use = (
         "## Use\n\n```python\nimport road_ray\n\n"

@@ -14,7 +14,7 @@ from road_ray.config import Config, override, to_dict
 from road_ray.data.corpus.source import is_prepared, sample_of
 from road_ray.data.loading import load_split
 from road_ray.data.tokenizer import load_tokenizer
-from road_ray.distillation.store.store import expected_bytes
+from road_ray.distillation.logit_store.store import expected_bytes
 from road_ray.distributed.connection import connected
 from road_ray.distributed.estimate import (
     Prices,
@@ -37,7 +37,7 @@ from road_ray.recipes.pretraining.flops import cost as flops
 from road_ray.recipes.pretraining.pretrain import corpus_settings, phases
 from road_ray.recipes.validation import require_init
 from road_ray.training.context import RunContext
-from road_ray.training.profile import Measured
+from road_ray.training.performance.profile import Measured
 
 _BYTES_PER_TOKEN, _SAMPLED_BATCHES = 5, 2
 _LEAST_BYTES, _MOST_BYTES = 1 << 18, 4 << 20  # of text, whose rows and tokenizer take seconds
@@ -46,7 +46,7 @@ PLANNED = ("pretrain", "multitask", "finetune", "teachers", "distill")
 
 
 def plan(
-    verb: str, config: Config, recipe: Callable[..., Any], prices: Prices | None = None
+    verb: str, config: Config, recipe: Callable[..., object], prices: Prices | None = None
 ) -> dict[str, Any]:
     """Return steps, memory, disk, time and cost of a run.
 
@@ -199,7 +199,7 @@ def _sampled(config: PretrainConfig, place: Path) -> tuple[dict[str, Any], float
     )
 
 
-def _measured(config: Config, recipe: Callable[..., Any], hosted: bool) -> Measured:
+def _measured(config: Config, recipe: Callable[..., object], hosted: bool) -> Measured:
     """Measure the recipe in this process, with its teachers, in a temporary run directory."""
     context, rows_per_step = RunContext(plan_only=True), None
     with tempfile.TemporaryDirectory(prefix="road-plan-") as place:

@@ -7,10 +7,10 @@ import logging
 from road_ray.data.config import SourceConfig
 from road_ray.data.features.encode import shared_examples
 from road_ray.data.loading import Split
-from road_ray.data.paths import named
 from road_ray.data.special_heads import SPECIAL_HEADS
 from road_ray.errors import ConfigError, nearest
-from road_ray.recipes.outputs import require_whole_weights
+from road_ray.recipes.run_directory.manifest import require_whole_weights
+from road_ray.system.paths import named
 
 _log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from road_ray.reporting.run_record import RunRecord
+from road_ray.reporting.records.run_record import RunRecord
 
 _MUCH = 0.10  # share of a step from which on a part is mentioned
 _SLACK = 1.3  # slowest step over the median from which on it is mentioned

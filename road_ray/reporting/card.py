@@ -15,10 +15,10 @@ from ruamel.yaml import YAML
 from road_ray.config import flatten
 from road_ray.data import catalog
 from road_ray.data.special_heads import SPECIAL_HEADS
-from road_ray.reporting.lineage import ancestors, describe_model
 from road_ray.reporting.pages.run_page import headline
-from road_ray.reporting.record_schema import ModelFacts
-from road_ray.reporting.run_record import CONFIG, RunRecord, is_run, read_run
+from road_ray.reporting.records.lineage import ancestors, describe_model
+from road_ray.reporting.records.record_schema import ModelFacts
+from road_ray.reporting.records.run_record import CONFIG, RunRecord, is_run, read_run
 from road_ray.reporting.tables import figures, metric_title, printable
 from road_ray.training.monitoring.secrets import redact
 
@@ -94,7 +94,7 @@ _METRICS = {
 }
 
 
-def write_card(directory: Path, lineage: Mapping[str, Any]) -> Path:
+def write_card(directory: Path, lineage: Mapping[str, object]) -> Path:
     """Write ``README.md`` beside ``config.json`` from ``lineage`` and from the run directory above
     it, if there is one; secrets are masked.
 
@@ -241,7 +241,7 @@ def _evaluation_note(run: RunRecord, named: Mapping[str, object]) -> str:
     return note
 
 
-def _without_places(value: Any) -> Any:
+def _without_places(value: object) -> Any:
     """Return a value without absolute paths of this machine: below the working directory they
     become relative, elsewhere their last two parts remain.
     """

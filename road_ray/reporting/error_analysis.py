@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from road_ray.config import override
-from road_ray.config.json_file import read_json
 from road_ray.data.config import SourceConfig
 from road_ray.data.features.types import ChoiceExample, SpanExample, TagExample, TextExample
 from road_ray.data.features.types import Example as Row
@@ -16,7 +15,8 @@ from road_ray.data.schema import Dataset, Kind, Regress
 from road_ray.errors import RoadError
 from road_ray.evaluation.squad import token_f1
 from road_ray.reporting.pages.page import Block, Example, Examples, Prose
-from road_ray.reporting.run_record import RunRecord
+from road_ray.reporting.records.run_record import RunRecord
+from road_ray.system.json_file import read_json
 
 _log = logging.getLogger(__name__)
 _SHOWN = 8  # examples per data set

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from statistics import median
 
 from road_ray.reporting.pages.page import Gauge, State
-from road_ray.reporting.run_record import RunRecord
+from road_ray.reporting.records.run_record import RunRecord
 
 
 def gauges(run: RunRecord) -> list[Gauge]:

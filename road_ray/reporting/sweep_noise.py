@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import isfinite, sqrt
 
-from road_ray.config.json_file import read_json
 from road_ray.errors import RoadError
-from road_ray.reporting.run_record import is_run, runs_below
-from road_ray.reporting.sweep_record import Sweep, Trial, trial_directory
+from road_ray.reporting.records.run_record import is_run, runs_below
+from road_ray.reporting.records.sweep_record import Sweep, Trial, trial_directory
+from road_ray.system.json_file import read_json
 
 _SURE = 0.05
 _SHARES = ("accuracy", "exact", "f1", "entity_f1")  # percentages of rows, or nearly so

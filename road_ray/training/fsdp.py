@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from road_ray.objectives.base import Objective
-from road_ray.training.compile import encoders_of
+from road_ray.training.performance.compile import encoders_of
 from road_ray.training.worker import Worker
 
 

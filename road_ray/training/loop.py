@@ -17,27 +17,30 @@ import torch
 from road_ray.data.batching import Batch
 from road_ray.data.schema import Regress, Task
 from road_ray.errors import CheckpointError, InterruptedRunError
-from road_ray.models.precision import autocast_dtype
+from road_ray.models.performance.precision import autocast_dtype
 from road_ray.objectives.base import Objective
-from road_ray.training.allocator import keep_freed_memory
 from road_ray.training.checkpoint.async_save import AsyncSaver, named_tensors
 from road_ray.training.checkpoint.remote_copy import RemoteCopy
 from road_ray.training.checkpoint.serialization import (
     load_optimizer,
     tensors_from_file,
 )
-from road_ray.training.compile import configure_networks
 from road_ray.training.context import Training
 from road_ray.training.early_stopping import PeriodicEvaluation
 from road_ray.training.fsdp import local_part, shard
-from road_ray.training.loss_guard import LossGuard, is_deferrable
-from road_ray.training.mfu import ModelFlopsUtilization
 from road_ray.training.monitoring.collapse import CollapseMonitor, gradient_norms
 from road_ray.training.monitoring.oom import shapes
-from road_ray.training.optimizer import ElectraAdamW, build_optimizer, clip, rate
-from road_ray.training.profile import measure
+from road_ray.training.monitoring.step_metrics import StepMetrics
+from road_ray.training.optimization.gradient_accumulation import StepResult, backward
+from road_ray.training.optimization.learning_rate import rate
+from road_ray.training.optimization.loss_guard import LossGuard, is_deferrable
+from road_ray.training.optimization.optimizer import ElectraAdamW, build_optimizer, clip
+from road_ray.training.performance.allocator import keep_freed_memory
+from road_ray.training.performance.compile import configure_networks
+from road_ray.training.performance.mfu import ModelFlopsUtilization
+from road_ray.training.performance.prefetch import one_ahead
+from road_ray.training.performance.profile import measure
 from road_ray.training.signals import StopRequest
-from road_ray.training.step import StepResult, Tally, backward, one_ahead
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -123,7 +126,7 @@ class _Report:
         self.row = dict(row)
         self._training, self._worker = training, worker
         self._every = training.config.log_every_steps or _log_interval(training.total_steps)
-        self._tally = Tally()
+        self._tally = StepMetrics()
         self._utilization = ModelFlopsUtilization(trained, worker, autocast)
         self._collapse = CollapseMonitor(training.journal, training.total_steps)
 
@@ -254,14 +257,14 @@ def head_units(tasks: Iterable[Task]) -> dict[str, str]:
     )
 
 
-def identity_of(**named: Any) -> dict[str, str]:
+def identity_of(**named: object) -> dict[str, str]:
     """Return 16 hexadecimal digits of the sha256 of each input that a resumed run must share."""
     return {
         name: hashlib.sha256(_bytes_of(value)).hexdigest()[:16] for name, value in named.items()
     }
 
 
-def _bytes_of(value: Any) -> bytes:
+def _bytes_of(value: object) -> bytes:
     if isinstance(value, np.ndarray):
         return value.tobytes()
     return json.dumps(value, sort_keys=True, default=str).encode()

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from road_ray.objectives.electra import Electra
+from road_ray.objectives.pretraining.electra import Electra
 from road_ray.training.config import TrainingConfig
 from road_ray.training.worker import Worker
 from tests.benchmarks import shapes

@@ -27,10 +27,10 @@ from road_ray.data.config import SourceConfig
 from road_ray.data.features.encode import encode
 from road_ray.data.features.types import SpanExample, TextExample
 from road_ray.data.loading import Split, load_split
-from road_ray.data.readers.registry import read_split
+from road_ray.data.readers.layouts import read_split
 from road_ray.data.schema import Classify, Span
 from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
-from road_ray.evaluation.predict import evaluate_logits
+from road_ray.evaluation.evaluate_split import evaluate_logits
 from road_ray.models.config import EncoderConfig
 from road_ray.models.encoder import hugging_face_config
 from road_ray.models.hf_logging import suppress_logging

@@ -10,7 +10,7 @@ import torch
 from road_ray.data.config import CorpusConfig
 from road_ray.models.encoder import new_detector, new_language_model, scale_encoder
 from road_ray.objectives.base import Objective
-from road_ray.objectives.registry import models_of, objective_class
+from road_ray.objectives.pretraining.registry import models_of, objective_class
 from road_ray.recipes.pretraining.config import GeneratorConfig, ObjectiveConfig, PretrainConfig
 from road_ray.recipes.pretraining.flops import cost
 from road_ray.training.config import TrainingConfig

@@ -14,8 +14,8 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from road_ray.data import catalog
-from road_ray.data.readers.registry import read_split
-from road_ray.inference.predict import predict_file
+from road_ray.data.readers.layouts import read_split
+from road_ray.inference.predict_file import predict_file
 from road_ray.inference.predictor import load
 from road_ray.models.encoder import build_encoder, hugging_face_config
 from road_ray.models.multitask import MultitaskModel
@@ -96,7 +96,6 @@ def ours(work: Work, connection: Connection) -> None:
                 str(work.rows),
                 Path(place) / f"{number}.csv",
                 model=str(work.model),
-                columns={},
                 report_progress=False,
             )
 

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 from road_ray.objectives.base import Objective
-from road_ray.objectives.electra import Electra
+from road_ray.objectives.pretraining.electra import Electra
 from road_ray.training.checkpoint.async_save import AsyncSaver
 from road_ray.training.config import OptimizerConfig, TrainingConfig
-from road_ray.training.optimizer import build_optimizer
+from road_ray.training.optimization.optimizer import build_optimizer
 from road_ray.training.worker import Worker
 from tests.benchmarks import shapes
 from tests.benchmarks.learning import learn, training_in

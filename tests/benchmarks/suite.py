@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from road_ray.distributed.train.launch import launch
-from road_ray.objectives.registry import OBJECTIVES
+from road_ray.objectives.pretraining.registry import OBJECTIVES
 from road_ray.training.context import RunContext
 from road_ray.training.worker import Worker
 from tests.benchmarks import contestants, corpora, stored, swept

@@ -24,11 +24,11 @@ def _f(name: str, what: str, expected: str, *tests: str, lacks: str = "") -> Fau
     return Fault(name, what, expected, tests, lacks)
 
 
-_LOOP, _SAVED = "training/test_loop.py::", "training/checkpoint/test_checkpoint.py::"
+_LOOP, _SAVED = "training/test_loop.py::", "training/checkpoint/test_atomic_commit.py::"
 _FINE, _STUDENT = "recipes/finetuning/test_finetune.py::", "recipes/distillation/test_distill.py::"
 _GROUP, _ACTORS = "distributed/train/test_launch.py::", "distributed/teachers/test_client.py::"
 _SWEEP = "distributed/tune/test_driver.py::"
-_TEXT, _SQUAD = "data/readers/test_tabular.py::", "data/readers/test_squad.py::"
+_TEXT, _SQUAD = "data/readers/test_sentences.py::", "data/readers/test_squad.py::"
 
 _NODES = "chaos/test_nodes.py::"
 
@@ -177,7 +177,7 @@ FAULTS = (
     _f(
         *("F27", "a directory that cannot be written", "an error before the first step"),
         f"{_SAVED}test_a_read_only_file_system_is_refused_at_the_start",
-        "recipes/test_run.py::test_a_directory_that_cannot_be_written_is_named",
+        "recipes/run_directory/test_run.py::test_a_directory_that_cannot_be_written_is_named",
     ),
     _f(
         *("F28", "the newest checkpoint is damaged", "seen and passed over; never from scratch"),
@@ -189,7 +189,7 @@ FAULTS = (
     ),
     _f(
         *("F29", "the run's own records are damaged", "made again, or named by their line"),
-        "recipes/test_run.py::test_figures_that_are_damaged_are_made_again",
+        "recipes/run_directory/test_run.py::test_figures_that_are_damaged_are_made_again",
         "training/monitoring/test_journal.py::test_a_torn_last_line_is_forgotten",
         "training/monitoring/test_journal.py::test_a_damaged_earlier_line_is_named",
     ),
@@ -206,11 +206,11 @@ FAULTS = (
     ),
     _f(
         *("F32", "a spike of the loss", "an event with its rows; warn, skip or stop"),
-        "training/test_loss_guard.py::test_a_loss_a_thousand_times_as_large_is_seen_and_no_other",
-        "training/test_loss_guard.py::test_a_spike_is_an_event_with_its_rows_and_a_quiet_run_has_none",
-        "training/test_loss_guard.py::"
+        "training/optimization/test_loss_guard.py::test_a_loss_a_thousand_times_as_large_is_seen_and_no_other",
+        "training/optimization/test_loss_guard.py::test_a_spike_is_an_event_with_its_rows_and_a_quiet_run_has_none",
+        "training/optimization/test_loss_guard.py::"
         "test_skipped_it_changes_no_weight_also_where_the_run_was_stopped_before",
-        "training/test_loss_guard.py::test_a_run_may_be_stopped_by_one_and_keeps_what_was_before",
+        "training/optimization/test_loss_guard.py::test_a_run_may_be_stopped_by_one_and_keeps_what_was_before",
     ),
     _f(
         *("F33", "no rows", "an error that counts what was dropped"),
@@ -306,7 +306,7 @@ FAULTS = (
     ),
     _f(
         *("F48", "two processes in one directory", "the second is refused"),
-        "recipes/test_run.py::test_a_second_process_is_refused",
+        "recipes/run_directory/test_run.py::test_a_second_process_is_refused",
         f"{_FINE}test_a_run_in_use_is_refused",
     ),
     _f(
@@ -344,11 +344,11 @@ FAULTS = (
             "a file that a finished run read has changed",
             "evaluated again, or refused with old and new hash",
         ),
-        "recipes/test_inputs.py::test_finetune_refuses_to_give_figures_of_other_inputs",
-        "recipes/test_inputs.py::test_pretrain_refuses_another_corpus",
-        "recipes/test_inputs.py::test_multitask_refuses_another_data_set",
-        "recipes/test_inputs.py::test_distill_refuses_another_teacher_unless_allowed",
-        "recipes/test_inputs.py::test_finetunings_notice_what_one_of_them_read",
+        "recipes/run_directory/test_input_files.py::test_finetune_refuses_to_give_figures_of_other_inputs",
+        "recipes/run_directory/test_input_files.py::test_pretrain_refuses_another_corpus",
+        "recipes/run_directory/test_input_files.py::test_multitask_refuses_another_data_set",
+        "recipes/run_directory/test_input_files.py::test_distill_refuses_another_teacher_unless_allowed",
+        "recipes/run_directory/test_input_files.py::test_finetunings_notice_what_one_of_them_read",
         "recipes/test_evaluate.py::test_evaluate_runs_again_when_a_file_that_it_read_has_changed",
     ),
     _f(
@@ -357,11 +357,11 @@ FAULTS = (
             "files of a finished run deleted, cut, flipped",
             "made again bit for bit, or refused by name",
         ),
-        "recipes/test_outputs.py::test_damaged_file_of_a_finished_run_is_made_again",
-        "recipes/test_outputs.py::test_deleted_model_of_a_finished_run_is_made_again",
-        "recipes/test_outputs.py::test_damaged_model_without_a_checkpoint_is_refused",
-        "recipes/test_outputs.py::test_damaged_teacher_of_a_finished_list_is_made_again",
-        "recipes/test_outputs.py::test_damaged_weights_of_a_finished_run_are_not_taken",
+        "recipes/run_directory/test_manifest.py::test_damaged_file_of_a_finished_run_is_made_again",
+        "recipes/run_directory/test_manifest.py::test_deleted_model_of_a_finished_run_is_made_again",
+        "recipes/run_directory/test_manifest.py::test_damaged_model_without_a_checkpoint_is_refused",
+        "recipes/run_directory/test_manifest.py::test_damaged_teacher_of_a_finished_list_is_made_again",
+        "recipes/run_directory/test_manifest.py::test_damaged_weights_of_a_finished_run_are_not_taken",
     ),
     _f(
         *(
@@ -369,17 +369,17 @@ FAULTS = (
             "records that are null, empty or of the wrong kind",
             "a typed error with the file, or made again",
         ),
-        "config/test_json_file.py::test_read_json_refuses_what_is_no_object",
+        "system/test_json_file.py::test_read_json_refuses_what_is_no_object",
         "training/monitoring/test_journal.py::test_read_rows_names_a_line_that_is_no_object",
         "training/monitoring/test_journal.py::test_resuming_names_a_row_of_the_wrong_kind",
-        "recipes/test_model_record.py::test_a_damaged_record_of_a_model_is_named",
+        "recipes/run_directory/test_model_record.py::test_a_damaged_record_of_a_model_is_named",
         "recipes/distillation/test_teacher_list.py::test_what_is_no_list_of_teachers_is_named",
-        "recipes/test_outputs.py::test_damaged_manifest_is_named",
-        "recipes/test_outputs.py::test_damaged_record_of_teachers_is_named",
+        "recipes/run_directory/test_manifest.py::test_damaged_manifest_is_named",
+        "recipes/run_directory/test_manifest.py::test_damaged_record_of_teachers_is_named",
         "recipes/test_evaluate.py::test_evaluate_names_a_record_that_is_damaged",
         "recipes/test_evaluate.py::test_evaluate_makes_a_damaged_result_again",
-        "recipes/test_run.py::test_finished_names_a_configuration_that_is_missing",
-        "reporting/test_run_record.py::test_a_record_of_the_wrong_kind_is_told",
+        "recipes/run_directory/test_run.py::test_finished_names_a_configuration_that_is_missing",
+        "reporting/records/test_run_record.py::test_a_record_of_the_wrong_kind_is_told",
     ),
     _f(
         *(
@@ -387,15 +387,15 @@ FAULTS = (
             "the disk fills at the report",
             "the run stands, nothing is left, the next call makes it",
         ),
-        "recipes/test_run.py::test_a_run_on_a_disk_that_is_full_at_its_report_makes_it_later",
-        "recipes/test_outputs.py::test_missing_report_of_a_finished_run_is_made",
+        "recipes/run_directory/test_run.py::test_a_run_on_a_disk_that_is_full_at_its_report_makes_it_later",
+        "recipes/run_directory/test_manifest.py::test_missing_report_of_a_finished_run_is_made",
         "reporting/pages/test_page.py::test_a_page_that_finds_no_room_leaves_nothing",
     ),
     _f(
         *("F58", "NaN or inf in weights or logits", "refused, the weight or task named; no figure"),
         "models/test_weights.py::test_load_encoder_refuses_weights_that_are_not_those_of_the_configuration",
         "recipes/test_evaluate.py::test_evaluate_refuses_weights_that_are_not_finite",
-        "evaluation/test_predict.py::test_answers_refuses_one_logit_that_is_not_finite_of_any_kind",
+        "evaluation/test_evaluate_split.py::test_answers_refuses_one_logit_that_is_not_finite_of_any_kind",
     ),
     _f(
         *(
@@ -453,10 +453,10 @@ FAULTS = (
     ),
     _f(
         *("F64", "columns, keys or labels that stand twice", "refused with their place"),
-        "data/readers/test_files.py::test_a_column_that_stands_twice_is_refused_with_its_line",
-        "data/readers/test_files.py::test_a_parquet_column_that_stands_twice_is_refused",
-        "data/readers/test_files.py::test_json_that_no_row_should_hold_is_refused_with_its_line",
-        "data/readers/test_tabular.py::test_a_column_that_stands_twice_is_refused",
+        "data/readers/parts/test_text_files.py::test_a_column_that_stands_twice_is_refused_with_its_line",
+        "data/readers/parts/test_text_files.py::test_a_parquet_column_that_stands_twice_is_refused",
+        "data/readers/parts/test_text_files.py::test_json_that_no_row_should_hold_is_refused_with_its_line",
+        "data/readers/test_sentences.py::test_a_column_that_stands_twice_is_refused",
         "data/readers/test_squad.py::test_json_that_no_document_should_hold_is_named",
         "data/readers/test_custom.py::test_labels_that_stand_twice_are_refused_with_their_line",
     ),
@@ -475,10 +475,10 @@ FAULTS = (
             "no home directory, a cache or root that cannot be",
             "a typed error with the key, or a warning",
         ),
-        "data/test_paths.py::test_without_a_home_the_cache_must_be_named",
-        "data/test_paths.py::test_other_places_below_a_home_are_told_too",
-        "data/test_paths.py::test_a_path_that_cannot_be_looked_at_is_told_with_its_key",
-        "data/test_paths.py::test_a_cache_that_cannot_be_written_is_told",
+        "system/test_paths.py::test_without_a_home_the_cache_must_be_named",
+        "system/test_paths.py::test_other_places_below_a_home_are_told_too",
+        "system/test_paths.py::test_a_path_that_cannot_be_looked_at_is_told_with_its_key",
+        "system/test_paths.py::test_a_cache_that_cannot_be_written_is_told",
     ),
     _f(
         *("F67", "20,000 files and settings as nobody should write them", "read, or a typed error"),
@@ -577,8 +577,8 @@ FAULTS = (
             "what lies in a store is no shard, or cannot be read",
             "put aside or left out, told, asked for again",
         ),
-        "distillation/store/test_store.py::test_what_lies_in_the_place_of_a_shard_is_put_aside_and_asked_for_again",
-        "distillation/store/test_store.py::test_a_shard_that_cannot_be_read_is_left_where_it_is_and_told_once",
+        "distillation/logit_store/test_store.py::test_what_lies_in_the_place_of_a_shard_is_put_aside_and_asked_for_again",
+        "distillation/logit_store/test_store.py::test_a_shard_that_cannot_be_read_is_left_where_it_is_and_told_once",
     ),
     _f(
         *(

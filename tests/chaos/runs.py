@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from road_ray.distributed.train.launch import launch
 from road_ray.recipes.pretraining import pretrain as recipe
-from road_ray.recipes.run import open_run_directory
+from road_ray.recipes.run_directory.run import open_run_directory
 from road_ray.training import loop
 from road_ray.training.monitoring.journal import read_rows
 from road_ray.verbs import configure

@@ -17,12 +17,12 @@ PACKAGE = Path(rr.__file__).parent
 HOUR = 3600.0
 # Wall-clock time is for people, for stamps and for what is a day old.
 WALL_CLOCK = {
-    "distillation/store/store.py",  # whether a directory changed within this tick
-    "distillation/store/shards.py",  # names of shards; leftovers of another machine, after a day
-    "distillation/store/maintenance.py",  # days since a store was used
+    "distillation/logit_store/store.py",  # whether a directory changed within this tick
+    "distillation/logit_store/shards.py",  # names of shards; leftovers after a day
+    "distillation/logit_store/maintenance.py",  # days since a store was used
     "distributed/check.py",  # how far the clocks of machines are apart
     "distributed/train/preemption.py",  # the deadline of a cloud, bounded
-    "inference/predict.py",  # an identity of standard input, which is never resumed
+    "inference/predict_file.py",  # an identity of standard input, which is never resumed
     "reporting/environment.py",  # whether the clock is set
     "training/monitoring/journal.py",  # the stamp of an event
     "training/monitoring/trackers.py",  # the stamp of a row

@@ -14,8 +14,8 @@ from road_ray.config import load, preset_named_in
 from road_ray.config import yaml as yaml_lines
 from road_ray.data.corpus.documents import read_corpus
 from road_ray.data.features.encode import encode
-from road_ray.data.readers.registry import read_split
-from road_ray.data.readers.tabular import read_table
+from road_ray.data.readers.layouts import read_split
+from road_ray.data.readers.sentences import read_table
 from road_ray.data.schema import Columns, Span
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import RoadError

@@ -14,7 +14,7 @@ import time
 import pytest
 
 from road_ray import errors
-from road_ray.recipes.run import Run
+from road_ray.recipes.run_directory.run import Run
 from road_ray.verbs import VERBS
 
 

@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 from road_ray.config import json_schema, to_dict
 from road_ray.distributed.jobs.cluster_profile import SHIPPED
 from road_ray.presets import PRESETS
-from road_ray.recipes.run import Run
+from road_ray.recipes.run_directory.run import Run
 from road_ray.recipes.sweep.config import shipped
 from road_ray.verbs import configuration_class
 

@@ -63,6 +63,28 @@ def test_an_odd_name_is_quoted_in_command_and_file(road, reviews):
 
 
 @pytest.mark.parametrize(
+    ("init", "config", "rate", "decay"),
+    [
+        ("google/electra-small-discriminator", None, 3e-4, 0.8),
+        ("google/electra-base-discriminator", None, 1e-4, 0.8),
+        ("me/electra-large", None, 5e-5, 0.9),
+        ("FacebookAI/roberta-base", None, 5e-5, 1.0),
+        ("model", {"model_type": "bert", "hidden_size": 384}, 5e-5, 1.0),
+        ("model", {"model_type": "electra", "hidden_size": 256}, 3e-4, 0.8),
+        ("model/hf", {"model_type": "electra", "hidden_size": 1024}, 5e-5, 0.9),
+    ],
+)
+def test_rates_are_those_of_the_family_and_size_of_init(road, reviews, init, config, rate, decay):
+    if config is not None:
+        (reviews / init).mkdir(parents=True)
+        (reviews / init / "config.json").write_text(json.dumps(config))
+    name = init.removesuffix("/hf")  # a run has its model there
+    assert road("init", "reviews.csv", "--label", "queue", "--init", name).code == 0
+    optimizer = configure("finetune", path=reviews / "reviews.yaml").optimizer
+    assert (optimizer.peak_lr, optimizer.layer_decay) == (rate, decay)
+
+
+@pytest.mark.parametrize(
     ("words", "code", "told"),
     [
         (["reviews.csv"], 2, "2 columns could be the label"),

@@ -12,7 +12,7 @@ from road_ray.config import Config, json_schema
 from road_ray.config.fields import field_at
 from road_ray.distributed.estimate import Prices
 from road_ray.distributed.jobs.cluster_profile import Profile
-from road_ray.recipes.pretraining.config import ArmConfig
+from road_ray.recipes.comparison.config import ArmConfig
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.verbs import VERBS
 

@@ -16,8 +16,8 @@ from road_ray.data.schema import Classify, Regress, Span, Tag
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ConfigError, DataError
 from road_ray.recipes.finetuning.config import FinetuneConfig
-from road_ray.recipes.inputs import split_files
-from road_ray.recipes.resume_identity import resume_identity
+from road_ray.recipes.run_directory.input_files import split_files
+from road_ray.recipes.run_directory.resume_identity import resume_identity
 
 REVIEW = {"train": "r.csv", "text": ["t"], "label": "l"}
 

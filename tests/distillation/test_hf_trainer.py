@@ -8,6 +8,8 @@ import torch
 from road_ray.data.catalog import task
 from road_ray.distillation.ensemble.base import annotate
 from road_ray.distillation.ensemble.local import LocalEnsemble
+from road_ray.distillation.hidden_states import HiddenStatesTeacher
+from road_ray.distillation.state_matching import StateMatching
 
 pytest.importorskip("accelerate")
 
@@ -124,3 +126,51 @@ def test_the_average_loss_is_the_mean_of_the_losses_to_each_teacher(trainer):
         alone["soft_logits"] = annotated["teacher_logits"][number]
         apart.append(ours.compute_loss(ours.model.train(), alone).item())
     assert loss.item() == pytest.approx(sum(apart) / 2, rel=1e-5)
+
+
+def test_matched_states_pull_the_student_to_its_teacher(trainer, tmp_path):
+    plain = trainer(kd_weight=0.0)
+    batch = {name: torch.stack([row[name] for row in rows()]) for name in rows()[0]}
+    matching = {"teacher": tmp_path / "2", "hidden_weight": 0.5, "attention_weight": 0.25}
+    ours = trainer(kd_weight=0.0, matching=matching)
+    (annotated,) = _one(ours, batch)
+    alone = plain.compute_loss(plain.model.eval(), annotated).item()
+    loss = ours.compute_loss(ours.model.eval(), annotated)
+    states = HiddenStatesTeacher(tmp_path / "2", attentions=True)
+    own = StateMatching(ours.model.base_model, states, hidden_weight=0.5, attention_weight=0.25)
+    output = ours.model(**batch, output_hidden_states=True, output_attentions=True)
+    errors = own(output, batch)  # projections of equal widths begin as the identity
+    expected = sum(error.weight * error.total.item() for error in errors.values()) / 64
+    assert expected > 0
+    assert loss.item() == pytest.approx(alone + expected, rel=1e-4)
+
+
+def test_a_copy_of_the_matched_teacher_has_nothing_to_learn_from_its_states(trainer, tmp_path):
+    batch = {name: torch.stack([row[name] for row in rows()]) for name in rows()[0]}
+    ours = trainer(matching={"teacher": tmp_path / "1", "hidden_weight": 0.5})
+    (annotated,) = _one(ours, batch)
+    plain = trainer()
+    expected = plain.compute_loss(plain.model.eval(), annotated).item()
+    assert ours.compute_loss(ours.model.eval(), annotated).item() == pytest.approx(expected)
+
+
+def test_projections_are_learnt_and_continue_from_a_checkpoint(trainer, tmp_path):
+    matching = {"teacher": tmp_path / "2", "hidden_weight": 0.5, "layers": "last"}
+
+    def run(steps, **resume):
+        one = trainer(matching=matching)
+        one.args.max_steps, one.args.save_strategy, one.args.save_steps = steps, "steps", 1
+        one.train(**resume)
+        return one
+
+    straight = run(2)
+    first = tmp_path / "out" / "checkpoint-1"
+    assert (first / "matching.safetensors").is_file()
+    resumed = run(2, resume_from_checkpoint=str(first))
+    for ours, theirs in zip(
+        straight.matching.parameters(), resumed.matching.parameters(), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(weights(resumed), weights(straight))
+    (projection,) = straight.matching.projections.values()
+    assert not torch.equal(projection.weight, torch.eye(len(projection.weight)))

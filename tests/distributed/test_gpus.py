@@ -11,8 +11,8 @@ import torch
 from road_ray.distributed.gpus import NodeGpus, judge
 from road_ray.distributed.placement import check_placement
 from road_ray.errors import ClusterError
-from road_ray.models import precision
-from road_ray.models.precision import default_device, gpu_problem
+from road_ray.models.performance import precision
+from road_ray.models.performance.precision import default_device, gpu_problem
 
 OLD = "The NVIDIA driver on your system is too old (found version 11040)."
 

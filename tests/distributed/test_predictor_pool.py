@@ -11,8 +11,8 @@ import pytest
 
 from road_ray.distributed.predictor_pool import predictor_pool
 from road_ray.errors import CheckpointError, ClusterError, DataError
-from road_ray.inference import predict as predicting
-from road_ray.inference.predict import predict_file
+from road_ray.inference import predict_file as predicting
+from road_ray.inference.predict_file import predict_file
 from road_ray.inference.predictor import load
 from tests.published import TEXTS, publish
 
@@ -56,7 +56,7 @@ def actor_processes():
 def test_two_actors_write_the_file_of_one_process_though_one_is_killed(
     cluster, chunks, model, source, tmp_path
 ):
-    call = {"model": model, "columns": {}, "report_progress": False}
+    call = {"model": model, "report_progress": False}
     predictor = load(model)
     alone, pooled = tmp_path / "alone.csv", tmp_path / "pooled.csv"
     predict_file(predictor, source, alone, **call)
@@ -75,7 +75,7 @@ def test_two_actors_write_the_file_of_one_process_though_one_is_killed(
 
 
 def test_a_pool_resumes_a_file_that_one_process_began(cluster, chunks, model, source, tmp_path):
-    call = {"model": model, "columns": {}, "report_progress": False}
+    call = {"model": model, "report_progress": False}
     predictor, whole, cut = load(model), tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
     predict_file(predictor, source, whole, **call)
 

@@ -123,3 +123,13 @@ def test_a_broken_link_and_a_missing_function_are_found(tmp_path):
     assert anchors(page) == {"a-page"}
     assert "load_split" in definitions(ROOT / "road_ray/data/loading.py")
     assert entries("a/\n  b.py  text\n  c/\n    d.py\n") == ["a/", "a/b.py", "a/c/", "a/c/d.py"]
+
+
+def test_pages_named_in_messages_and_docstrings_exist():
+    named = {
+        match
+        for path in (ROOT / "road_ray").rglob("*.py")
+        for match in re.findall(r"\bdocs/[\w/-]+\.md", path.read_text("utf-8"))
+    }
+    assert len(named) > 3
+    assert [page for page in sorted(named) if not (ROOT / page).is_file()] == []

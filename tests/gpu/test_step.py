@@ -11,12 +11,13 @@ from torch.testing import assert_close
 from road_ray.training.config import OptimizerConfig
 from road_ray.training.loop import train
 from road_ray.training.monitoring.journal import read_rows
-from road_ray.training.optimizer import build_optimizer, clip
-from road_ray.training.step import backward, placed
+from road_ray.training.optimization.gradient_accumulation import backward
+from road_ray.training.optimization.optimizer import build_optimizer, clip
+from road_ray.training.performance.prefetch import placed
 from road_ray.training.worker import Worker
 from tests.objectives import every
 from tests.training import conftest as small
-from tests.training.test_no_sync import CASES, WAITS
+from tests.training.optimization.test_no_sync import CASES, WAITS
 
 pytestmark = [
     pytest.mark.gpu,

@@ -11,11 +11,18 @@ from transformers import ElectraConfig, ElectraModel
 
 from road_ray.data import catalog
 from road_ray.data.features.types import SpanExample, TagExample
-from road_ray.data.readers.registry import read_split
+from road_ray.data.readers.layouts import read_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.models.multitask import MultitaskModel
 
 ROWS = 300
+WHOLE = {
+    "sst2": 872,
+    "mrpc": 408,
+    "stsb": 1500,
+    "conll2003": 3250,
+    "squad_v2": 5795,
+}  # whole dev splits
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +55,16 @@ def fields_of(example) -> dict[str, object]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["sst2", "mrpc", "stsb", "conll2003", "squad_v2"])
-def test_every_row_has_the_prediction_of_the_evaluation(road, real_data, trained, tmp_path, name):
+@pytest.mark.parametrize(
+    ("name", "num_rows"),
+    [
+        *((name, ROWS) for name in ("sst2", "mrpc", "stsb", "conll2003", "squad_v2")),
+        *(pytest.param(*all_rows, marks=pytest.mark.long) for all_rows in WHOLE.items()),
+    ],
+)
+def test_every_row_has_the_prediction_of_the_evaluation(
+    road, real_data, trained, tmp_path, name, num_rows
+):
     dataset = catalog.dataset(name)
     model = trained(dataset.task)
     record = {"task": dataset.task, "no_answer_threshold": -0.1}
@@ -57,13 +72,13 @@ def test_every_row_has_the_prediction_of_the_evaluation(road, real_data, trained
     places = [f"init={model}", f"data.root={real_data}", f"data.datasets=[{name}]"]
     judged = tmp_path / "judged"
     said = road(
-        *("evaluate", *places, f"data.max_judged_rows={ROWS}", f"run_dir={judged}"),
+        *("evaluate", *places, f"data.max_judged_rows={num_rows}", f"run_dir={judged}"),
         *("data.cache=off", "-q"),
     )
     assert said.code == 0, said.err
     [file] = judged.glob("predictions/**/predictions.json")
     expected = json.loads(file.read_text())
-    assert len(expected) == ROWS
+    assert len(expected) == num_rows
     rows = [fields_of(example) for example in read_split(dataset, real_data, "dev")]
     rows = [row for row in rows if row["id"] in expected]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import gzip
 import io
 import json
 import re
+import shutil
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,14 +19,15 @@ from transformers import ElectraConfig, ElectraModel
 from road_ray.data.catalog import TASKS
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ConfigError, DataError, ResourceError
-from road_ray.inference import predict as predicting
-from road_ray.inference.input_rows import input_rows
-from road_ray.inference.predict import predict_file
+from road_ray.inference import predict_file as predicting
+from road_ray.inference.input_rows import ColumnChoice, input_rows
+from road_ray.inference.predict_file import predict_file
 from road_ray.inference.prediction_file import PredictionFile
 from road_ray.inference.predictor import load
 from road_ray.models.multitask import MultitaskModel
 
 ROWS = [{"text": "a fine film", "id": "x1"}, {"text": 'dull, "very"', "id": "x2"}]
+EACH = ColumnChoice()  # every field is a column of its own name
 
 
 @pytest.fixture(scope="module")
@@ -70,26 +73,44 @@ def rows_file(tmp_path):
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".jsonl.gz", ".json", ".parquet"])
 def test_every_format_gives_the_same_rows(rows_file, suffix):
-    read = list(input_rows(rows_file(suffix), {}, ("text", "text_pair")))
-    assert [row for _, row in read] == ROWS
+    read = list(input_rows(rows_file(suffix), EACH, ("text", "text_pair")))
+    assert [row.fields for row in read] == ROWS
 
 
 def test_lines_of_text_are_numbered(rows_file):
-    read = list(input_rows(rows_file(".txt"), {}, ("text",)))
-    assert [row for _, row in read] == [
+    read = list(input_rows(rows_file(".txt"), EACH, ("text",)))
+    assert [row.fields for row in read] == [
         {"text": row["text"], "id": str(number)} for number, row in enumerate(ROWS)
     ]
 
 
 def test_standard_input_takes_texts_and_json_objects(monkeypatch):
-    monkeypatch.setattr("sys.stdin", io.StringIO('plain text\n\n{"text": "b", "id": 7}\n'))
-    read = [row for _, row in input_rows("-", {}, ("text",))]
+    given = b'\xef\xbb\xbfplain text\n\n{"text": "b", "id": 7}\n'
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
+    read = [row.fields for row in input_rows("-", EACH, ("text",))]
     assert read == [{"text": "plain text", "id": "0"}, {"text": "b", "id": "7"}]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (b"", "has no rows"),
+        (b"fine\ncaf\xe9\n", r"<stdin>:2: .*not UTF-8"),
+        ("fine\n".encode("utf-16"), r"<stdin>:1: .*not UTF-8.*iconv -f utf-16"),
+        (b"long " * (14 << 20), r"<stdin>:1: a line of more than 64 MiB"),
+    ],
+    ids=["empty", "Latin-1", "UTF-16", "long line"],
+)
+def test_standard_input_that_is_not_read_is_refused(monkeypatch, given, message):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
+    with pytest.raises(DataError) as error:
+        list(input_rows("-", EACH, ("text",)))
+    assert re.search(message, str(error.value), re.DOTALL)
 
 
 def test_squad_layout_gives_questions(world):
     path = world / "squad" / "dev-v2.0.json"
-    read = [row for _, row in input_rows(str(path), {}, ("question", "context"))]
+    read = [row.fields for row in input_rows(str(path), EACH, ("question", "context"))]
     document = json.loads(path.read_text())
     paragraphs = [p for article in document["data"] for p in article["paragraphs"]]
     assert [row["id"] for row in read] == [q["id"] for p in paragraphs for q in p["qas"]]
@@ -98,14 +119,51 @@ def test_squad_layout_gives_questions(world):
 
 def test_columns_are_renamed_and_unknown_ones_refused(rows_file):
     path = rows_file(".csv", [{"body": "a fine film", "number": "3"}])
-    [(_, row)] = input_rows(path, {"text": "body", "id": "number"}, ("text",))
-    assert row == {"text": "a fine film", "id": "3"}
+    choice = ColumnChoice({"text": "body", "id": "number"})
+    [row] = input_rows(path, choice, ("text",))
+    assert (row.fields, row.kept) == ({"text": "a fine film", "id": "3"}, {})
     with pytest.raises(DataError, match=r"rows.csv:2: no column 'bodi'.*nearest: 'bodi' -> 'body'"):
-        list(input_rows(path, {"text": "bodi"}, ("text",)))
+        list(input_rows(path, ColumnChoice({"text": "bodi"}), ("text",)))
     with pytest.raises(ConfigError, match="the model has no field 'texts'"):
-        list(input_rows(path, {"texts": "body"}, ("text",)))
+        list(input_rows(path, ColumnChoice({"texts": "body"}), ("text",)))
     with pytest.raises(DataError, match=r"none of the fields text; found: body, number"):
-        list(input_rows(path, {}, ("text",)))
+        list(input_rows(path, EACH, ("text",)))
+
+
+def test_a_column_without_a_use_is_refused_with_the_options_to_paste(rows_file):
+    path = rows_file(".csv", [{"text": "fine", "my stars": "3", "textpair": "b"}])
+    with pytest.raises(DataError) as error:
+        list(input_rows(path, EACH, ("text", "text_pair")))
+    assert str(error.value).splitlines() == [
+        f"{path}:2: columns that the model does not read: 'my stars', 'textpair'; "
+        "--column text_pair=textpair?",
+        "  fix: --keep 'my stars' --keep textpair copies to the output",
+        "  fix: --ignore 'my stars' --ignore textpair leaves out",
+    ]
+    choice = ColumnChoice(keep={"stars": "my stars"}, ignore=("textpair", "of another file"))
+    [row] = input_rows(path, choice, ("text", "text_pair"))
+    assert (row.fields, row.kept) == ({"text": "fine", "id": "0"}, {"stars": "3"})
+    taken = ColumnChoice({"text": "my stars"}, ignore=("textpair",))  # `text` is not read then
+    with pytest.raises(DataError, match="does not read: 'text'"):
+        list(input_rows(path, taken, ("text",)))
+    with pytest.raises(DataError, match=r"no column 'star'.*nearest: 'star' -> 'my stars'"):
+        list(input_rows(path, ColumnChoice(keep={"star": "star"}), ("text",)))
+
+
+def test_every_row_of_jsonl_is_checked_and_flat_questions_have_their_columns(rows_file):
+    path = rows_file(".jsonl", [{"text": "a"}, {"text": "b", "stars": 3}])
+    with pytest.raises(DataError, match=r"rows.jsonl:2: .* does not read: 'stars'"):
+        list(input_rows(path, EACH, ("text",)))
+    flat = {"id": "q", "title": "t", "question": "Who?", "context": "Ada.", "answers": {"text": []}}
+    [row] = input_rows(rows_file(".jsonl", [flat]), EACH, ("question", "context"))
+    assert set(row.fields) == {"id", "question", "context"}
+
+
+@pytest.mark.parametrize("name", ["label", "id", "score_positive", "answer"])
+def test_a_kept_column_cannot_hide_a_prediction(name):
+    with pytest.raises(ConfigError, match=f"fix: .*--keep input_{name}={name}"):
+        ColumnChoice(keep={name: name})
+    ColumnChoice(keep={f"input_{name}": name})
 
 
 @pytest.mark.parametrize(
@@ -121,15 +179,13 @@ def test_a_file_that_is_not_read_is_refused(tmp_path, name, content, message):
     path = tmp_path / name
     path.write_bytes(content.encode("latin1"))
     with pytest.raises((ConfigError, DataError), match=message):
-        list(input_rows(str(path), {}, ("text",)))
+        list(input_rows(str(path), EACH, ("text",)))
 
 
 def test_jsonl_and_csv_hold_the_same_predictions(directory, rows_file, tmp_path):
     model = load(directory)
     for name in ("out.jsonl", "out.csv", "out.tsv"):
-        written = predict_file(
-            model, rows_file(".csv"), tmp_path / name, model=str(directory), columns={}
-        )
+        written = predict_file(model, rows_file(".csv"), tmp_path / name, model=str(directory))
         assert written == 2
     expected = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert expected == model(ROWS)
@@ -144,6 +200,28 @@ def test_jsonl_and_csv_hold_the_same_predictions(directory, rows_file, tmp_path)
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
+def test_kept_columns_stand_beside_their_predictions(
+    road, directory, tmp_path, monkeypatch, suffix
+):
+    monkeypatch.setattr(predicting, "CHUNK_ROWS", 3)
+    days = [datetime.date(2026, 1, number) for number in range(1, 11)]
+    rows = [{"text": "film " * (10 - n), "label": str(n), "day": d} for n, d in enumerate(days)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
+    output = tmp_path / f"out{suffix}"
+    words = ("--keep", "gold=label", "--keep", "day", "--output", output)
+    assert road("predict", directory, tmp_path / "rows.parquet", *words).code == 0
+    with output.open(newline="") as file:
+        read = list(csv.DictReader(file) if suffix == ".csv" else map(json.loads, file))
+    assert [(one["id"], one["gold"], one["day"]) for one in read] == [
+        (str(number), str(number), str(day)) for number, day in enumerate(days)
+    ]
+    alone = load(directory)([row["text"] for row in rows])
+    assert [one["label"] for one in read] == [one["label"] for one in alone]
+    refused = road("predict", directory, tmp_path / "rows.parquet")
+    assert (refused.code, "--ignore label --ignore day" in refused.err) == (3, True)
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
 def test_a_killed_run_resumes_behind_its_last_chunk(
     directory, rows_file, tmp_path, monkeypatch, suffix
 ):
@@ -151,7 +229,7 @@ def test_a_killed_run_resumes_behind_its_last_chunk(
     rows = [{"text": f"film {number}", "id": str(number)} for number in range(18)]
     source, model = rows_file(".jsonl", rows), load(directory)
     whole, cut = tmp_path / f"whole{suffix}", tmp_path / f"cut{suffix}"
-    call = {"model": str(directory), "columns": {}}
+    call = {"model": str(directory)}
     predict_file(model, source, whole, **call)
     chunks = []
 
@@ -226,17 +304,37 @@ def test_road_predict_prints_or_writes_and_names_mistakes(road, directory, rows_
 def test_a_bad_file_is_named_and_leaves_nothing(directory, tmp_path, content, message):
     source = tmp_path / "rows.csv"
     source.write_bytes(content)
-    call = {"model": str(directory), "columns": {}, "report_progress": False}
+    call = {"model": str(directory), "report_progress": False}
     with pytest.raises(DataError) as error:
         predict_file(load(directory), str(source), tmp_path / "out.jsonl", **call)
     assert re.search(message, str(error.value), re.DOTALL)
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
 
 
+def test_questions_for_a_model_of_classes_are_refused(road, directory, world, tmp_path):
+    said = road(
+        "predict", directory, world / "squad" / "dev-v2.0.json", "--output", tmp_path / "o.jsonl"
+    )
+    assert (said.code, "none of the fields text, text_pair" in said.err) == (3, True)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
+@pytest.mark.parametrize("verb", ["predict", "export", "serve"])
+def test_a_model_with_an_empty_file_is_refused(road, directory, tmp_path, verb, name):
+    model = tmp_path / "model"
+    shutil.copytree(directory, model)
+    (model / name).write_bytes(b"")
+    before = sorted(path.name for path in model.iterdir())
+    said = road(verb, model)
+    assert (said.code, f"{name}: " in said.err, "fix:" in said.err) == (4, True, True)
+    assert sorted(path.name for path in model.iterdir()) == before
+
+
 def test_a_byte_order_mark_and_a_long_text_are_read(directory, tmp_path):
     source = tmp_path / "rows.csv"
     source.write_bytes(b"\xef\xbb\xbftext\n" + b"fine " * 1_000_000 + b"\na film\n")
-    call = {"model": str(directory), "columns": {}, "report_progress": False}
+    call = {"model": str(directory), "report_progress": False}
     assert predict_file(load(directory), str(source), tmp_path / "out.jsonl", **call) == 2
 
 
@@ -245,7 +343,7 @@ def test_a_full_disk_keeps_the_chunks_that_were_written(
 ):
     monkeypatch.setattr(predicting, "CHUNK_ROWS", 50)
     source = rows_file(".jsonl", [{"text": "film", "id": str(n)} for n in range(1000)])
-    disk, call = small_disk(64), {"model": str(directory), "columns": {}, "report_progress": False}
+    disk, call = small_disk(64), {"model": str(directory), "report_progress": False}
     with pytest.raises(ResourceError, match="cannot be written: No space left on device") as error:
         predict_file(load(directory), source, disk / "out.jsonl", **call)
     kept = int(re.search(r"kept: (\d+) rows", str(error.value))[1])

@@ -18,7 +18,7 @@ from road_ray.data.readers.custom import CustomDataset
 from road_ray.data.schema import Choose
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import CheckpointError, ConfigError, DataError
-from road_ray.evaluation.predict import evaluate_split
+from road_ray.evaluation.evaluate_split import evaluate_split
 from road_ray.inference.predictor import Predictor, _grouped, _Sentence, load
 from road_ray.models.multitask import MultitaskModel
 

@@ -169,6 +169,10 @@ def test_what_is_no_whole_model_is_refused(model, tmp_path, monkeypatch):
     with pytest.raises(CheckpointError, match="leads out of the model"):
         model_files(model)
     (model / "hf" / "more.json").unlink()
+    (model / "hf" / "more.json").write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"more.json: is empty(.|\n)*nothing was sent"):
+        model_files(model)
+    (model / "hf" / "more.json").unlink()
     monkeypatch.setenv("MY_API_KEY", "sk-very-secret-indeed")
     (model / "hf" / "README.md").write_text("call with sk-very-secret-indeed")
     with pytest.raises(ConfigError, match="looks like a secret"):

@@ -47,8 +47,8 @@ _given: set[int] = set()
 
 
 # The demo at its smallest: what is tested is that the guide starts from what it leaves behind.
-DEMO = [f"{name}_steps=2" for name in ("pretraining", "multitask", "finetuning")]
-DEMO += ["num_seeds=1"]
+DEMO = [f"{name}_steps=2" for name in ("pretraining", "multitask", "teacher", "finetuning")]
+DEMO += ["num_seeds=1", "num_labels=6"]
 
 
 @pytest.fixture(scope="module")
@@ -100,16 +100,20 @@ def shell(world, flags):
 
     run.place, run.dashboard = place, dashboard  # type: ignore[attr-defined]
     yield run
-    for line in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            ours = str(place).encode() in line.read_bytes()
-        except OSError:
-            continue
-        pid = int(line.parent.name)
-        if ours and pid != os.getpid():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    for pid in processes_of(place):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     shutil.rmtree(place, ignore_errors=True)
+
+
+def processes_of(place: Path) -> list[int]:
+    """Processes whose command names the place: those of the head."""
+    found = []
+    for line in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if str(place).encode() in line.read_bytes():
+                found.append(int(line.parent.name))
+    return [pid for pid in found if pid != os.getpid()]
 
 
 def after_setup(place, environment, world) -> dict[str, str]:
@@ -128,7 +132,7 @@ def after_setup(place, environment, world) -> dict[str, str]:
         ["bash", "-eu", "-c", text], cwd=place, env=environment, capture_output=True, check=True
     )
     after = dict(one.split("=", 1) for one in said.stdout.decode().split("\0") if one)
-    found = {name: after[name] for name in ("STUDENT", "TEACHERS", "RUN", "OPTIONS")}
+    found = {name: after[name] for name in ("STUDENT", "TEACHERS", "RUN", "HEAD", "OPTIONS")}
     assert Path(found["STUDENT"]).is_dir()
     assert Path(found["TEACHERS"]).is_file()
     return found
@@ -145,8 +149,10 @@ def ended(shell) -> bool:
 
 
 def test_the_guide_works_as_it_stands(shell):
-    (setup, _), (_, start), (_, send), (_, again), (stop, asked), (resume, line) = blocks()
+    (setup, _), (_, start), (_, send), (_, again), (stop, asked), (resume, line), *last = blocks()
     assert (setup, stop, resume) == ("setup", "stop", "resume")
+    ((down, end),) = last
+    assert down == "down"
     run = shell.place / "runs" / "student"
 
     started = shell(start)
@@ -195,3 +201,10 @@ def test_the_guide_works_as_it_stands(shell):
     assert "no such file or directory" in refused.stderr
     events = [json.loads(text) for text in (run / "events.jsonl").read_text().splitlines()]
     assert [event["step"] for event in events if event["kind"] == "resumed"] == [at]
+
+    alive = processes_of(shell.place)
+    assert shell(end).returncode == 0
+    deadline = time.monotonic() + 60
+    while (left := processes_of(shell.place)) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert (len(alive) > 3, left) == (True, [])

@@ -22,12 +22,13 @@ from road_ray.data.schema import (
     Task,
 )
 from road_ray.distillation.hidden_states import HiddenStatesTeacher
+from road_ray.distillation.state_matching import StateMatching
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.base import Objective
 from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.intermediate import IntermediateDistilled
-from road_ray.objectives.parts.generator import Frequencies
-from road_ray.objectives.registry import objective_class
+from road_ray.objectives.pretraining.parts.generator import Frequencies
+from road_ray.objectives.pretraining.registry import objective_class
 from road_ray.objectives.supervised import Supervised
 from tests.objectives import tiny
 
@@ -94,7 +95,7 @@ def _intermediate(directory: Path, dropout: float, *, attentions: bool) -> Objec
     model = MultitaskModel(ElectraModel(size), [Task("classes", HEADS["classes"])])
     teacher = HiddenStatesTeacher(directory, attentions=attentions)
     weights = {"hidden_weight": 0.5, "attention_weight": 0.5 if attentions else 0.0}
-    return IntermediateDistilled(model, teacher, **weights)
+    return IntermediateDistilled(model, StateMatching(model.encoder, teacher, **weights))
 
 
 def batch_of(name: str, objective: Objective, *, length: int, rows: int) -> dict[str, Any]:

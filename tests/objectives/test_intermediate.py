@@ -11,9 +11,10 @@ from transformers import ElectraForSequenceClassification, ElectraModel
 
 from road_ray.data.schema import Classify, Task
 from road_ray.distillation.hidden_states import HiddenStatesTeacher
+from road_ray.distillation.state_matching import StateMatching, attention_error, hidden_error
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.distilled import Distilled
-from road_ray.objectives.intermediate import IntermediateDistilled, attention_error, hidden_error
+from road_ray.objectives.intermediate import IntermediateDistilled
 
 PAIR = Task("pair", Classify(("a", "b")))
 
@@ -61,9 +62,8 @@ def taught(batch):
 def matched(pair, **options) -> IntermediateDistilled:
     model, directory = pair
     attentions = options.get("attention_weight", 0) > 0
-    return IntermediateDistilled(
-        model, HiddenStatesTeacher(directory, attentions=attentions), **options
-    )
+    teacher = HiddenStatesTeacher(directory, attentions=attentions)
+    return IntermediateDistilled(model, StateMatching(model.encoder, teacher, **options))
 
 
 def test_a_copy_of_its_teacher_has_nothing_to_learn_from_it(pair, taught):
@@ -107,19 +107,20 @@ def test_padding_changes_nothing(pair, taught):
 
 def test_a_narrower_student_learns_a_projection_of_its_own(pair, taught, tmp_path, sized):
     student = MultitaskModel(ElectraModel(sized(16)), [PAIR])
-    objective = IntermediateDistilled(
-        student, HiddenStatesTeacher(pair[1]), hidden_weight=1.0, layers=((1, 2), (2, 2))
+    matching = StateMatching(
+        student.encoder, HiddenStatesTeacher(pair[1]), hidden_weight=1.0, layers=((1, 2), (2, 2))
     )
-    assert {name: m.weight.shape for name, m in objective.projections.items()} == {
+    objective = IntermediateDistilled(student, matching)
+    assert {name: m.weight.shape for name, m in matching.projections.items()} == {
         "1": (32, 16),
         "2": (32, 16),
     }
     made = objective(taught).terms
     made["d_hidden"].total.backward()
-    assert objective.projections["1"].weight.grad.abs().sum() > 0
+    assert matching.projections["1"].weight.grad.abs().sum() > 0
     assert student.encoder.embeddings.word_embeddings.weight.grad.abs().sum() > 0
     names = set(objective.state_dict())
-    assert {name.split(".")[0] for name in names} == {"model", "encoder", "projections"}
+    assert {name.split(".")[0] for name in names} == {"model", "encoder", "matching"}
     objective.export(tmp_path / "exported")
     loaded = ElectraForSequenceClassification.from_pretrained(tmp_path / "exported")
     assert loaded.config.hidden_size == 16

@@ -13,8 +13,8 @@ from road_ray.data.batching import Batch, Batching, BatchStream, WorkerShare
 from road_ray.data.features.types import Features
 from road_ray.data.mixing import accumulated
 from road_ray.objectives.base import Objective
-from road_ray.objectives.registry import OBJECTIVES, models_of, objective_class
-from road_ray.training.checkpoint.checkpoint import Checkpoints
+from road_ray.objectives.pretraining.registry import OBJECTIVES, models_of, objective_class
+from road_ray.training.checkpoint.atomic_commit import Checkpoints
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 from road_ray.training.context import Training
 from road_ray.training.loop import train

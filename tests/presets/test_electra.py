@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from road_ray.objectives.registry import objective_class, options_of
+from road_ray.objectives.pretraining.registry import objective_class, options_of
 from road_ray.presets import PRESETS
 
 PUBLISHED = [one.make for one in PRESETS.values() if one.verb == "pretrain"]

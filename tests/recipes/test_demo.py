@@ -8,9 +8,16 @@ from pathlib import Path
 import pytest
 
 from road_ray.recipes.config import DemoConfig
-from road_ray.recipes.demo import distilling, finetuning, multitasking, pretraining, table
+from road_ray.recipes.demo import (
+    distilling,
+    finetuning,
+    multitasking,
+    pretraining,
+    table,
+    teaching,
+)
 from road_ray.recipes.distillation.teacher_list import read_teacher_list
-from road_ray.recipes.run import Run
+from road_ray.recipes.run_directory.run import Run
 from road_ray.reporting.pages.demo_page import FIGURES
 
 
@@ -33,9 +40,8 @@ def test_the_table_has_means_and_deviations_over_seeds_and_each_teacher_alone(tm
 def test_stages_start_from_each_other_and_students_differ_in_their_teachers_only(tmp_path):
     config = DemoConfig(run_dir=tmp_path, root="somewhere", seed=5)
     assert multitasking(config).init == str(pretraining(config).run_dir)
-    plain = finetuning(config, "x", 100)
+    plain = finetuning(config, "none", 100)
     assert plain.init == str(multitasking(config).run_dir)
-    assert plain.data.evaluate_on == ("squad_v2", "newsqa")
     one, other = (distilling(config, rule, 100, ["a", "b"]) for rule in ("mean", "correctness"))
     for student in (one, other):
         assert student.data.model_dump(exclude={"unlabelled"}) == plain.data.model_dump()
@@ -43,25 +49,39 @@ def test_stages_start_from_each_other_and_students_differ_in_their_teachers_only
         assert student.training == plain.training
         assert student.seed == plain.seed == 100
         assert student.distillation.num_teachers == 2
+    assert one.data.unlabelled == other.data.unlabelled != ()
     assert (one.weighting.rule, other.weighting.rule) == ("mean", "correctness")
     assert one.run_dir != other.run_dir
+
+
+def test_students_have_few_labels_and_one_layer_teachers_all_labels_and_all_layers(tmp_path):
+    config = DemoConfig(run_dir=tmp_path, num_labels=7, teacher_steps=9)
+    few, every, teacher = (
+        finetuning(config, "none", 100), finetuning(config, "all", 100), teaching(config, 1)
+    )  # fmt: skip
+    assert (few.data.max_rows, every.data.max_rows, teacher.data.max_rows) == (7, None, None)
+    assert (few.student.layers, every.student.layers, teacher.student.layers) == (1, 1, None)
+    assert few.training == every.training
+    assert (teacher.training.steps, teacher.seed) == (9, 1)
+    assert teacher.run_dir == tmp_path / "teacher-1"
 
 
 @pytest.mark.ray
 @pytest.mark.slow
 def test_the_story_runs_and_goes_on_where_it_stopped(cluster, road, world, tmp_path, caplog):
     sizes = {"num_teachers": 2, "num_seeds": 1, "pretraining_steps": 2, "multitask_steps": 2}
-    sizes |= {"finetuning_steps": 2, "root": world}
+    sizes |= {"teacher_steps": 2, "finetuning_steps": 2, "num_labels": 6, "root": world}
     command = ["demo", *(f"{key}={value}" for key, value in sizes.items()), "--run-dir", tmp_path]
     with caplog.at_level("INFO", logger="road_ray"):
         said = road(*command)
     assert said.code == 0, said.err
-    for number in range(1, 7):
-        assert f"stage {number} of 6: " in caplog.text
-    for name in ("no KD", "mean KD", "Weighted KD", "teacher 1"):
+    for number in range(1, 8):
+        assert f"stage {number} of 7: " in caplog.text
+        assert f"stage {number} of 7 took " in caplog.text
+    for name in ("no KD", "mean KD", "Weighted KD", "no KD, all labels", "teacher 1"):
         assert name in said.out
     rows = json.loads((tmp_path / "table.json").read_text())
-    assert len(rows) == 5
+    assert len(rows) == 6
     found, num_folds = read_teacher_list(tmp_path / "teachers" / "teachers.json")
     assert num_folds == 1
     assert [Path(one).resolve() for one in found] == [

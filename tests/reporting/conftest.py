@@ -136,7 +136,7 @@ def write_sweep_fixture():
 @pytest.fixture(scope="session")
 def thousand_trials():
     """A sweep of a thousand trials over six keys, each with a curve of 48 points."""
-    from road_ray.reporting.sweep_record import Sweep, Trial
+    from road_ray.reporting.records.sweep_record import Sweep, Trial
 
     keys = [f"section.key_{n}" for n in range(6)]
     trials = [

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from road_ray.reporting.advice import TimeSplit, advice, time_split
-from road_ray.reporting.run_record import RunRecord, read_run
+from road_ray.reporting.records.run_record import RunRecord, read_run
 
 
 def run(**settings: object) -> RunRecord:

@@ -10,10 +10,10 @@ from road_ray.data import catalog
 from road_ray.data.config import SourceConfig
 from road_ray.data.features.types import ChoiceExample, TagExample
 from road_ray.data.loading import find_dataset
-from road_ray.data.readers.registry import read_split
+from road_ray.data.readers.layouts import read_split
 from road_ray.reporting.error_analysis import _scored_error, mistakes
 from road_ray.reporting.pages.page import Examples, Prose
-from road_ray.reporting.run_record import read_run
+from road_ray.reporting.records.run_record import read_run
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from road_ray.reporting.health import gauges, loss_names, right_counts
-from road_ray.reporting.run_record import RunRecord, read_run
+from road_ray.reporting.records.run_record import RunRecord, read_run
 
 
 def states(run: RunRecord) -> dict[str, str]:

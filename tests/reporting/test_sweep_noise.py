@@ -10,8 +10,8 @@ from road_ray.reporting.pages.page import Verdict, render
 from road_ray.reporting.pages.sweep_page import sweep_page
 from road_ray.reporting.plots.chart import Chart
 from road_ray.reporting.plots.sweep_plots import SweepFigures
+from road_ray.reporting.records.sweep_record import Sweep, Trial, read_sweep
 from road_ray.reporting.sweep_noise import tie
-from road_ray.reporting.sweep_record import Sweep, Trial, read_sweep
 
 METRIC = "eval/sst2/accuracy"
 

@@ -13,9 +13,9 @@ from road_ray.data.batching import NOISE_CHANNELS, Batching, BatchStream, Worker
 from road_ray.data.features.types import Features
 from road_ray.data.schema import Classify, Regress, Span, Task
 from road_ray.models.multitask import MultitaskModel
-from road_ray.objectives.electra import Electra
+from road_ray.objectives.pretraining.electra import Electra
 from road_ray.objectives.supervised import Supervised
-from road_ray.training.checkpoint.checkpoint import Checkpoints
+from road_ray.training.checkpoint.atomic_commit import Checkpoints
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 from road_ray.training.context import Training
 from road_ray.training.monitoring.journal import Journal

@@ -10,16 +10,16 @@ from torch.testing import assert_close
 from transformers import AlbertConfig, AlbertForMaskedLM, ElectraForMaskedLM, ElectraForPreTraining
 
 from road_ray.data.mixing import accumulated, mixed
-from road_ray.objectives.electra import Electra
-from road_ray.objectives.registry import objective_class
+from road_ray.objectives.pretraining.electra import Electra
+from road_ray.objectives.pretraining.registry import objective_class
 from road_ray.training.checkpoint.serialization import tensors_from_file
-from road_ray.training.compile import compile_encoders, recompute
 from road_ray.training.config import OptimizerConfig
 from road_ray.training.fsdp import full_tensor, layers, shard
 from road_ray.training.loop import train
 from road_ray.training.monitoring.journal import Journal, read_rows
-from road_ray.training.optimizer import build_optimizer
-from road_ray.training.step import backward
+from road_ray.training.optimization.gradient_accumulation import backward
+from road_ray.training.optimization.optimizer import build_optimizer
+from road_ray.training.performance.compile import compile_encoders, recompute
 from road_ray.training.worker import Worker
 from tests.objectives.tiny import config_of, objective_of
 from tests.pair import both

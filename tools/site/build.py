@@ -27,6 +27,7 @@ COPIED = {
     "examples": "examples",
     "docs": ".",
 }
+TUTORIAL = "tutorial.md"
 SECTIONS = {
     "Guides": "guides/*.md",
     "Examples": "examples/index.md",
@@ -161,10 +162,10 @@ def _prose(docstring: str) -> str:
 
 def navigation(pages: Path) -> list[dict[str, Any]]:
     """Return the tree of all pages."""
-    found: list[dict[str, Any]] = [{"road_ray": "index.md"}]
+    found: list[dict[str, Any]] = [{"road_ray": "index.md"}, {"Tutorial": TUTORIAL}]
     for title, pattern in SECTIONS.items():
         names = sorted(page.relative_to(pages).as_posix() for page in pages.glob(pattern))
-        names = [name for name in names if name != "index.md" and name not in PROJECT]
+        names = [name for name in names if name not in ("index.md", TUTORIAL, *PROJECT)]
         names.sort(key=lambda name: not name.endswith("index.md"))
         found.append({title: names})
     found.append({"Project": list(PROJECT)})

@@ -99,7 +99,7 @@ def _documents(data: CorpusConfig, rows: int) -> str:
 
     from road_ray.data.corpus.documents import read_corpus
     from road_ray.data.corpus.source import corpus_text
-    from road_ray.data.readers.files import shorten
+    from road_ray.errors import shorten
 
     found = islice(read_corpus(corpus_text(data)), rows)
     return "\n\n".join([f"{data.corpus}:", *(shorten(one, 300) for one in found)])

@@ -44,7 +44,7 @@ def init(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Guess task, columns and labels of your data; write a configuration that trains on it."""
+    """Guess the task of your data and write a configuration for it."""
     from road_ray.data.inspection.guess import KINDS, Wishes, guess
     from road_ray.data.inspection.starter import set_name, starter_yaml, verb_of
 

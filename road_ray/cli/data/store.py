@@ -20,7 +20,7 @@ _Teachers = Annotated[
 @store_app.command("ls")
 def store_ls(store: _Store, as_json: JsonOption = False) -> None:
     """List the teachers of a store: rows, size, last use."""
-    from road_ray.distillation.store.maintenance import list_teachers
+    from road_ray.distillation.logit_store.maintenance import list_teachers
 
     show_list([_line(one) for one in list_teachers(store)], as_json)
 
@@ -30,7 +30,7 @@ def store_inspect(store: _Store, teachers: _Teachers = None) -> None:
     """Show the identity of each teacher as JSON: weights, tokenizer, labels."""
     import json
 
-    from road_ray.distillation.store.maintenance import list_teachers, select_teachers
+    from road_ray.distillation.logit_store.maintenance import list_teachers, select_teachers
 
     found = select_teachers(list_teachers(store), teachers or [])
     told = [{"name": one.directory.name, **one.manifest} for one in found]
@@ -44,7 +44,11 @@ def store_verify(
     put_aside: Annotated[bool, typer.Option(help="move damaged shards to quarantine")] = False,
 ) -> None:
     """Check every shard against its sha256; exit code 3 if one is damaged."""
-    from road_ray.distillation.store.maintenance import find_damage, list_teachers, select_teachers
+    from road_ray.distillation.logit_store.maintenance import (
+        find_damage,
+        list_teachers,
+        select_teachers,
+    )
 
     problems = 0
     for one in select_teachers(list_teachers(store), teachers or []):
@@ -59,7 +63,7 @@ def store_verify(
 @store_app.command("merge")
 def store_merge(store: _Store, teachers: _Teachers = None) -> None:
     """Merge the shards of each teacher into one."""
-    from road_ray.distillation.store.maintenance import list_teachers, merge, select_teachers
+    from road_ray.distillation.logit_store.maintenance import list_teachers, merge, select_teachers
 
     for one in select_teachers(list_teachers(store), teachers or []):
         files, rows = merge(one)
@@ -75,7 +79,7 @@ def store_prune(
     ] = None,
 ) -> None:
     """Remove teachers by name or disuse, and quarantined shards."""
-    from road_ray.distillation.store.maintenance import (
+    from road_ray.distillation.logit_store.maintenance import (
         list_teachers,
         prune,
         remove_damaged,

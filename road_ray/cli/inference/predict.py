@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +16,19 @@ from road_ray.cli.options import (
     VerboseOption,
 )
 from road_ray.errors import ConfigError
+
+if TYPE_CHECKING:
+    from road_ray.inference.input_rows import ColumnChoice
+
+
+ColumnOption = Annotated[
+    list[str] | None,
+    typer.Option("--column", metavar="FIELD=NAME", help="column of a field, such as text=body"),
+]
+KeepOption = Annotated[
+    list[str] | None, typer.Option(metavar="[NEW=]NAME", help="column to copy to the output")
+]
+IgnoreOption = Annotated[list[str] | None, typer.Option(metavar="NAME", help="column to leave out")]
 
 
 def predict(
@@ -33,10 +46,9 @@ def predict(
         Path | None,
         typer.Option(help="JSONL, CSV or TSV file, by suffix; default: JSONL to standard output"),
     ] = None,
-    columns: Annotated[
-        list[str] | None,
-        typer.Option("--column", metavar="FIELD=NAME", help="column of a field, such as text=body"),
-    ] = None,
+    columns: ColumnOption = None,
+    keep: KeepOption = None,
+    ignore: IgnoreOption = None,
     head: Annotated[str | None, typer.Option(help="task of the head, if there are several")] = None,
     n_best: Annotated[int, typer.Option(help="number of answers to list", min=1)] = 1,
     threshold: Annotated[
@@ -59,7 +71,6 @@ def predict(
 
     To resume after an interruption, run the same command.
     """
-    named = dict(_column(word) for word in columns or [])
     if precision not in ("fp32", "bf16", "auto"):
         raise ConfigError(f"--precision {precision}\n  allowed: fp32, bf16, auto")
     options = {
@@ -72,10 +83,11 @@ def predict(
     pool = None
     if workers or address:
         pool = {"workers": workers, "gpus_per_worker": gpus_per_worker or 0.0, "address": address}
+    chosen = _choice(columns or [], keep or [], ignore or [])
     if output is None:
-        _print(model, source, named, options, pool)
+        _print(model, source, chosen, options, pool)
         return
-    rows = _write(model, source, output, named, options, pool, not quiet)
+    rows = _write(model, source, output, chosen, options, pool, not quiet)
     made = {"output": str(output), "rows": rows}
     typer.echo(json.dumps(made) if as_json else f"{rows} predictions: {output}")
 
@@ -83,7 +95,7 @@ def predict(
 def _print(
     model: str,
     source: str,
-    columns: dict[str, str],
+    columns: ColumnChoice,
     options: dict[str, Any],
     pool: dict[str, Any] | None,
 ) -> None:
@@ -91,18 +103,22 @@ def _print(
     if pool is not None:
         raise ConfigError("--workers and --address: need a file to write\n  fix: add --output FILE")
     from road_ray.inference.input_rows import input_rows
+    from road_ray.inference.predict_file import predict_chunks
+    from road_ray.inference.prediction_file import json_line
     from road_ray.inference.predictor import load
 
     predictor = load(model, **options)
-    for prediction in predictor.predict(input_rows(source, columns, predictor.fields)):
-        typer.echo(json.dumps(prediction, ensure_ascii=False))
+    rows = input_rows(source, columns, predictor.fields)
+    for predictions in predict_chunks(predictor, rows):
+        for prediction in predictions:
+            typer.echo(json_line(prediction))
 
 
 def _write(
     model: str,
     source: str,
     output: Path,
-    columns: dict[str, str],
+    columns: ColumnChoice,
     options: dict[str, Any],
     pool: dict[str, Any] | None,
     report_progress: bool,
@@ -117,7 +133,7 @@ def _write(
 
         prepare_address(pool["address"])  # what Ray reads at its import
         check_machine(pool["workers"] or 0, pool["address"])
-    from road_ray.inference.predict import predict_file
+    from road_ray.inference.predict_file import predict_file
     from road_ray.inference.predictor import load
 
     predictor = load(model, **options)
@@ -132,6 +148,14 @@ def _write(
 
     with predictor_pool(model, options, **pool) as chunks:
         return predict_file(predictor, source, output, chunks=chunks, **call)
+
+
+def _choice(columns: list[str], keep: list[str], ignore: list[str]) -> ColumnChoice:
+    from road_ray.inference.input_rows import ColumnChoice
+
+    named = dict(_column(word) for word in columns)
+    kept = dict(_column(f"{word}={word}" if "=" not in word else word) for word in keep)
+    return ColumnChoice(named, kept, ignore)
 
 
 def _column(word: str) -> tuple[str, str]:

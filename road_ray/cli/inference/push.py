@@ -25,7 +25,10 @@ def push(
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Upload a model to the Hugging Face hub, as a private repository: the files of hf/ alone."""
+    """Upload a model to a private repository of the Hugging Face hub.
+
+    Sends the files of hf/ alone.
+    """
     from road_ray.inference import push as upload
     from road_ray.reporting.tables import aligned
 

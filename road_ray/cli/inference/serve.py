@@ -37,7 +37,7 @@ def serve(
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Serve the predictions of a model over HTTP, until Ctrl-C or SIGTERM.
+    """Serve the predictions of a model over HTTP until Ctrl-C.
 
     Settings are keys of ServingConfig: precision, limits of a request, cores of a replica.
     """

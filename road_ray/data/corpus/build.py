@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from road_ray.config.file_lock import lock_exclusively
 from road_ray.data.corpus.dataset import (
     FORMAT,
     MANIFEST,
@@ -34,6 +33,7 @@ from road_ray.data.corpus.shards import PartProgress, PartWork, chained
 from road_ray.data.corpus.storage import Storage
 from road_ray.data.tokenizer import special_ids
 from road_ray.errors import DataError, ResourceError
+from road_ray.system.file_lock import lock_exclusively
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

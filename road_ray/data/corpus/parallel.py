@@ -16,11 +16,11 @@ from itertools import chain, islice
 from types import ModuleType
 from typing import TypeAlias, TypeVar
 
-from road_ray.config.system import usable_cores
 from road_ray.data.corpus.encode import Encoded, Encoder, encode_block
 from road_ray.data.corpus.places import Place
 from road_ray.data.corpus.shards import BlockNumber, PartWork, Shard, blocks_of, cut
 from road_ray.errors import ResourceError
+from road_ray.system.operating_system import usable_cores
 
 Encoding: TypeAlias = Callable[..., Iterator[Shard]]
 """``encoded_shards``, or a function of the same signature and shards, in any order of the parts."""

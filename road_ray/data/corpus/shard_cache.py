@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from road_ray.config.file_lock import lock_exclusively
 from road_ray.data.corpus.dataset import DamagedCorpus, OpenShard, file_sha256, open_shard
 from road_ray.data.corpus.storage import Storage
 from road_ray.errors import ResourceError, RoadError
+from road_ray.system.file_lock import lock_exclusively
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.05

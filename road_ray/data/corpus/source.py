@@ -32,9 +32,9 @@ from road_ray.data.corpus.shards import Shard
 from road_ray.data.corpus.storage import Storage, address_below, is_address
 from road_ray.data.corpus.stored import open_stored_corpus
 from road_ray.data.loading import resolve_root
-from road_ray.data.paths import cache_home, named
 from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
 from road_ray.errors import ConfigError, DataError
+from road_ray.system.paths import cache_home, named
 
 _log = logging.getLogger(__name__)
 HUB = "hub:"

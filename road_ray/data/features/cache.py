@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from road_ray.data import paths as places
 from road_ray.data.features.types import Example, Features
 from road_ray.errors import ConfigError
+from road_ray.system import paths as places
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -7,10 +7,9 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from road_ray.data.inspection.sources import Row
-from road_ray.data.readers.files import missing_columns
+from road_ray.data.readers.parts.text_files import missing_columns
 from road_ray.errors import ConfigError, DataError
 
 PAIRS = (
@@ -47,7 +46,7 @@ class Column:
     words: int = 0
     values: dict[str, int] = field(default_factory=dict)
 
-    def add(self, value: Any, where: str) -> None:
+    def add(self, value: object, where: str) -> None:
         """Count one value."""
         if value is None or value == "":
             self.num_missing += 1

@@ -23,7 +23,7 @@ from road_ray.data.inspection.columns import (
 )
 from road_ray.data.inspection.sources import MOST_ROWS, Row, Source, find_source
 from road_ray.data.own_task import sorted_labels, tag_labels
-from road_ray.data.readers.tabular import NO_LABEL
+from road_ray.data.readers.sentences import NO_LABEL
 from road_ray.data.schema import plain_label
 from road_ray.errors import ConfigError, DataError
 

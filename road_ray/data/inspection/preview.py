@@ -13,9 +13,9 @@ from road_ray.data.features.types import (
 )
 from road_ray.data.loading import Split, find_dataset, load_split, read_examples, root_of
 from road_ray.data.own_task import label_counts
-from road_ray.data.readers.files import shorten
 from road_ray.data.schema import Choose, Classify, Span, Tag
 from road_ray.data.tokenizer import load_tokenizer
+from road_ray.errors import shorten
 
 _SHOWN = 300  # characters of a text
 

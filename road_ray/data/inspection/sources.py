@@ -10,12 +10,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from road_ray.data.compression import SUFFIXES
 from road_ray.data.features.types import SpanExample, TagExample
 from road_ray.data.readers.conll import read_conll
-from road_ray.data.readers.files import numbered_lines, read_document
-from road_ray.data.readers.squad import read_squad
-from road_ray.data.readers.tables import (
+from road_ray.data.readers.hub import datasets_library
+from road_ray.data.readers.parts.tables import (
     TABLES,
     delimiter_of,
     json_shape,
@@ -23,8 +21,11 @@ from road_ray.data.readers.tables import (
     table_files,
     table_rows,
 )
+from road_ray.data.readers.parts.text_files import numbered_lines, read_document
+from road_ray.data.readers.squad import read_squad
 from road_ray.data.schema import Columns
 from road_ray.errors import ConfigError, DataError
+from road_ray.system.compression import SUFFIXES
 
 MOST_ROWS = 100_000  # of a split that are looked at
 HUB = "hub:"
@@ -230,18 +231,17 @@ def _class_names(path: Path) -> dict[str, Sequence[str]]:
 
 
 def _hub_source(place: str) -> Source:
-    from datasets import get_dataset_split_names, load_dataset
-
+    datasets = datasets_library()
     path, _, configuration = (place, "", "") if Path(place).is_dir() else place.partition(":")
     chosen = configuration or None
     try:
-        names = [str(name) for name in get_dataset_split_names(path, chosen)]
+        names = [str(name) for name in datasets.get_dataset_split_names(path, chosen)]
         splits = {_SPLIT_OF[name]: name for name in reversed(names) if name in _SPLIT_OF}
         splits = {split: splits[split] for split in _SPLITS if split in splits}
         if "train" not in splits:
             raise DataError(f"hub:{path}: no split `train`; it has: {', '.join(names)}")
         loaded = {
-            split: load_dataset(path, chosen, split=name, streaming=True)
+            split: datasets.load_dataset(path, chosen, split=name, streaming=True)
             for split, name in splits.items()
         }
         features = loaded["train"].features or {}

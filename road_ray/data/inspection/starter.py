@@ -11,6 +11,7 @@ from typing import Any
 
 from road_ray.config.annotated_yaml import comment
 from road_ray.data.inspection.guess import Guess
+from road_ray.system.json_file import read_json
 
 _FILES = ("train", "dev", "test")
 _FEW_ROWS = 2000
@@ -72,9 +73,31 @@ def _finetune(guess: Guess, output: Path, init: str, name: str) -> Iterator[str]
     for key, value in guess.entry.items():
         yield from (f"      # {line}" for line in _ABOUT.get(key, ()))
         yield f"      {key}: {_value(key, value, output, hub='hub' in guess.entry)}"
+    rate, decay, why = _rates(init)
     yield "optimizer:"
-    yield "  # ELECTRA-Small's rate. Base-sized models: 1e-4, large ones: 5e-5 (Clark et al. 2020)."
-    yield "  peak_lr: 3e-4"
+    yield f"  # {why}"
+    yield f"  peak_lr: {rate}"
+    yield "  # Factor of the rate from a layer to the one below it."
+    yield f"  layer_decay: {decay}"
+
+
+def _rates(init: str) -> tuple[str, str, str]:
+    """Return learning rate, layer decay and their source, by family and width of ``init``."""
+    place = Path(init).expanduser()
+    config: dict[str, Any] = {}
+    for path in (place / "hf" / "config.json", place / "config.json"):
+        if path.is_file():
+            config = read_json(path)
+            break
+    family = str(config.get("model_type") or init).lower()
+    if "electra" not in family:
+        return "5e-5", "1.0", "BERT's rate, for 2 to 4 epochs: 2e-5 to 5e-5 (Devlin et al. 2019)."
+    sizes = {"small": 256, "base": 768, "large": 1024}
+    width = config.get("hidden_size") or next((w for s, w in sizes.items() if s in family), 256)
+    why = "ELECTRA's rate: small models 3e-4, base-sized 1e-4, large 5e-5 (Clark et al. 2020)."
+    if width < sizes["base"]:
+        return "3e-4", "0.8", why
+    return ("1e-4", "0.8", why) if width < sizes["large"] else ("5e-5", "0.9", why)
 
 
 def _corpus(guess: Guess, output: Path, init: str, name: str) -> Iterator[str]:
@@ -126,7 +149,7 @@ def _path(place: str, output: Path) -> str:
     return _scalar(str(path.relative_to(folder) if path.is_relative_to(folder) else path))
 
 
-def _scalar(value: Any) -> str:
+def _scalar(value: object) -> str:
     """Return a plain value as YAML on one line."""
     text = str(value)
     if isinstance(value, str) and not (_PLAIN.fullmatch(text) and text.lower() not in _RESERVED):

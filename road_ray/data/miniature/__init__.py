@@ -11,8 +11,8 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from road_ray.data.paths import CACHE, cache_home
 from road_ray.errors import ResourceError
+from road_ray.system.paths import CACHE, cache_home
 
 VERSION = 2
 ARCHIVE = Path(__file__).with_name("world.tar.xz")

@@ -11,13 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from road_ray.data.features.types import TagExample
-from road_ray.data.readers.files import check_text, missing_columns, numbered_lines, shorten
-from road_ray.data.readers.tables import table_rows
+from road_ray.data.readers.parts.tables import table_rows
+from road_ray.data.readers.parts.text_files import check_text, missing_columns, numbered_lines
 from road_ray.data.schema import Columns
-from road_ray.errors import DataError
+from road_ray.errors import DataError, shorten
 
 _TAG = re.compile(r"O|[BI]-\S+")
 _DOCUMENT = "-DOCSTART-"
@@ -72,7 +71,7 @@ def read_tagged_rows(path: Path, columns: Columns, *, labelled: bool = False) ->
 
 
 def tagged_row(
-    row: Mapping[str, Any],
+    row: Mapping[str, object],
     columns: Columns,
     id: str,
     where: str,

@@ -9,13 +9,13 @@ data:
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from road_ray.config import Config
 from road_ray.config.types import BesideFile
-from road_ray.data.readers.files import repeated
+from road_ray.data.readers.parts.text_files import repeated
 from road_ray.data.schema import (
     Choose,
     Classify,
@@ -48,6 +48,17 @@ def _set_name(name: str) -> str:
 
 
 SetName = Annotated[str, AfterValidator(_set_name)]
+
+
+def _one_or_more(value: Any) -> Any:
+    """One column as a list of one."""
+    return (value,) if isinstance(value, str | int) and not isinstance(value, bool) else value
+
+
+_Columns = Annotated[
+    tuple[str | int, ...],
+    BeforeValidator(_one_or_more, json_schema_input_type=tuple[str | int, ...] | str | int),
+]
 _File = Annotated[str | None, BesideFile(unless="hub")]
 
 
@@ -96,8 +107,9 @@ class CustomDataset(Config):
     revision: str | None = None
     """Revision of ``hub``: a branch, tag or commit. None: the newest. A commit makes a run
     repeatable."""
-    text: tuple[str | int, ...] = ()
-    """Columns of the text, by name, or by number from 0 in a file without a header. ``classify``
+    text: _Columns = ()
+    """Columns of the text, by name, or by number from 0 in a file without a header; one column
+    needs no list. ``classify``
     and ``regress``: one or two. ``choose``: the question, then one column for each choice. ``tag``:
     the column of the words, the first by default."""
     label: str | int | None = "label"

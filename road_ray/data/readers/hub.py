@@ -14,10 +14,10 @@ from typing import Any
 
 from road_ray.data.features.types import Example, TextExample
 from road_ray.data.readers.conll import tagged_row, word_and_tag
-from road_ray.data.readers.files import check_text, missing_columns
+from road_ray.data.readers.layouts import file_names
 from road_ray.data.readers.mrqa import from_hub as mrqa_row
 from road_ray.data.readers.multiple_choice import CHOICES, choice_example
-from road_ray.data.readers.registry import file_names
+from road_ray.data.readers.parts.text_files import check_text, missing_columns
 from road_ray.data.readers.squad import span_example
 from road_ray.data.readers.zre import zre_example
 from road_ray.data.schema import Dataset
@@ -34,8 +34,7 @@ def read_hub(dataset: Dataset, split: str) -> list[Example]:
             "  fix: set `data.root` (or ROAD_DATA) to a "
             f"directory with {dataset.folder}/"
         )
-    from datasets import load_dataset
-
+    load_dataset = datasets_library().load_dataset
     path, configuration = dataset.hub.path, dataset.hub.configuration
     examples: list[Example] = []
     for part in dict.fromkeys(_hub_split(dataset, n, split) for n in file_names(dataset, split)):
@@ -59,6 +58,16 @@ def read_hub(dataset: Dataset, split: str) -> list[Example]:
         where = f"hf://{path}/{part}"
         examples += hub_examples(dataset, rows, where, labelled=split != "test")
     return examples
+
+
+def datasets_library() -> Any:
+    """Return `datasets` without its own handler of log records: they reach those of the root, and
+    would be printed twice.
+    """
+    import datasets
+
+    logging.getLogger(datasets.__name__).handlers.clear()
+    return datasets
 
 
 def hub_examples(dataset: Dataset, rows: Any, where: str, *, labelled: bool) -> list[Example]:

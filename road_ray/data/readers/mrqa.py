@@ -12,7 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.data.features.types import SpanExample
-from road_ray.data.readers.files import MISFITS, numbered_lines, parse_json_line, require_unique
+from road_ray.data.readers.parts.text_files import (
+    MISFITS,
+    numbered_lines,
+    parse_json_line,
+    require_unique,
+)
 from road_ray.data.readers.squad import span_example
 from road_ray.errors import DataError
 

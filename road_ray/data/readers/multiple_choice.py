@@ -12,8 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.data.features.types import ChoiceExample
-from road_ray.data.readers.files import MISFITS, check_text, missing_columns, require_unique
-from road_ray.data.readers.tables import table_rows
+from road_ray.data.readers.parts.tables import table_rows
+from road_ray.data.readers.parts.text_files import (
+    MISFITS,
+    check_text,
+    missing_columns,
+    require_unique,
+)
 from road_ray.data.schema import Columns
 from road_ray.errors import DataError
 

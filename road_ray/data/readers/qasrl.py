@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from road_ray.data.features.types import SpanExample
-from road_ray.data.readers.files import check_text, missing_columns, require_unique, shorten
+from road_ray.data.readers.parts.tables import table_rows
+from road_ray.data.readers.parts.text_files import check_text, missing_columns, require_unique
 from road_ray.data.readers.squad import span_example
-from road_ray.data.readers.tables import table_rows
-from road_ray.errors import DataError
+from road_ray.errors import DataError, shorten
 
 _SEPARATOR = "~!~"
 _LONGEST_RANGE = 20  # characters

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.data.features.types import Answer, SpanExample
-from road_ray.data.readers.files import (
+from road_ray.data.readers.parts.tables import json_shape, suffix_of, table_rows
+from road_ray.data.readers.parts.text_files import (
     MISFITS,
     check_text,
     first_faults,
     read_document,
     require_unique,
 )
-from road_ray.data.readers.tables import json_shape, suffix_of, table_rows
 from road_ray.errors import DataError
 
 # An offset counted in bytes, or before a cleaning step, is off by a few characters. Farther away

@@ -29,11 +29,13 @@ from road_ray.distillation.weighting.combine import mask_disallowed
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.models.architectures import input_names
 from road_ray.models.config import Precision
-from road_ray.models.labels import LabelMap
-from road_ray.models.precision import autocast_dtype
+from road_ray.models.heads.label_order import LabelMap
+from road_ray.models.performance.precision import autocast_dtype
 from road_ray.models.weights import load_stored
 
 PAD_LOGIT = -10000.0  # of padding positions: finite, exact in fp16, 0 after a softmax
+# In a batch ``[B]``: teachers that read texts answer for their own tokens, not for the student's.
+OWN_TOKENS = "own_tokens"
 
 
 class Ensemble(ABC):
@@ -54,7 +56,7 @@ class Ensemble(ABC):
         return {}
 
     @abstractmethod
-    def submit(self, batch: Mapping[str, Any]) -> Any:
+    def submit(self, batch: Mapping[str, object]) -> Any:
         """Send a batch to all teachers and return a handle at once."""
 
     @abstractmethod
@@ -184,7 +186,7 @@ def _annotated(
         yield _softened(*waiting.popleft(), ensemble, weigh, each)
 
 
-def _softened(batch: BatchT, handle: Any, ensemble: Ensemble, weigh: Rule, each: bool) -> BatchT:
+def _softened(batch: BatchT, handle: object, ensemble: Ensemble, weigh: Rule, each: bool) -> BatchT:
     begin = time.perf_counter()
     logits = ensemble.gather(handle)
     stats = {"time/teacher_wait_seconds": time.perf_counter() - begin, **ensemble.stats}
@@ -211,7 +213,7 @@ def inputs_of(batch: Mapping[str, Any]) -> dict[str, Any]:
     """
     if "input_ids" not in batch:
         raise DataError(f"the batch has no input_ids; it has {sorted(batch)}")
-    names = (*INPUTS, "offsets", "words")
+    names = (*INPUTS, "offsets", "words", OWN_TOKENS)
     inputs: dict[str, Any] = {
         name: torch.as_tensor(batch[name]) for name in names if batch.get(name) is not None
     }
@@ -247,7 +249,7 @@ def targets_of(batch: Mapping[str, Any]) -> Tensor:
     return torch.as_tensor(batch["labels"])
 
 
-def allowed_of(batch: Mapping[str, Any]) -> Tensor | None:
+def allowed_of(batch: Mapping[str, object]) -> Tensor | None:
     """Return the classes that correctness is judged on: of spans ``[B, 1, L]``, without question
     and padding; None for all.
     """
@@ -263,8 +265,13 @@ def numbered(figures: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
     }
 
 
-def stacked(answers: Sequence[Tensor]) -> Tensor:
-    """Stack ``M x [B, ..., C] -> [M, B, ..., C]``. Raises ``DataError`` if shapes differ."""
+def stacked(answers: Sequence[Tensor], *, own_tokens: bool = False) -> Tensor:
+    """Stack ``M x [B, ..., C] -> [M, B, ..., C]``. Raises ``DataError`` if shapes differ.
+
+    Answers in own tokens differ in length; they are padded to the longest.
+    """
+    if own_tokens and len({answer.shape for answer in answers}) > 1:
+        answers = _of_one_shape(answers)
     for index, answer in enumerate(answers):
         if answer.shape != answers[0].shape:
             raise DataError(
@@ -272,6 +279,15 @@ def stacked(answers: Sequence[Tensor]) -> Tensor:
                 f"teacher 0 in {list(answers[0].shape)}"
             )
     return torch.stack(list(answers))
+
+
+def _of_one_shape(answers: Sequence[Tensor]) -> list[Tensor]:
+    """Pad each axis to the longest of all answers."""
+    shape = [max(sizes) for sizes in zip(*(answer.shape for answer in answers), strict=True)]
+    padded = [answer.new_full(shape, PAD_LOGIT) for answer in answers]
+    for room, answer in zip(padded, answers, strict=True):
+        room[tuple(slice(size) for size in answer.shape)] = answer
+    return padded
 
 
 def _cast_once(model: torch.nn.Module, dtype: torch.dtype) -> None:

@@ -12,12 +12,19 @@ from torch import Tensor
 
 from road_ray.data.model_files import locate_model
 from road_ray.data.schema import Task
-from road_ray.distillation.ensemble.base import Ensemble, Teacher, inputs_of, numbered, stacked
+from road_ray.distillation.ensemble.base import (
+    OWN_TOKENS,
+    Ensemble,
+    Teacher,
+    inputs_of,
+    numbered,
+    stacked,
+)
 from road_ray.distillation.ensemble.text_teacher import TextTeacher
 from road_ray.distillation.teacher_identity import reads_other_tokens
 from road_ray.errors import ConfigError
 from road_ray.models.config import Precision
-from road_ray.models.labels import LabelMap
+from road_ray.models.heads.label_order import LabelMap
 
 
 def load_teacher(
@@ -75,4 +82,5 @@ class LocalEnsemble(Ensemble):
         return inputs_of(batch)
 
     def gather(self, handle: dict[str, Any]) -> Tensor:
-        return stacked([teacher.logits(**handle) for teacher in self.teachers])
+        answers = [teacher.logits(**handle) for teacher in self.teachers]
+        return stacked(answers, own_tokens=OWN_TOKENS in handle)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,27 +42,39 @@ class RowTexts:
         offsets = np.full((len(numbers), 2, width), -1, np.int32)
         words = np.full((len(numbers), width), -1, np.int32)
         for index, number in enumerate(numbers.tolist()):
-            example = self.split.examples[int(rows.example[number])]
-            part = slice(int(rows.bounds[number]), int(rows.bounds[number + 1]))
-            if isinstance(example, SpanExample):
-                assert rows.offsets is not None
-                texts[index], shown = _question_and_slice(example, rows.offsets[part])
+            texts[index], shown = self._row(number)
+            if shown is None:
+                continue
+            if rows.offsets is not None:
                 offsets[index, :, : len(shown)] = shown.T
-            elif isinstance(example, TagExample):
-                assert rows.words is not None
-                own = rows.words[part]
-                here = own[own >= 0]
-                first = int(here[0]) if len(here) else 0
-                texts[index] = tuple(example.words[first : first + len(here)])
-                words[index, : len(own)] = np.where(own >= 0, own - first, -1)
             else:
-                texts[index] = _plain(example)
+                words[index, : len(shown)] = shown
         more: dict[str, Any] = {"texts": texts}
         if rows.offsets is not None:
             more["offsets"] = torch.from_numpy(offsets)
         if rows.words is not None:
             more["words"] = torch.from_numpy(words)
         return more
+
+    def all(self) -> Iterator[tuple[str, ...]]:
+        """Yield the texts of every row."""
+        for number in range(len(self.features)):
+            yield self._row(number)[0]
+
+    def _row(self, number: int) -> tuple[tuple[str, ...], NDArray[np.int32] | None]:
+        """Return the texts of a row, and of its tokens the characters ``[L, 2]`` or words ``[L]``
+        in them.
+        """
+        rows = self.features
+        example = self.split.examples[int(rows.example[number])]
+        part = slice(int(rows.bounds[number]), int(rows.bounds[number + 1]))
+        if isinstance(example, SpanExample):
+            assert rows.offsets is not None
+            return _question_and_slice(example, rows.offsets[part])
+        if isinstance(example, TagExample):
+            assert rows.words is not None
+            return _words(example, rows.words[part])
+        return _plain(example), None
 
     def added_to(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Return the batch with the texts of its ``rows``."""
@@ -90,6 +102,16 @@ def _question_and_slice(
     return (example.question, context[first:last]), shown
 
 
+def _words(
+    example: TagExample, words: NDArray[np.int32]
+) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+    """Return the words that a row has, and the number of each token's word among them."""
+    here = words[words >= 0]
+    first = int(here[0]) if len(here) else 0
+    shown = np.where(words >= 0, words - first, -1)
+    return tuple(example.words[first : first + len(here)]), shown
+
+
 def _plain(example: Example) -> tuple[str, ...]:
     if isinstance(example, ChoiceExample):
         return (example.question, *example.choices)
@@ -111,7 +133,7 @@ class WithTexts(Ensemble):
     def stats(self) -> Mapping[str, float]:
         return self._ensemble.stats
 
-    def submit(self, batch: Mapping[str, Any]) -> Any:
+    def submit(self, batch: Mapping[str, object]) -> Any:
         return self._ensemble.submit(self._texts.added_to(batch))
 
     def gather(self, handle: Any) -> Tensor:

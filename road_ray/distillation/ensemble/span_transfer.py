@@ -1,7 +1,7 @@
 """Carry a teacher's start and end distributions from its tokens to the student's, by characters.
 
 Both tokenizers read the same text, so a boundary of an answer is a character for both. The formulas
-are ours; ``docs/distillation.md`` has them.
+are ours; ``docs/guides/models.md`` has them.
 """
 
 from __future__ import annotations

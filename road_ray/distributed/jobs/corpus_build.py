@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
 
 from road_ray.data.corpus.documents import Part
 from road_ray.data.corpus.encode import Encoded, Encoder, encode_block
@@ -94,7 +93,7 @@ def _parts_on_cluster(
         task = ray.remote(num_cpus=1, max_retries=3, num_returns="streaming")(_shards_of_part)
         task = task.options(_generator_backpressure_num_objects=_SHARDS_AHEAD)
         settings, waiting = ray.put(encoder.settings()), list(reversed(work))
-        running: dict[Any, int] = {}
+        running: dict[object, int] = {}
         while waiting or running:
             while waiting and len(running) < count:
                 one = waiting.pop()
@@ -159,14 +158,14 @@ def blocks_on_cluster(
         task, settings = ray.remote(num_cpus=1, max_retries=3)(encode_block), encoder.settings()
         given = ray.put(settings)
 
-        def submit(number: BlockNumber, block: list[str]) -> Any:
+        def submit(number: BlockNumber, block: list[str]) -> object:
             return task.remote(given, *number, block)
 
         for number, ref in submit_in_order(numbered, submit, count):
             yield number, _answer(number, ref)
 
 
-def _answer(number: BlockNumber, ref: Any) -> Encoded:
+def _answer(number: BlockNumber, ref: object) -> Encoded:
     import ray
     from ray.exceptions import RayError
 

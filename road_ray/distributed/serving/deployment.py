@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from fastapi import FastAPI
@@ -62,7 +61,7 @@ def build_application(config: ServingConfig, digest: str | None) -> Application:
     return deployment.bind(config, digest)
 
 
-def application(args: Mapping[str, Any]) -> Application:
+def application(args: Mapping[str, object]) -> Application:
     """Build the application that a cluster file names: ``args`` are those of ``ServingConfig``.
 
     Raises ``ConfigError`` without a token, because the file's proxies listen to other machines.

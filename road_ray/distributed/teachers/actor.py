@@ -1,9 +1,8 @@
 """Actor that hosts one or several teachers and serves several students at once.
 
 Token ids are sent as int32, masks and segments as int8; texts to teachers with another tokenizer.
-Logits of classes and spans are sent as
-float16 (relative rounding 2^-11; two logits closer than that may swap order), numbers of a
-regression as float32.
+Logits of classes and spans are sent as float16 (relative rounding 2^-11; two logits closer than
+that may swap order), numbers of a regression as float32.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from road_ray.distillation.ensemble.local import load_teacher
 from road_ray.distributed.teachers.request_batcher import Answers, Batcher, Inputs, Stats
 from road_ray.errors import CheckpointError
 from road_ray.models.config import Precision
-from road_ray.models.labels import LabelMap
+from road_ray.models.heads.label_order import LabelMap
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +89,7 @@ class TeacherActor:
         return [packed_logits(teacher, tensors) for teacher in self._teachers]
 
 
-def packed_inputs(batch: Mapping[str, Any]) -> Inputs:
+def packed_inputs(batch: Mapping[str, object]) -> Inputs:
     """Return the inputs of a teacher from a batch, packed for transfer. ``[B, L]`` each."""
     small = dict.fromkeys(INPUTS, torch.int8) | {"input_ids": torch.int32}
     return {

@@ -25,7 +25,7 @@ from ray.exceptions import (
 )
 from torch import Tensor
 
-from road_ray.distillation.ensemble.base import Ensemble, numbered, stacked
+from road_ray.distillation.ensemble.base import OWN_TOKENS, Ensemble, numbered, stacked
 from road_ray.distributed.placement import free_resources
 from road_ray.distributed.teachers.actor import packed_inputs
 from road_ray.distributed.teachers.replicas import Pool, Replicas, cause_of, ping
@@ -91,7 +91,7 @@ class ActorEnsemble(Ensemble):
         """Seconds of the slowest forward pass of the last batch, and dropped teachers if any."""
         return self._stats
 
-    def submit(self, batch: Mapping[str, Any]) -> Request:
+    def submit(self, batch: Mapping[str, object]) -> Request:
         """Send the batch to every teacher. Blocks only while too many requests are in flight."""
         request = Request(packed_inputs(batch))
         for group in range(len(self._groups)):
@@ -127,7 +127,8 @@ class ActorEnsemble(Ensemble):
         if self.dropped:
             self._stats["teachers/dropped"] = float(len(self.dropped))
         arrays = [array for group in sorted(answers) for array in answers[group][0]]
-        return stacked([torch.tensor(array, dtype=torch.float32) for array in arrays])
+        tensors = [torch.tensor(array, dtype=torch.float32) for array in arrays]
+        return stacked(tensors, own_tokens=OWN_TOKENS in handle.inputs)
 
     def health(self) -> list[int]:
         """Return the process id of each actor.

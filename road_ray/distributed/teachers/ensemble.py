@@ -25,7 +25,7 @@ from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.distributed.connection import connected
 from road_ray.errors import ConfigError
 from road_ray.models.config import Precision
-from road_ray.models.labels import LabelMap
+from road_ray.models.heads.label_order import LabelMap
 
 if TYPE_CHECKING:
     from road_ray.distributed.teachers.client import ActorEnsemble
@@ -89,7 +89,7 @@ class Ensemble(local.Ensemble):
     def stats(self) -> Mapping[str, float]:
         return self.members.stats
 
-    def submit(self, batch: Mapping[str, Any]) -> Any:
+    def submit(self, batch: Mapping[str, object]) -> Any:
         """Send a batch to all teachers and return a handle without waiting."""
         return self.members.submit(batch)
 
@@ -102,7 +102,7 @@ class Ensemble(local.Ensemble):
         return self.gather(self.submit(batch))
 
     def soft_targets(
-        self, batch: Mapping[str, Any], weighting: str | None = None, **rule: Any
+        self, batch: Mapping[str, object], weighting: str | None = None, **rule: object
     ) -> Tensor:
         """Return the weighted teacher logits. ``-> [B, ..., C]``, fp32. ``weighting`` is
         ``correctness`` by default, ``mean`` for one teacher; ``rule`` are its options, such as
@@ -118,7 +118,7 @@ class Ensemble(local.Ensemble):
         lookahead: int = 2,
         weighting: str | None = None,
         average_loss: bool = False,
-        **rule: Any,
+        **rule: object,
     ) -> Iterator[Mapping[str, Any]]:
         """Yield each batch with ``soft_logits``, ``kd_keep`` and ``stats``, for ``average_loss``
         also each teacher's logits and weights; see ``distillation.ensemble.annotate``.

@@ -21,7 +21,7 @@ from road_ray.distributed.teachers.client import ActorEnsemble
 from road_ray.distributed.teachers.replicas import OnLost, Pool
 from road_ray.errors import ConfigError
 from road_ray.models.config import Precision
-from road_ray.models.labels import LabelMap
+from road_ray.models.heads.label_order import LabelMap
 
 _THREADS = 16  # concurrent requests of one actor, to batch them; more wait in its queue
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from road_ray.distillation.ensemble.base import OWN_TOKENS
+
 Inputs = Mapping[str, NDArray[np.generic]]
 Answers = list[NDArray[np.generic]]  # one per teacher, [B, ...]
 Stats = Mapping[str, float]  # figures of a teacher
@@ -150,7 +152,7 @@ def merge_inputs(requests: Sequence[Inputs]) -> dict[str, NDArray[np.generic]]:
     longest = max(one["input_ids"].shape[-1] for one in requests)
 
     def padded(array: NDArray[np.generic]) -> NDArray[np.generic]:
-        if array.ndim == 1:  # texts
+        if array.ndim == 1:  # texts, own_tokens
             return array
         room = [(0, 0)] * (array.ndim - 1) + [(0, longest - array.shape[-1])]
         return np.pad(array, room)
@@ -161,12 +163,14 @@ def merge_inputs(requests: Sequence[Inputs]) -> dict[str, NDArray[np.generic]]:
 def split_answers(
     answers: Answers, requests: Sequence[Inputs], token_axis: int | None
 ) -> list[Answers]:
-    """Split the answers to a merged batch by request and remove the padding."""
+    """Split the answers to a merged batch by request and remove the padding; answers in own tokens
+    keep theirs.
+    """
     parts, begin = [], 0
     for one in requests:
         count, length = len(one["input_ids"]), one["input_ids"].shape[-1]
         part = [answer[begin : begin + count] for answer in answers]
-        if token_axis is not None:
+        if token_axis is not None and OWN_TOKENS not in one:
             part = [np.take(answer, np.arange(length), axis=token_axis) for answer in part]
         parts.append(part)
         begin += count

@@ -25,7 +25,7 @@ _CONNECT_SECONDS = 2.0  # for a node to answer; a busy one does so from its kern
 class ElasticTrainer(TorchTrainer):  # type: ignore[misc]  # Ray does not type it
     """``TorchTrainer`` with ``LiveNodeScalingPolicy`` for a range of workers."""
 
-    def _initialize_and_run_controller(self, *, scaling_policy: Any, **others: Any) -> Any:
+    def _initialize_and_run_controller(self, *, scaling_policy: object, **others: object) -> Any:
         if self.scaling_config.elasticity_enabled:
             scaling_policy = LiveNodeScalingPolicy(self.scaling_config)
         return super()._initialize_and_run_controller(scaling_policy=scaling_policy, **others)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from road_ray.distributed.connection import connected
 from road_ray.training.context import RunContext
@@ -16,8 +15,8 @@ Main = Callable[..., dict[str, float]]
 
 def launch(
     main: Main,
-    config: Any,
-    *extra: Any,
+    config: object,
+    *extra: object,
     context: RunContext | None = None,
     workers: int = 0,
     min_workers: int | None = None,

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any
 
 from road_ray.distributed.ray_private import ControllerCallback, SchedulingState
 
@@ -22,7 +21,7 @@ class StartDeadline(ControllerCallback):  # type: ignore[misc]  # Ray does not t
         self._seconds = seconds
         self._timer: threading.Timer | None = None
 
-    def after_controller_state_update(self, previous_state: Any, current_state: Any) -> None:
+    def after_controller_state_update(self, previous_state: object, current_state: object) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -47,8 +47,8 @@ _GROWS_AFTER_SECONDS = 60.0  # between two checks for room for more workers
 
 def fit_worker_group(
     main: Callable[..., dict[str, float]],
-    config: Any,
-    extra: Sequence[Any],
+    config: object,
+    extra: Sequence[object],
     *,
     context: RunContext,
     workers: int,
@@ -63,10 +63,7 @@ def fit_worker_group(
     """
     resources = {name: n for name, n in (("CPU", 1.0), ("GPU", gpus_per_worker)) if n}
     least = min_workers or workers
-    check_placement("workers", least, resources, remedy=", or lower --workers")
-    if gpus_per_worker:
-        check_gpus()
-    wait_for_room("workers", least, resources)
+    _require_room(least, resources)
     coordinator = Coordinator()
     name, storage = f"fit-{uuid.uuid4().hex[:12]}", Path(scratch).resolve() / ".ray"
     # Files from before are of a driver that was killed: the directory belongs to this process.
@@ -109,6 +106,14 @@ def fit_worker_group(
     return metrics
 
 
+def _require_room(workers: int, resources: Mapping[str, float]) -> None:
+    """Raise ``ClusterError`` unless so many workers fit and can use their GPUs."""
+    check_placement("workers", workers, resources, remedy=", or lower --workers")
+    if "GPU" in resources:
+        check_gpus()
+    wait_for_room("workers", workers, resources)
+
+
 def _run_config(name: str, storage: Path, coordinator: Coordinator) -> RunConfig:
     """Return Ray Train's settings of a run. ``name`` is new for each: with an old one Ray would
     resume its own bookkeeping, and the checkpoints are ours.
@@ -132,7 +137,7 @@ class _Deaths(UserCallback):  # type: ignore[misc]  # Ray does not type it
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
 
-    def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
+    def after_exception(self, run_context: object, worker_exceptions: dict[int, Exception]) -> None:
         self._coordinator.died({rank: str(error) for rank, error in worker_exceptions.items()})
 
 

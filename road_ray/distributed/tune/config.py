@@ -46,7 +46,7 @@ class Range(Config):
 
     @model_validator(mode="before")
     @classmethod
-    def _known(cls, value: Any) -> Any:
+    def _known(cls, value: object) -> Any:
         odd = (
             [kind for kind in value if kind not in cls.model_fields]
             if isinstance(value, Mapping)
@@ -167,22 +167,22 @@ class SearchConfig(Config):
 
     @field_validator("metric", mode="before", json_schema_input_type=str | tuple[str, ...])
     @classmethod
-    def _one_or_several_metrics(cls, value: Any) -> Any:
+    def _one_or_several_metrics(cls, value: object) -> Any:
         return (value,) if isinstance(value, str) else value
 
     @field_validator("mode", mode="before", json_schema_input_type=Mode | tuple[Mode, ...])
     @classmethod
-    def _one_or_several_modes(cls, value: Any) -> Any:
+    def _one_or_several_modes(cls, value: object) -> Any:
         return (value,) if isinstance(value, str) else value
 
     @field_validator("space", mode="before")
     @classmethod
-    def _dotted(cls, value: Any) -> Any:
+    def _dotted(cls, value: object) -> Any:
         return dict(_ranges(value)) if isinstance(value, Mapping) else value
 
     @field_validator("points", mode="before")
     @classmethod
-    def _dotted_points(cls, value: Any) -> Any:
+    def _dotted_points(cls, value: object) -> Any:
         many = value if isinstance(value, list | tuple) else []
         return [flatten(p, keep_empty=True) if isinstance(p, Mapping) else p for p in many] or value
 

@@ -9,14 +9,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
-from road_ray.config.file_lock import lock_exclusively, lock_shared
 from road_ray.errors import ResourceError
+from road_ray.system.file_lock import lock_exclusively, lock_shared
 
 _log = logging.getLogger(__name__)
 _TRIALS = "trials.lock"  # shared by every process that runs trials, as long as it lives
-_held: dict[Path, IO[str]] = {}
 
 
 @contextmanager
@@ -47,10 +45,9 @@ def sweep_lock(directory: Path) -> Iterator[None]:
 
 def hold_trial_lock(directory: Path) -> None:
     """Share the trial lock of a sweep until this process ends, and end with the parent process."""
-    if directory not in _held:
-        _held[directory] = (directory / _TRIALS).open("a", encoding="utf-8")
-        lock_shared(_held[directory])
-        threading.Thread(target=_exit_with_parent, args=(os.getppid(),), daemon=True).start()
+    # A plain descriptor, which nobody closes; a file object would be closed when it is collected.
+    lock_shared(os.open(directory / _TRIALS, os.O_RDWR | os.O_CREAT))
+    threading.Thread(target=_exit_with_parent, args=(os.getppid(),), daemon=True).start()
 
 
 def _exit_with_parent(parent: int) -> None:

@@ -22,7 +22,7 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from road_ray.distributed.tune.config import Range, SearchConfig
 from road_ray.distributed.tune.study import distributions
 from road_ray.errors import CheckpointError
-from road_ray.training.checkpoint.checkpoint import step_of
+from road_ray.training.checkpoint.atomic_commit import step_of
 
 PERCENT = "percent"  # time attribute: progress of a trial in percent of its steps
 QUANTILE = 0.25  # share of the worst and of the best trials at a milestone

@@ -12,14 +12,14 @@ from typing import Any
 from road_ray.distributed.tune.config import Range, _Whole
 
 
-def encode_choice(value: Any) -> Any:
+def encode_choice(value: object) -> Any:
     """Return a value of a choice as Optuna stores it: lists and mappings as JSON."""
     if value is None or isinstance(value, bool | float | _Whole | str):
         return value
     return json.dumps(value, sort_keys=True)
 
 
-def decode_params(space: Mapping[str, Range], params: Mapping[str, Any]) -> dict[str, Any]:
+def decode_params(space: Mapping[str, Range], params: Mapping[str, object]) -> dict[str, Any]:
     """Return the values that the parameters of a study stand for, by dotted key."""
     changes = {}
     for key, value in params.items():
@@ -29,7 +29,7 @@ def decode_params(space: Mapping[str, Range], params: Mapping[str, Any]) -> dict
     return changes
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(one: object, other: object) -> bool:
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 

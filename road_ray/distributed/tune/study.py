@@ -200,7 +200,7 @@ def _add_earlier_trials(study: optuna.Study, directory: Path, config: SearchConf
             trial_record.write(directory, mine)
 
 
-def _contains(distribution: BaseDistribution, value: Any) -> bool:
+def _contains(distribution: BaseDistribution, value: object) -> bool:
     try:
         return bool(distribution._contains(distribution.to_internal_repr(value)))
     except (ValueError, TypeError):

@@ -4,5 +4,5 @@
 arm, given as overrides of the verbs. ``units.py`` turns a comparison into configurations,
 ``rows.py`` writes the data files that they share, ``reproduce.py`` runs them and ``table.py`` makes
 the table. ``estimate.py`` is ``--dry-run``. Comparisons of pre-training objectives at equal cost
-have their arms and their recipe in ``recipes/pretraining``.
+are listed in ``pretraining_catalog.py`` and run by ``pretraining_arms.py``.
 """

@@ -1,6 +1,6 @@
 """Configuration of ``road reproduce``.
 
-``recipes/pretraining/reproduce.py`` consumes it for comparisons of pre-training, ``units.py``
+``recipes/comparison/pretraining_arms.py`` consumes it for comparisons of pre-training, ``units.py``
 here for all others.
 """
 
@@ -15,6 +15,7 @@ from road_ray.data.config import CorpusConfig
 from road_ray.errors import did_you_mean
 from road_ray.models.config import EncoderConfig
 from road_ray.recipes.comparison.catalog import COMPARISONS
+from road_ray.recipes.comparison.pretraining_catalog import COMPARISONS as OF_PRETRAINING
 from road_ray.recipes.config import RunConfig
 from road_ray.recipes.distillation.config import (
     DistillationConfig,
@@ -27,7 +28,6 @@ from road_ray.recipes.finetuning.config import (
     StudentConfig,
 )
 from road_ray.recipes.multitask.config import MultitaskConfig, MultitaskDataConfig
-from road_ray.recipes.pretraining.comparisons import COMPARISONS as OF_PRETRAINING
 from road_ray.recipes.pretraining.config import GeneratorConfig, PretrainConfig, laptop_scale
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 
@@ -182,6 +182,17 @@ class ReproduceConfig(RunConfig):
                     f"\n    allowed: {', '.join(known)}"
                 )
         return self
+
+
+class ArmConfig(RunConfig):
+    """One arm of a comparison of pre-training with one seed. ``pretraining_arms.py`` makes it; no
+    file holds one.
+    """
+
+    stages: tuple[PretrainConfig, ...]
+    """Pre-trainings of the arm, each from the model of the one before."""
+    probes: tuple[FinetuneConfig, ...]
+    """Fine-tunings that score the arm, one for each data set."""
 
 
 def _unused(config: ReproduceConfig) -> list[str]:

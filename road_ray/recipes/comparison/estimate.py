@@ -1,6 +1,7 @@
 """``road reproduce NAME --dry-run``: the time of every arm and seed on this machine.
 
-A few steps of each size of model are run and timed; numbers of steps and tokens are exact.
+A few steps of each size of model are run and timed; numbers of steps and tokens are exact. Core
+time is the CPU time of this process, which other programs on the machine do not lengthen.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from road_ray.data.features.types import Features
 from road_ray.data.loading import load_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import ConfigError
-from road_ray.evaluation.predict import evaluate_split
+from road_ray.evaluation.evaluate_split import evaluate_split
 from road_ray.models.encoder import load_encoder, model_directory
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.comparison.config import ReproduceConfig
@@ -41,9 +42,8 @@ from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.multitask.multitask import multitask
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import pretrain
-from road_ray.training.compile import configure_networks
 from road_ray.training.context import RunContext
-from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.performance.compile import configure_networks
 from road_ray.training.worker import Worker
 
 _STEPS = 8  # timed, after one that warms up
@@ -51,24 +51,46 @@ _JUDGED = 64  # rows of the timed evaluation
 
 
 @dataclass(frozen=True)
+class Seconds:
+    """Time that has passed, and CPU time of all threads."""
+
+    wall: float = 0.0
+    cores: float = 0.0
+
+    @classmethod
+    def now(cls) -> Seconds:
+        """Return the readings of both clocks."""
+        return cls(time.perf_counter(), time.process_time())
+
+    def __add__(self, other: Seconds) -> Seconds:
+        return Seconds(self.wall + other.wall, self.cores + other.cores)
+
+    def __sub__(self, other: Seconds) -> Seconds:
+        return Seconds(self.wall - other.wall, self.cores - other.cores)
+
+    def __mul__(self, factor: float) -> Seconds:
+        return Seconds(self.wall * factor, self.cores * factor)
+
+
+@dataclass(frozen=True)
 class Speed:
-    """Seconds of a model on this machine: of a training and of an evaluation by token with padding,
+    """Times of a model on this machine: of a training and of an evaluation by token with padding,
     and of what every run does once (load, save, export).
     """
 
-    train: float
-    judge: float
-    once: float
-    load: float  # of a model, part of ``once``
+    train: Seconds
+    judge: Seconds
+    once: Seconds
+    load: Seconds  # of a model, part of ``once``
 
 
 @dataclass(frozen=True)
 class Work:
-    """Steps, tokens with padding and seconds of one training."""
+    """Steps, tokens with padding and time of one training."""
 
     steps: int
     tokens: int
-    seconds: float
+    time: Seconds
 
 
 def estimate_comparison(config: ReproduceConfig) -> dict[str, Any]:
@@ -100,16 +122,17 @@ class _Estimate:
 
     def table(self) -> dict[str, Any]:
         rows = [*self._ensembles(), *self._stores(), *self._units()]
-        seconds = sum(row["seconds"] for row in rows if not row["finished"])
-        arms = [r["seconds"] for r in rows if r["arm"] in {a.name for a in self.plan.arms}
-                and not r["finished"]]  # fmt: skip
+        left = [row for row in rows if not row["finished"]]
+        seconds = sum(row["seconds"] for row in left)
+        names = {arm.name for arm in self.plan.arms}
+        arms = [row["seconds"] for row in left if row["arm"] in names]
         side = max(1, min(self.config.max_concurrent, os.cpu_count() or 1, len(arms)))
         alone = seconds - sum(arms)
         return {
             "comparison": self.config.comparison,
             "rows": rows,
-            "runs": sum(not row["finished"] for row in rows),
-            "core_hours": seconds / 3600,
+            "runs": len(left),
+            "core_hours": sum(row["core_seconds"] for row in left) / 3600,
             "hours": (alone + sum(arms) / side) / 3600,
             "max_concurrent": self.config.max_concurrent,
         }
@@ -119,7 +142,7 @@ class _Estimate:
         for ensemble in self.plan.ensembles:
             single = single_teachers(ensemble)
             works = [self._finetuning(one) for one in single]
-            judged = len(single) * self._judged(single[0])
+            judged = (self._judged(single[0]) + self._speed(single[0]).load) * len(single)
             work = _sum([*works, Work(0, 0, judged)])
             rows.append(self._row(ensemble.run_dir.name, ensemble.seed, work, [ensemble.run_dir]))
         return rows
@@ -136,11 +159,13 @@ class _Estimate:
         for one in self.plan.distillations:
             asked, speed = one.distillation, self._speed(one)
             ensemble = self._ensemble_of(one)
-            tokens = sum(padded_width(int(length)) for length in self._features(one).lengths)
-            seconds = asked.num_teachers * (tokens * speed.judge + speed.load)
+            features = self._features(one)
+            stream = _stream(features, one)  # other batches than those of the store, as many
+            tokens = sum(_padded(stream, features, n) for n in range(stream.batches_per_epoch))
+            spent = (speed.judge * tokens + speed.load) * asked.num_teachers
             name = ensemble.run_dir.name
-            known, found = work.get(name), Work(0, tokens, seconds)
-            work[name] = found if known is None or seconds > known.seconds else known
+            known, found = work.get(name), Work(0, tokens, spent)
+            work[name] = found if known is None or spent.wall > known.time.wall else known
         return [
             self._row(f"answers of {name}", None, one, students[name]) for name, one in work.items()
         ]
@@ -158,8 +183,9 @@ class _Estimate:
     ) -> dict[str, Any]:
         finished = all(self._is_finished(place) for place in places)
         steps, tokens = work.steps, work.tokens
-        told = {"arm": arm, "seed": seed, "steps": steps, "tokens": tokens}
-        return told | {"seconds": work.seconds, "finished": finished}
+        told: dict[str, Any] = {"arm": arm, "seed": seed, "steps": steps, "tokens": tokens}
+        told |= {"seconds": work.time.wall, "core_seconds": work.time.cores}
+        return told | {"finished": finished}
 
     def _is_finished(self, place: Path) -> bool:
         return (self.config.run_dir / place.relative_to(self.inner) / "metrics.json").is_file()
@@ -181,17 +207,18 @@ class _Estimate:
     def _stage(self, config: RunConfig) -> Work:
         """Return what a multi-task or a further pre-training takes, by three measured steps."""
         context = RunContext(plan_only=True)
-        alone = config.model_copy(update={"run_dir": self.place / "stage"})
+        alone, began = config.model_copy(update={"run_dir": self.place / "stage"}), Seconds.now()
         if isinstance(alone, MultitaskConfig):
             multitask(override(alone, {"distillation": {}}), context)
         else:
             assert isinstance(alone, PretrainConfig)
             pretrain(alone, context)
         shutil.rmtree(self.place / "stage")
-        found = context.measured
+        spent, found = Seconds.now() - began, context.measured
         assert found is not None, "a recipe ended without training"
         tokens = round(found.total_steps * found.tokens_per_step)
-        return Work(found.total_steps, tokens, found.total_steps * found.seconds_per_step)
+        seconds = found.total_steps * found.seconds_per_step
+        return Work(found.total_steps, tokens, Seconds(1.0, spent.cores / spent.wall) * seconds)
 
     def _finetuning(self, config: FinetuneConfig) -> Work:
         """Return what a fine-tuning takes, its evaluation and each of its generations included."""
@@ -200,27 +227,27 @@ class _Estimate:
         updates = stream.batches_per_epoch * config.data.epochs / config.training.passes
         steps = config.training.steps or max(1, math.ceil(updates))
         tokens = sum(_padded(stream, features, n) for n in range(steps * config.training.passes))
-        seconds = tokens * speed.train + self._judged(config) + speed.once
+        spent = speed.train * tokens + self._judged(config) + speed.once
         if not isinstance(config, DistillConfig):
-            return Work(steps, tokens, seconds)
+            return Work(steps, tokens, spent)
         asked = config.distillation
         folds = self._ensemble_of(config).num_folds
-        seconds += asked.num_teachers * folds * speed.load  # the parity check loads them
-        count = asked.generations
-        more = count * self._judged(config) if count > 1 else 0.0
-        return Work(count * steps, count * tokens, count * seconds + more)
+        spent += speed.load * (asked.num_teachers * folds)  # the parity check loads them
+        if (count := asked.generations) > 1:
+            spent = (spent + self._judged(config)) * count
+        return Work(count * steps, count * tokens, spent)
 
     def _ensemble_of(self, config: DistillConfig) -> TeachersConfig:
         named = config.distillation.teachers[0]
         return next(one for one in self.plan.ensembles if str(one.run_dir) in named)
 
-    def _judged(self, config: FinetuneConfig) -> float:
-        """Return the seconds of evaluating one model on all dev splits of a fine-tuning."""
+    def _judged(self, config: FinetuneConfig) -> Seconds:
+        """Return the time of evaluating one model on all dev splits of a fine-tuning."""
         tokens = 0
         for name in judged_names(config):
             features = self._split(name, "dev", config)
             tokens += sum(padded_width(int(length)) for length in features.lengths)
-        return tokens * self._speed(config).judge
+        return self._speed(config).judge * tokens
 
     # What is measured and read once.
 
@@ -234,7 +261,10 @@ class _Estimate:
                 **{name: getattr(data, name) for name in FinetuneDataConfig.model_fields}
             )
             plain |= {"data": small, "init": self.config.init}
-            self.speeds[key] = _measured(FinetuneConfig(**plain), self.place / "timed")
+            timed = FinetuneConfig(**plain)
+            if not self.speeds:  # what this process imports and prepares once is no run's cost
+                _measured(timed, self.place / "timed")
+            self.speeds[key] = _measured(timed, self.place / "timed")
         return self.speeds[key]
 
     def _features(self, config: FinetuneConfig) -> Features:
@@ -258,9 +288,9 @@ class _Estimate:
 
 def _measured(config: FinetuneConfig, place: Path) -> Speed:
     """Run a few steps of a fine-tuning as it is run later, and return its speed."""
-    began = time.perf_counter()
+    began = Seconds.now()
     load_encoder(model_directory(config.init))
-    load = time.perf_counter() - began
+    load = Seconds.now() - began
     small = override(
         config,
         {
@@ -273,24 +303,26 @@ def _measured(config: FinetuneConfig, place: Path) -> Speed:
     )
     prepared = prepare(small, Worker.alone())  # fills the caches that later runs find
     configure_networks(Supervised(prepared.model), False, False)
-    began, tokens, pad_id = time.perf_counter(), 0, int(prepared.tokenizer.pad_token_id)
+    began, tokens, pad_id = Seconds.now(), 0, int(prepared.tokenizer.pad_token_id)
     for split in prepared.judged.values():
         evaluate_split(prepared.model, split, pad_id=pad_id, device=Worker.alone().device)
         tokens += sum(padded_width(int(length)) for length in split.features.lengths)
-    judged = time.perf_counter() - began
-    began = time.perf_counter()
-    finetune(small)
-    whole = time.perf_counter() - began
-    rows = [row for row in read_rows(place / "metrics.jsonl") if "time/step_seconds" in row]
-    seconds = [float(row["time/step_seconds"]) for row in rows]
-    passes = small.training.passes
-    stream = prepared.stream
-    read = [
-        sum(_padded(stream, prepared.split.features, step * passes + n) for n in range(passes))
-        for step in range(1, len(seconds))
-    ]
+    judged = Seconds.now() - began
+    ends: list[Seconds] = []
+    began = Seconds.now()
+    finetune(small, RunContext(on_row=lambda *_: ends.append(Seconds.now())))
+    whole = Seconds.now() - began
     shutil.rmtree(place)
-    return Speed(sum(seconds[1:]) / sum(read), judged / tokens, whole - sum(seconds) - judged, load)
+    steps = ends[_STEPS] - ends[0]
+    passes, stream = small.training.passes, prepared.stream
+    read = sum(
+        _padded(stream, prepared.split.features, number)
+        for number in range(passes, (1 + _STEPS) * passes)
+    )
+    train = steps * (1 / read)
+    first = train * sum(_padded(stream, prepared.split.features, n) for n in range(passes))
+    once = whole + (steps + first + judged) * -1
+    return Speed(train, judged * (1 / tokens), once, load)
 
 
 def _stream(features: Features, config: FinetuneConfig) -> BatchStream:
@@ -310,5 +342,5 @@ def _sum(works: Sequence[Work]) -> Work:
     return Work(
         sum(work.steps for work in works),
         sum(work.tokens for work in works),
-        sum(work.seconds for work in works),
+        sum((work.time for work in works), Seconds()),
     )

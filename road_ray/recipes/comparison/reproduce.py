@@ -12,6 +12,7 @@ from road_ray.distributed.connection import connected
 from road_ray.distributed.parallel import run_all
 from road_ray.errors import InterruptedRunError, RoadError
 from road_ray.recipes.comparison.config import ReproduceConfig
+from road_ray.recipes.comparison.pretraining_arms import reproduce as reproduce_pretraining
 from road_ray.recipes.comparison.table import Outcome, comparison_figures, comparison_table
 from road_ray.recipes.comparison.units import Plan, Unit, make_plan
 from road_ray.recipes.distillation.distill import distill, fill_store
@@ -19,8 +20,7 @@ from road_ray.recipes.finetuning.finetune import finetune
 from road_ray.recipes.finetuning.teachers import teachers
 from road_ray.recipes.multitask.multitask import multitask
 from road_ray.recipes.pretraining.pretrain import pretrain
-from road_ray.recipes.pretraining.reproduce import reproduce as reproduce_pretraining
-from road_ray.recipes.run import Run, load_finished_run, open_run_directory
+from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.reporting.report import leave_report
 from road_ray.training.context import RunContext
 from road_ray.training.monitoring.journal import write_json_atomic

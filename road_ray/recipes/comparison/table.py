@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from road_ray.config.json_file import read_json
 from road_ray.data.loading import find_dataset
 from road_ray.data.model_files import MODEL_RECORD
 from road_ray.data.schema import Span
@@ -19,7 +18,8 @@ from road_ray.recipes.comparison.catalog import Arm
 from road_ray.recipes.comparison.config import ReproduceConfig
 from road_ray.recipes.comparison.units import Plan, Unit
 from road_ray.reporting.health import right_counts
-from road_ray.reporting.run_record import read_run
+from road_ray.reporting.records.run_record import read_run
+from road_ray.system.json_file import read_json
 
 _SPANS = ("best_f1", "f1", "best_exact", "exact", "HasAns_f1", "NoAns_f1")
 

@@ -14,7 +14,7 @@ from road_ray.config import override, to_dict
 from road_ray.data.config import SourceConfig
 from road_ray.data.loading import find_dataset, read_unlabelled_rows, resolve_root
 from road_ray.data.model_files import locate_model, read_config
-from road_ray.data.readers.registry import is_there
+from road_ray.data.readers.layouts import is_there
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import model_directory
 from road_ray.models.layers import num_layers
@@ -25,7 +25,7 @@ from road_ray.recipes.config import RunConfig
 from road_ray.recipes.distillation.config import DistillConfig, DistillDataConfig
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig, TeachersConfig
 from road_ray.recipes.pretraining.config import PretrainConfig
-from road_ray.recipes.resume_identity import mirrored_below
+from road_ray.recipes.run_directory.resume_identity import mirrored_below
 from road_ray.recipes.validation import require_init
 
 T = TypeVar("T")
@@ -322,7 +322,7 @@ class _Planner:
         return num_layers(read_config(place))
 
 
-def _as(kind: type[Any], data: Any) -> Any:
+def _as(kind: type[Any], data: object) -> Any:
     """Return a section as one of its base classes."""
     return kind(**{name: getattr(data, name) for name in kind.model_fields})
 

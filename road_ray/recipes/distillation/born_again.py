@@ -13,9 +13,9 @@ from road_ray.config import override
 from road_ray.distributed.connection import connected
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.distillation.ensemble_eval import evaluate_ensemble
-from road_ray.recipes.model_record import atomic_directory
-from road_ray.recipes.resume_identity import mirrored_below
-from road_ray.recipes.run import Run, open_run_directory
+from road_ray.recipes.run_directory.model_record import atomic_directory
+from road_ray.recipes.run_directory.resume_identity import mirrored_below
+from road_ray.recipes.run_directory.run import Run, open_run_directory
 from road_ray.training.context import RunContext
 from road_ray.training.monitoring.journal import write_json_atomic
 
@@ -25,7 +25,7 @@ Distill = Callable[..., Run]
 def born_again(
     config: DistillConfig,
     distill: Distill,
-    ensemble: Any = None,
+    ensemble: object = None,
     context: RunContext | None = None,
 ) -> Run:
     """``distillation.generations`` students below the run directory, the first of the named

@@ -19,7 +19,7 @@ from road_ray.errors import ConfigError, did_you_mean
 from road_ray.models.config import Precision
 from road_ray.recipes.distillation.teacher_list import num_folds, teacher_files
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig
-from road_ray.recipes.inputs import TEACHERS, Inputs, unlabelled_files
+from road_ray.recipes.run_directory.input_files import TEACHERS, Inputs, unlabelled_files
 
 
 class MatchingConfig(Config):

@@ -14,8 +14,10 @@ from road_ray.data.mixing import accumulated, with_fraction_done
 from road_ray.data.model_files import locate_model
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble.base import annotate
+from road_ray.distillation.ensemble.row_texts import RowTexts
 from road_ray.distillation.hidden_states import HiddenStatesTeacher
 from road_ray.distillation.schedule import schedule
+from road_ray.distillation.state_matching import StateMatching
 from road_ray.distillation.teacher_identity import (
     LABEL_MAP,
     check_teacher,
@@ -36,6 +38,7 @@ from road_ray.recipes.distillation.out_of_fold import (
     needs_pool,
     open_ensemble,
     store_is_complete,
+    texts_of,
     warn_of_seen_rows,
 )
 from road_ray.recipes.distillation.teacher_list import num_folds
@@ -52,7 +55,7 @@ from road_ray.recipes.distillation.teacher_source import (
     flush_store_before_checkpoint,
 )
 from road_ray.recipes.finetuning.finetune import check_student, fit, prepare
-from road_ray.recipes.run import Run, load_finished_run, open_run_directory
+from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.validation import require_init, require_plain_head
 from road_ray.training.context import RunContext
 from road_ray.training.loop import identity_of
@@ -150,13 +153,14 @@ def teacher_source_of(config: DistillConfig, directories: list[str], student: st
 
 
 def _needs_pool(config: DistillConfig, teacher_source: TeacherSource) -> bool:
-    def split() -> Split:
+    def rows() -> tuple[Split, RowTexts | None]:
         tokenizer = load_tokenizer(model_directory(config.init))
         more = config.data.unlabelled_sources()
         name = config.data.dataset
-        return load_split(name, "train", config.data, tokenizer, seed=0, unlabelled=more)
+        split = load_split(name, "train", config.data, tokenizer, seed=0, unlabelled=more)
+        return split, texts_of(teacher_source, split, tokenizer, config.data)
 
-    return needs_pool(teacher_source, num_folds(config.distillation.teachers), split)
+    return needs_pool(teacher_source, num_folds(config.distillation.teachers), rows)
 
 
 def fill_store(config: DistillConfig) -> None:
@@ -177,7 +181,7 @@ def fill_store(config: DistillConfig) -> None:
         unlabelled=config.data.unlabelled_sources(),
     )
     count = num_folds(local.distillation.teachers)
-    if store_is_complete(source, count, split):
+    if store_is_complete(source, count, split, texts_of(source, split, tokenizer, config.data)):
         return
     pad_id = int(tokenizer.pad_token_id)
     stream = BatchStream(split.features, Batching(config.data.batch_size, 0), pad_id=pad_id)
@@ -270,16 +274,15 @@ def objective_of(
             f"distillation.matching.teacher = {matching.teacher}\n"
             f"  allowed: 0 to {len(directories) - 1}, the number of one of distillation.teachers"
         )
-    return IntermediateDistilled(
-        model,
-        HiddenStatesTeacher(
-            directories[matching.teacher], attentions=matching.attention_weight > 0
-        ),
+    attentions = matching.attention_weight > 0
+    states = StateMatching(
+        model.encoder,
+        HiddenStatesTeacher(directories[matching.teacher], attentions=attentions),
         layers=matching.layers,
         hidden_weight=matching.hidden_weight,
         attention_weight=matching.attention_weight,
-        **shared,
     )
+    return IntermediateDistilled(model, states, **shared)
 
 
 def check(config: DistillConfig, directories: list[str]) -> str:

@@ -16,9 +16,9 @@ from road_ray.data.loading import Split, find_dataset, load_split
 from road_ray.data.schema import Task
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble.base import Teacher, inputs_of
-from road_ray.evaluation.predict import answers, evaluate_logits
+from road_ray.evaluation.evaluate_split import answers, evaluate_logits
 from road_ray.models.encoder import model_directory
-from road_ray.models.labels import LabelMap
+from road_ray.models.heads.label_order import LabelMap
 from road_ray.training.worker import Worker
 
 OnPart = Callable[[str, int, int], None]

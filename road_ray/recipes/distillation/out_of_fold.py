@@ -8,7 +8,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from road_ray.config.json_file import read_json
 from road_ray.data.config import SourceConfig
 from road_ray.data.folds import row_folds
 from road_ray.data.loading import Split, row_features
@@ -17,6 +16,7 @@ from road_ray.distillation.ensemble.base import Ensemble
 from road_ray.distillation.ensemble.out_of_fold import OutOfFoldEnsemble
 from road_ray.distillation.ensemble.row_texts import RowTexts, WithTexts
 from road_ray.recipes.distillation.teacher_source import TeacherSource
+from road_ray.system.json_file import read_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -41,10 +41,7 @@ def open_ensemble(
     """The ensemble of ``asking`` for the rows of ``split``; of ``count`` folds' teachers, each is
     asked only for rows that it has not seen.
     """
-    texts = (
-        RowTexts(split, row_features(split, tokenizer, source)) if teacher_source.mixed else None
-    )
-    more["texts"] = texts
+    texts = more["texts"] = texts_of(teacher_source, split, tokenizer, source)
     with ExitStack() as stack:
         if count == 1:
             one = teacher_source.ensemble(split.features, actors=actors, **more)
@@ -96,16 +93,34 @@ def _init_of(directory: Path) -> Path | None:
     return Path(locate_model(Path(init).expanduser()))
 
 
-def store_is_complete(teacher_source: TeacherSource, count: int, split: Split) -> bool:
+def texts_of(
+    teacher_source: TeacherSource,
+    split: Split,
+    tokenizer: PreTrainedTokenizerFast,
+    source: SourceConfig,
+) -> RowTexts | None:
+    """Return the texts of the rows, if a teacher needs them."""
+    if not teacher_source.mixed:
+        return None
+    return RowTexts(split, row_features(split, tokenizer, source))
+
+
+def store_is_complete(
+    teacher_source: TeacherSource, count: int, split: Split, texts: RowTexts | None
+) -> bool:
     """Return whether the store has all rows, so that no teacher need be started."""
     folds = row_folds(split, count)
     return all(
-        teacher_source.of_fold(fold, count).complete(split.features, folds == fold)
+        teacher_source.of_fold(fold, count).complete(split.features, folds == fold, texts)
         for fold in range(count)
     )
 
 
-def needs_pool(teacher_source: TeacherSource, count: int, split: Callable[[], Split]) -> bool:
+def needs_pool(
+    teacher_source: TeacherSource,
+    count: int,
+    rows: Callable[[], tuple[Split, RowTexts | None]],
+) -> bool:
     """Return whether the driver must start the teachers: a lone worker with a store does it
     itself, on the first row that the store has not. Teachers of folds share one pool.
     """
@@ -113,7 +128,7 @@ def needs_pool(teacher_source: TeacherSource, count: int, split: Callable[[], Sp
         return teacher_source.settings.host == "actors"
     if teacher_source.workers == 0 and count == 1:
         return False
-    return not store_is_complete(teacher_source, count, split())
+    return not store_is_complete(teacher_source, count, *rows())
 
 
 def subset_of_pool(ensemble: ActorEnsemble, first: int, beyond: int) -> ActorEnsemble:

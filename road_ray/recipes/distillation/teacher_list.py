@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from road_ray.config.json_file import read_json
 from road_ray.errors import ConfigError, RoadError
-from road_ray.recipes.inputs import model_files
+from road_ray.recipes.run_directory.input_files import model_files
+from road_ray.system.json_file import read_json
 
 _NO_LIST = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from road_ray.config import to_dict
-from road_ray.config.json_file import read_json
 from road_ray.data.model_files import locate_model
 from road_ray.data.schema import Task
 from road_ray.distillation.teacher_manifest import identity_only
@@ -16,7 +15,8 @@ from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.encoder import model_directory
 from road_ray.recipes.distillation.config import DistillationConfig, TeachingConfig, WeightingConfig
 from road_ray.recipes.distillation.teacher_list import resolve_teachers
-from road_ray.recipes.outputs import require_whole_weights
+from road_ray.recipes.run_directory.manifest import require_whole_weights
+from road_ray.system.json_file import read_json
 from road_ray.training.monitoring.journal import write_json_atomic
 
 if TYPE_CHECKING:
@@ -103,7 +103,9 @@ def locate_teachers(
         raise CheckpointError(f"{key}: {said}") from error
 
 
-def record_teachers(run_dir: Path, manifest: Mapping[str, Any], settings: TeachingConfig) -> None:
+def record_teachers(
+    run_dir: Path, manifest: Mapping[str, object], settings: TeachingConfig
+) -> None:
     """Write who teaches, and who taught before; a run goes on with the very teachers that it began
     with, unless others are allowed.
     """

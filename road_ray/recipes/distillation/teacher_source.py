@@ -18,8 +18,8 @@ from road_ray.distillation.ensemble.base import Ensemble
 from road_ray.distillation.ensemble.local import LocalEnsemble
 from road_ray.distillation.ensemble.row_texts import RowTexts
 from road_ray.distillation.ensemble.stored import Members, NonOwningEnsemble, StoredEnsemble
+from road_ray.distillation.logit_store.rows import RowKeys, keys_of, keys_of_texts
 from road_ray.distillation.parity import Answers, all_counted, check_parity
-from road_ray.distillation.store.rows import keys_of
 from road_ray.distillation.teacher_identity import ANSWERS_FOR
 from road_ray.distributed.connection import connected
 from road_ray.recipes.distillation.config import TeachingConfig
@@ -99,9 +99,10 @@ class TeacherSource:
                 return members, started
             return members, self._local(chosen, device)
 
-        with ExitStack() as stack, self._opened(live, features, tell, rows) as stored:
+        keys = _keys_of(features, texts)
+        with ExitStack() as stack, self._opened(live, keys, tell, rows) as stored:
             if leads and self.settings.check_parity:
-                batch = _probe(features, stored.holds(keys_of(features)), pad_id, texts)
+                batch = _probe(features, stored.holds(keys), pad_id, texts)
                 self._prove(batch, stored.paths(batch), device, tell)
             yield stored
 
@@ -112,15 +113,23 @@ class TeacherSource:
         manifest = {**self.manifest, "teachers": self.manifest["teachers"][some]}
         return replace(self, directories=self.directories[some], manifest=manifest)
 
-    def complete(self, features: Features, rows: NDArray[np.bool_] | None = None) -> bool:
-        """Return whether the store has every row of every teacher, so that none need be started."""
+    def complete(
+        self,
+        features: Features,
+        rows: NDArray[np.bool_] | None = None,
+        texts: RowTexts | None = None,
+    ) -> bool:
+        """Return whether the store has every row of every teacher, so that none need be started.
+        A mixed ensemble needs the ``texts`` of the rows.
+        """
         if self.settings.store is None:
             return False
 
         def live(members: Members) -> tuple[Members, Ensemble]:
             raise AssertionError("looking does not ask")
 
-        with self._opened(live, features, lambda *_, **__: None, rows) as stored:
+        keys = _keys_of(features, texts)
+        with self._opened(live, keys, lambda *_, **__: None, rows) as stored:
             return stored.complete
 
     def _local(self, directories: Sequence[str], device: torch.device) -> LocalEnsemble:
@@ -134,7 +143,7 @@ class TeacherSource:
         )
 
     def _opened(
-        self, live: Any, features: Features, tell: Tell, rows: NDArray[np.bool_] | None
+        self, live: Any, keys: RowKeys, tell: Tell, rows: NDArray[np.bool_] | None
     ) -> StoredEnsemble:
         assert self.settings.store is not None
         return StoredEnsemble.open(
@@ -142,7 +151,7 @@ class TeacherSource:
             self.manifest,
             self.task,
             live,
-            needed=keys_of(features)[slice(None) if rows is None else rows],
+            needed=keys if rows is None else keys.some(rows),
             on_event=lambda event: tell(**event),
         )
 
@@ -182,6 +191,10 @@ def flush_store_before_checkpoint(
             for ensemble in ensembles:
                 ensemble.flush()
         yield passes
+
+
+def _keys_of(features: Features, texts: RowTexts | None) -> RowKeys:
+    return RowKeys(keys_of(features), None if texts is None else keys_of_texts(texts.all()))
 
 
 def _probe(features: Features, held: Any, pad_id: int, texts: RowTexts | None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from road_ray.config import Config
 from road_ray.data.config import SourceConfig
 from road_ray.errors import ConfigError
 from road_ray.recipes.config import RunConfig
-from road_ray.recipes.inputs import Inputs, model_files, split_files
+from road_ray.recipes.run_directory.input_files import Inputs, model_files, split_files
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 
 if TYPE_CHECKING:
@@ -101,6 +101,9 @@ class StudentConfig(Config):
         return tuple(numbers)
 
 
+ELECTRA_SMALL = OptimizerConfig(peak_lr=3e-4, layer_decay=0.8, weight_decay=0.0)
+
+
 class FinetuneConfig(RunConfig):
     """Fine-tuning of one model on one data set. Source of the defaults: ELECTRA-Small, Clark et al.
     2020, table 7.
@@ -121,10 +124,10 @@ class FinetuneConfig(RunConfig):
     """Layers of ``init`` that are kept, for a smaller model."""
     data: FinetuneDataConfig = FinetuneDataConfig()
     """Data set to train on, data sets to evaluate on, row length and batch size."""
-    optimizer: OptimizerConfig = OptimizerConfig(peak_lr=3e-4, layer_decay=0.8, weight_decay=0.0)
+    optimizer: OptimizerConfig = ELECTRA_SMALL
     """Optimizer and learning-rate schedule. The defaults are those of ELECTRA-Small: peak rate
     3e-4, layer decay 0.8, no weight decay (Clark et al. 2020, table 7). Base: 1e-4 and 0.8; Large:
-    5e-5 and 0.9."""
+    5e-5 and 0.9. Models of other families: 2e-5 to 5e-5 and 1 (Devlin et al. 2019)."""
     training: TrainingConfig = TrainingConfig()
     """Length of the training, evaluations and checkpoints. ``data.epochs`` sets the number of steps
     by default."""

@@ -21,19 +21,36 @@ from road_ray.data.schema import Task
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distributed.train.launch import launch
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.evaluation.predict import evaluate_split
+from road_ray.evaluation.evaluate_split import evaluate_split
 from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import build_encoder, check_vocabulary, load_encoder, model_directory
 from road_ray.models.layers import keep_layers, num_layers
 from road_ray.models.multitask import MultitaskModel, keep_pooler, load_trained
 from road_ray.objectives.base import Objective
 from road_ray.objectives.supervised import Supervised
-from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig, judged_names
+from road_ray.recipes.finetuning.config import (
+    ELECTRA_SMALL,
+    FinetuneConfig,
+    FinetuneDataConfig,
+    judged_names,
+)
 from road_ray.recipes.finetuning.model_cost import model_cost
-from road_ray.recipes.model_record import atomic_directory, head_for, other_task, write_model_record
-from road_ray.recipes.resume_identity import resume_identity
-from road_ray.recipes.run import Run, checkpoints, journal, load_finished_run, open_run_directory
+from road_ray.recipes.run_directory.model_record import (
+    atomic_directory,
+    head_for,
+    other_task,
+    write_model_record,
+)
+from road_ray.recipes.run_directory.resume_identity import resume_identity
+from road_ray.recipes.run_directory.run import (
+    Run,
+    checkpoints,
+    journal,
+    load_finished_run,
+    open_run_directory,
+)
 from road_ray.recipes.validation import check_length, require_init, warn_of_overlap
+from road_ray.training.config import OptimizerConfig
 from road_ray.training.context import RunContext, Training
 from road_ray.training.loop import Steps, head_units, identity_of, train
 from road_ray.training.monitoring.journal import Journal
@@ -124,6 +141,8 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
     check_vocabulary(model.encoder.config.vocab_size, len(tokenizer), directory)
     if worker.leads and (other := other_task(Path(directory), task, entry.name)) is not None:
         _log.info("%s has a head for %s; %s gets a new one", directory, other, task.name)
+    if worker.leads:
+        _warn_of_rates(config.optimizer, str(model.encoder.config.model_type))
     # Read now, so that missing data fail at once and not after hours of training.
     judged = _judged(config, tokenizer) if worker.leads else {}
     for one in judged.values():
@@ -157,6 +176,18 @@ def _model(config: FinetuneConfig, directory: str, tasks: Sequence[Task]) -> Mul
     model = MultitaskModel(encoder, tasks)
     keep_pooler(model, directory)
     return model
+
+
+def _warn_of_rates(optimizer: OptimizerConfig, family: str) -> None:
+    """Warn where a model of another family gets the default rates, which are ELECTRA-Small's."""
+    usual = (ELECTRA_SMALL.peak_lr, ELECTRA_SMALL.layer_decay)
+    if family != "electra" and (optimizer.peak_lr, optimizer.layer_decay) == usual:
+        _log.warning(
+            "optimizer.peak_lr=%g and layer_decay=%g are ELECTRA-Small's; for init, a %s, try "
+            "optimizer.peak_lr=5e-5 optimizer.layer_decay=1 (Devlin et al. 2019)",
+            *usual,
+            family,
+        )
 
 
 def _kept_layers(config: FinetuneConfig) -> list[int] | None:

@@ -9,15 +9,15 @@ from typing import Any
 
 from road_ray.config import override
 from road_ray.data.loading import find_dataset, root_of
-from road_ray.data.readers.registry import is_there
+from road_ray.data.readers.layouts import is_there
 from road_ray.distributed.parallel import run_all
 from road_ray.errors import ConfigError
 from road_ray.evaluation.glue import average
 from road_ray.evaluation.metrics import summary
 from road_ray.recipes.finetuning import finetune as single
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuningsConfig
-from road_ray.recipes.resume_identity import mirrored_below
-from road_ray.recipes.run import Run, load_finished_run, open_run_directory
+from road_ray.recipes.run_directory.resume_identity import mirrored_below
+from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.reporting.tables import is_principal
 from road_ray.training.context import RunContext
 from road_ray.training.monitoring.journal import write_json_atomic

@@ -12,8 +12,8 @@ from road_ray.evaluation.metrics import summary
 from road_ray.recipes.distillation.ensemble_eval import evaluate_ensemble
 from road_ray.recipes.finetuning.config import FinetuneConfig, TeachersConfig
 from road_ray.recipes.finetuning.finetune import finetune
-from road_ray.recipes.resume_identity import mirrored_below
-from road_ray.recipes.run import Run, load_finished_run, open_run_directory
+from road_ray.recipes.run_directory.resume_identity import mirrored_below
+from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.validation import require_plain_head
 from road_ray.training.context import RunContext
 from road_ray.training.monitoring.journal import write_json_atomic

@@ -17,7 +17,13 @@ from road_ray.data.config import Sampler, SourceConfig
 from road_ray.recipes.config import RunConfig
 from road_ray.recipes.distillation.config import TeachingConfig, WeightingConfig
 from road_ray.recipes.distillation.teacher_list import resolve_teachers, teacher_files
-from road_ray.recipes.inputs import TEACHERS, Inputs, model_files, split_files, unlabelled_files
+from road_ray.recipes.run_directory.input_files import (
+    TEACHERS,
+    Inputs,
+    model_files,
+    split_files,
+    unlabelled_files,
+)
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 
 

@@ -17,7 +17,7 @@ from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.schedule import schedule
 from road_ray.distributed.train.launch import launch
 from road_ray.errors import ConfigError
-from road_ray.evaluation.predict import evaluate_split
+from road_ray.evaluation.evaluate_split import evaluate_split
 from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import check_vocabulary, load_encoder, model_directory
 from road_ray.models.multitask import MultitaskModel, keep_pooler
@@ -25,7 +25,6 @@ from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.distillation.teacher_pool import record_teachers
 from road_ray.recipes.distillation.teacher_source import TeacherSource
-from road_ray.recipes.model_record import atomic_directory, write_model_record
 from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.multitask.mixture import (
     check_mixing,
@@ -40,8 +39,15 @@ from road_ray.recipes.multitask.teachers import (
     teacher_lineage,
     teacher_sources,
 )
-from road_ray.recipes.resume_identity import resume_identity
-from road_ray.recipes.run import Run, checkpoints, journal, load_finished_run, open_run_directory
+from road_ray.recipes.run_directory.model_record import atomic_directory, write_model_record
+from road_ray.recipes.run_directory.resume_identity import resume_identity
+from road_ray.recipes.run_directory.run import (
+    Run,
+    checkpoints,
+    journal,
+    load_finished_run,
+    open_run_directory,
+)
 from road_ray.recipes.validation import require_init
 from road_ray.training.context import RunContext, Training
 from road_ray.training.loop import head_units, identity_of, train
@@ -210,7 +216,7 @@ def _export(
     tokenizer: Any,
     figures: dict[str, float],
     thresholds: dict[str, float],
-    record: Mapping[str, Any],
+    record: Mapping[str, object],
 ) -> None:
     first = next(iter(model.tasks))
     with atomic_directory(config.run_dir / "hf") as top:

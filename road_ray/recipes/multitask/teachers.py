@@ -15,6 +15,7 @@ from road_ray.data.loading import Split, find_dataset, load_split
 from road_ray.data.mixing import Stream, with_fraction_done
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble.base import Ensemble, annotate
+from road_ray.distillation.ensemble.row_texts import RowTexts
 from road_ray.distillation.teacher_identity import LABEL_MAP, check_teacher, fingerprint_tokenizer
 from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.distillation.weighting import Rule
@@ -22,7 +23,7 @@ from road_ray.distributed.connection import connected
 from road_ray.errors import CheckpointError, ConfigError, nearest
 from road_ray.models.encoder import model_directory
 from road_ray.recipes.distillation.config import TeachingConfig
-from road_ray.recipes.distillation.out_of_fold import needs_pool, open_ensemble
+from road_ray.recipes.distillation.out_of_fold import needs_pool, open_ensemble, texts_of
 from road_ray.recipes.distillation.teacher_list import num_folds
 from road_ray.recipes.distillation.teacher_pool import (
     locate_teachers,
@@ -126,16 +127,17 @@ def start_teacher_pools(
 ) -> Iterator[dict[str, ActorEnsemble]]:
     """A pool for each data set whose teachers the driver must start, as long as the run."""
 
-    def split(name: str) -> Split:
+    def rows(name: str) -> tuple[Split, RowTexts | None]:
         tokenizer = load_tokenizer(model_directory(config.init))
         more = config.data.unlabelled.get(name, ())
-        return load_split(name, "train", config.data, tokenizer, unlabelled=more)
+        split = load_split(name, "train", config.data, tokenizer, unlabelled=more)
+        return split, texts_of(asked[name], split, tokenizer, config.data)
 
     settings = config.distillation
     wanted = {
         name: teacher_source
         for name, teacher_source in asked.items()
-        if needs_pool(teacher_source, num_folds(settings.of(name)), partial(split, name))
+        if needs_pool(teacher_source, num_folds(settings.of(name)), partial(rows, name))
     }
     total = sum(len(teacher_source.directories) for teacher_source in wanted.values())
     with ExitStack() as stack:

@@ -1,8 +1,9 @@
-"""Configuration of ``road pretrain``, and of one arm of ``road reproduce``.
+"""Configuration of ``road pretrain``.
 
 ``PretrainConfig`` holds the generator, the objective and the probe beside corpus, encoder,
 optimizer and loop; ``recipes/pretraining/build.py`` makes the objective of it, ``pretrain.py``
-trains it, ``probe.py`` evaluates it. ``recipes/comparison/config.py`` has a comparison of several.
+trains it, ``early_probe.py`` evaluates it. ``recipes/comparison/config.py`` has a comparison of
+several.
 """
 
 from __future__ import annotations
@@ -16,10 +17,9 @@ from road_ray.config import Config
 from road_ray.data.config import CorpusConfig
 from road_ray.errors import did_you_mean
 from road_ray.models.config import EncoderConfig, Tying
-from road_ray.objectives.registry import OBJECTIVES
+from road_ray.objectives.pretraining.registry import OBJECTIVES
 from road_ray.recipes.config import RunConfig
-from road_ray.recipes.finetuning.config import FinetuneConfig
-from road_ray.recipes.inputs import Inputs, corpus_files, model_files
+from road_ray.recipes.run_directory.input_files import Inputs, corpus_files, model_files
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 
 
@@ -196,14 +196,3 @@ def laptop_scale() -> PretrainConfig:
         optimizer=OptimizerConfig(peak_lr=1e-3, beta2=0.98, bias_correction=True),
         training=TrainingConfig(steps=1000, log_every_steps=100),
     )
-
-
-class ArmConfig(RunConfig):
-    """One arm of a comparison with one seed. ``recipes/pretraining/reproduce.py`` makes it; no file
-    holds one.
-    """
-
-    stages: tuple[PretrainConfig, ...]
-    """Pre-trainings of the arm, each from the model of the one before."""
-    probes: tuple[FinetuneConfig, ...]
-    """Fine-tunings that score the arm, one for each data set."""

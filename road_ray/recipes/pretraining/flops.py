@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from road_ray.models.config import EncoderConfig
 from road_ray.models.encoder import scale_encoder
-from road_ray.models.flops import (
+from road_ray.models.performance.flops import (
     choice_head_flops,
     detection_head_flops,
     encoder_flops,
@@ -16,7 +16,7 @@ from road_ray.models.flops import (
     layer_parameters,
     word_head_flops,
 )
-from road_ray.objectives.registry import models_of, objective_class, options_of
+from road_ray.objectives.pretraining.registry import models_of, objective_class, options_of
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import phases
 

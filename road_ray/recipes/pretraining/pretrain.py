@@ -20,14 +20,20 @@ from road_ray.distributed.train.launch import launch
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import model_directory, size_of
 from road_ray.objectives.base import Objective
-from road_ray.recipes.model_record import atomic_directory, write_model_record
 from road_ray.recipes.pretraining.build import build_objective, stored_config
 from road_ray.recipes.pretraining.config import (
     PretrainConfig,
 )
-from road_ray.recipes.pretraining.probe import early_probe
-from road_ray.recipes.resume_identity import resume_identity
-from road_ray.recipes.run import Run, checkpoints, journal, load_finished_run, open_run_directory
+from road_ray.recipes.pretraining.early_probe import early_probe
+from road_ray.recipes.run_directory.model_record import atomic_directory, write_model_record
+from road_ray.recipes.run_directory.resume_identity import resume_identity
+from road_ray.recipes.run_directory.run import (
+    Run,
+    checkpoints,
+    journal,
+    load_finished_run,
+    open_run_directory,
+)
 from road_ray.recipes.validation import require_init
 from road_ray.training.context import RunContext, Training
 from road_ray.training.loop import identity_of, train

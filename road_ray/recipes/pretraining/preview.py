@@ -12,12 +12,12 @@ from road_ray.config import load
 from road_ray.data.batching import Batch
 from road_ray.errors import ConfigError
 from road_ray.objectives.base import Objective
-from road_ray.objectives.parts.corruption import CorruptingObjective
-from road_ray.objectives.parts.masked_input import MaskingObjective
+from road_ray.objectives.pretraining.parts.corruption import CorruptingObjective
+from road_ray.objectives.pretraining.parts.masked_input import MaskingObjective
 from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.pretrain import prepare
-from road_ray.recipes.recorded_config import RECORD
-from road_ray.training.checkpoint.checkpoint import Checkpoints
+from road_ray.recipes.run_directory.recorded_config import RECORD
+from road_ray.training.checkpoint.atomic_commit import Checkpoints
 from road_ray.training.loop import load_weights
 from road_ray.training.worker import Worker
 

@@ -36,7 +36,7 @@ class StageConfig(Config):
 
     @field_validator("overrides", mode="before")
     @classmethod
-    def _dotted_overrides(cls, value: Any) -> Any:
+    def _dotted_overrides(cls, value: object) -> Any:
         return flatten(value, keep_empty=True) if isinstance(value, Mapping) else value
 
 

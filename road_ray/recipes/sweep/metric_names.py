@@ -8,7 +8,7 @@ from typing import Any
 from road_ray.data.config import SourceConfig
 from road_ray.data.loading import find_dataset
 from road_ray.data.schema import Span
-from road_ray.objectives.registry import objective_class
+from road_ray.objectives.pretraining.registry import objective_class
 
 # Metrics of every trial besides those of its runs: wall time, parameters of the final model.
 COSTS = ("cost/seconds", "cost/parameters")

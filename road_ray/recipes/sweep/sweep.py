@@ -20,7 +20,7 @@ from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.distillation.teacher_pool import teacher_directories
 from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.multitask.teachers import teachers_by_dataset
-from road_ray.recipes.recorded_config import load_recorded
+from road_ray.recipes.run_directory.recorded_config import load_recorded
 from road_ray.recipes.sweep.check import load_sweep
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.progress import show_progress
@@ -37,7 +37,7 @@ _DECIDING = ("verb", "preset", "overrides", "then", "seeds", "metric", "mode", "
 
 
 def sweep(
-    named: str | Path, overrides: Sequence[str] | Mapping[str, Any] = (), **keys: Any
+    named: str | Path, overrides: Sequence[str] | Mapping[str, Any] = (), **keys: object
 ) -> Sweep:
     """Run the search space of a file or a shipped name; its keys are keyword arguments:
     ``trials=32``.

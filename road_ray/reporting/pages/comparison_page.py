@@ -27,7 +27,7 @@ from road_ray.reporting.pages.page import (
 from road_ray.reporting.pages.run_page import clock, headline
 from road_ray.reporting.plots.chart import Axis, Chart, Intervals, Line, thinned
 from road_ray.reporting.published_results import published
-from road_ray.reporting.run_record import RunRecord, is_decisive
+from road_ray.reporting.records.run_record import RunRecord, is_decisive
 from road_ray.reporting.tables import metric_title
 
 _MOST_GROUPS = 40

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from road_ray.config.json_file import read_json
 from road_ray.errors import RoadError
 from road_ray.reporting.pages.page import Block, Figures, Prose
 from road_ray.reporting.plots.chart import Axis, Cell, Chart, Dot, Line
-from road_ray.reporting.run_record import RunRecord
+from road_ray.reporting.records.run_record import RunRecord
+from road_ray.system.json_file import read_json
 
 _MOST_SETS = 6
 

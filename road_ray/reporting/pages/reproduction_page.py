@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from road_ray.config.json_file import read_json
 from road_ray.errors import CheckpointError
 from road_ray.reporting.pages.page import NOTHING, Block, Cell, Figures, Page, Prose, Section, Table
 from road_ray.reporting.plots.chart import Axis, Chart, Dot, Line
 from road_ray.reporting.tables import metric_title
+from road_ray.system.json_file import read_json
 
 TABLE = "table.json"
 Found = Mapping[str, Any]

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from road_ray.reporting.health import is_loss
 from road_ray.reporting.plots.chart import Axis, Chart, Dot, Line, thinned
-from road_ray.reporting.run_record import RunRecord
+from road_ray.reporting.records.run_record import RunRecord
 from road_ray.reporting.tables import is_principal, metric_title
 
 _STEP = Axis("step")

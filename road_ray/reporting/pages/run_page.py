@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from road_ray.reporting.advice import advice, time_split
 from road_ray.reporting.error_analysis import mistakes
 from road_ray.reporting.health import gauges, loss_names, right_counts
-from road_ray.reporting.lineage import ancestry
 from road_ray.reporting.pages.page import (
     NOTHING,
     Block,
@@ -30,7 +29,8 @@ from road_ray.reporting.pages.prediction_figures import prediction_figures
 from road_ray.reporting.pages.run_curves import curve_title, curves
 from road_ray.reporting.plots.chart import Bars
 from road_ray.reporting.published_results import beside
-from road_ray.reporting.run_record import CONFIG, RunRecord
+from road_ray.reporting.records.lineage import ancestry
+from road_ray.reporting.records.run_record import CONFIG, RunRecord
 from road_ray.reporting.tables import is_principal, metric_title, percent
 
 _ABOUT = {

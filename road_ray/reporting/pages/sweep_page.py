@@ -22,8 +22,8 @@ from road_ray.reporting.pages.page import (
 from road_ray.reporting.pages.run_page import clock
 from road_ray.reporting.plots.scales import short
 from road_ray.reporting.plots.sweep_plots import SweepFigures
+from road_ray.reporting.records.sweep_record import Sweep, Trial
 from road_ray.reporting.sweep_noise import tie
-from road_ray.reporting.sweep_record import Sweep, Trial
 
 
 def sweep_page(sweep: Sweep) -> Page:

@@ -15,8 +15,8 @@ import numpy as np
 
 from road_ray.reporting.plots.chart import Axis, Bars, Cell, Chart, Dot, Figure, Line, Parallel
 from road_ray.reporting.plots.scales import shades, short
+from road_ray.reporting.records.sweep_record import Sweep, Trial
 from road_ray.reporting.sweep_noise import tie
-from road_ray.reporting.sweep_record import Sweep, Trial
 
 _log = logging.getLogger(__name__)
 _FIELDS = 28  # cells of a contour along each axis

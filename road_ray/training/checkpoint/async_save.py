@@ -25,7 +25,7 @@ from road_ray.training.checkpoint.remote_copy import RemoteCopy
 from road_ray.training.checkpoint.serialization import optimizer_tensors, tensors_to_file
 from road_ray.training.context import Training
 from road_ray.training.fsdp import copy_weights, full_tensor
-from road_ray.training.optimizer import ElectraAdamW
+from road_ray.training.optimization.optimizer import ElectraAdamW
 from road_ray.training.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class AsyncSaver:
         self._error: BaseException | None = None
         self.blocked_seconds = 0.0  # total time that the loop has waited for saving
 
-    def save(self, step: int, memory: Mapping[str, Any] | None = None, *, wait: bool) -> None:
+    def save(self, step: int, memory: Mapping[str, object] | None = None, *, wait: bool) -> None:
         """Save a checkpoint, with ``memory`` in its ``state.json``; collective. With ``wait`` it is
         on the disk on return, for all workers.
         """
@@ -93,7 +93,7 @@ class AsyncSaver:
     def _start(
         self,
         step: int,
-        memory: Mapping[str, Any],
+        memory: Mapping[str, object],
         twin: Objective,
         moments: dict[str, Tensor],
         layout: dict[str, Any],

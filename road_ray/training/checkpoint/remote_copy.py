@@ -20,7 +20,7 @@ from pyarrow import fs as arrow
 
 from road_ray.data.corpus.storage import FAILURES, open_address
 from road_ray.errors import CheckpointError, ConfigError, ResourceError
-from road_ray.training.checkpoint.checkpoint import MANIFEST, verify
+from road_ray.training.checkpoint.atomic_commit import MANIFEST, verify
 
 _log = logging.getLogger(__name__)
 _STEP = re.compile(r"step-\d{8,}")
@@ -60,7 +60,7 @@ class RemoteCopy:
         except FAILURES as error:
             raise self._failed(error) from error
 
-    def pull(self, root: Path, run: Mapping[str, Any] | None = None) -> Path | None:
+    def pull(self, root: Path, run: Mapping[str, object] | None = None) -> Path | None:
         """The newest copy that verifies, brought to ``root/step-NNNNNNNN``; None when there is
         none at all. Raises ``ResourceError`` when all are damaged or the storage fails, and
         ``CheckpointError`` when it is of another run than ``run``: the configuration that decides
@@ -92,7 +92,7 @@ class RemoteCopy:
             )
         return None
 
-    def _check_same(self, copy: Path, root: Path, run: Mapping[str, Any]) -> None:
+    def _check_same(self, copy: Path, root: Path, run: Mapping[str, object]) -> None:
         then = json.loads((copy / "state.json").read_text(encoding="utf-8"))
         place = f"{_shown(self.url)}/{copy.name}"
         if "configuration" not in then:

@@ -71,7 +71,7 @@ def optimizer_tensors(optimizer: Optimizer) -> tuple[dict[str, Tensor], dict[str
 
 
 def load_optimizer(
-    optimizer: Optimizer, tensors: Mapping[str, Tensor], layout: Mapping[str, Any]
+    optimizer: Optimizer, tensors: Mapping[str, Tensor], layout: Mapping[str, object]
 ) -> None:
     """``optimizer`` as it was when ``optimizer_tensors`` saw it, bit for bit, but for what the
     configuration says: that is the configuration's of now.
@@ -151,7 +151,7 @@ def _check(optimizer: Optimizer, shapes: list[list[int]], layout: Mapping[str, A
         )
 
 
-def _taken_apart(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+def _taken_apart(value: object, name: str, tensors: dict[str, Tensor]) -> Any:
     """JSON of any nesting; each tensor goes to ``tensors`` and leaves its name."""
     if isinstance(value, Tensor):
         tensors[name] = value
@@ -169,7 +169,7 @@ def _taken_apart(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     return value
 
 
-def _put_together(value: Any, tensors: Mapping[str, Tensor]) -> Any:
+def _put_together(value: object, tensors: Mapping[str, Tensor]) -> Any:
     if not isinstance(value, Mapping):
         return value
     ((kind, content),) = value.items()

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from road_ray.config.system import sync
 from road_ray.errors import ResourceError
+from road_ray.system.operating_system import sync
 from road_ray.training.monitoring.progress import Kind, Work, open_console
 from road_ray.training.monitoring.secrets import redact
 from road_ray.training.monitoring.trackers import Tracker
@@ -66,7 +66,7 @@ class Journal:
         if self.enabled:
             self._console.part(title, done, total)
 
-    def event(self, kind: str, **fields: Any) -> None:
+    def event(self, kind: str, **fields: object) -> None:
         """Something that is no number: a fault, a restart, a fallback, a replaced teacher; secrets
         masked.
         """
@@ -121,7 +121,7 @@ class Journal:
         _log.warning("tracker failed and is left out from here on: %s", error)
         self.event("tracker_failed", tracker=type(tracker).__name__, error=str(error))
 
-    def _append(self, name: str, row: Mapping[str, Any]) -> None:
+    def _append(self, name: str, row: Mapping[str, object]) -> None:
         path = self.run_dir / name
         try:
             if name not in self._files:
@@ -187,7 +187,7 @@ def _damaged(path: Path, number: int, what: str) -> ResourceError:
     return ResourceError(f"{path}:{number}: {what}\n    fix: delete that line")
 
 
-def write_json_atomic(path: Path, value: Any) -> None:
+def write_json_atomic(path: Path, value: object) -> None:
     """``path`` with the JSON of ``value``: the old file or the new one, never half of either.
 
     Numbers that are not finite become null, unknown objects their text.

@@ -26,7 +26,7 @@ _KNOWN_SHAPES = re.compile(
 )
 
 
-def redact(mapping: Mapping[str, Any]) -> dict[str, Any]:
+def redact(mapping: Mapping[str, object]) -> dict[str, Any]:
     """A copy in which secrets are ``***``: values under telling keys, at any depth, and the same
     values inside any other string; so are values of telling environment variables.
     """
@@ -41,14 +41,14 @@ def _telling(key: str) -> bool:
     return bool(_ALWAYS.search(key) or _TOKEN.search(key))
 
 
-def _is_secret(key: str, leaf: Any) -> bool:
+def _is_secret(key: str, leaf: object) -> bool:
     if leaf is None or leaf == "" or isinstance(leaf, bool):
         return False
     numbers_too = bool(_ALWAYS.search(key))
     return numbers_too or (isinstance(leaf, str | bytes) and bool(_TOKEN.search(key)))
 
 
-def _secrets(value: Any, key: str = "") -> Iterator[Any]:
+def _secrets(value: object, key: str = "") -> Iterator[Any]:
     """Every leaf under a telling key."""
     if isinstance(value, Mapping):
         for name, item in value.items():
@@ -60,7 +60,7 @@ def _secrets(value: Any, key: str = "") -> Iterator[Any]:
         yield value
 
 
-def _masked(value: Any, key: str, pattern: re.Pattern[str] | None) -> Any:
+def _masked(value: object, key: str, pattern: re.Pattern[str] | None) -> Any:
     if isinstance(value, Mapping):
         inner = {name: key if _telling(key) else str(name) for name in value}
         return {name: _masked(item, inner[name], pattern) for name, item in value.items()}

@@ -73,7 +73,7 @@ class _Unreachable:
 def wandb_tracker(
     project: str,
     run_name: str,
-    config: Mapping[str, Any],
+    config: Mapping[str, object],
     run_dir: Path,
     mode: Literal["online", "offline"] = "offline",
     group: str | None = None,

@@ -113,7 +113,7 @@ def test_a_document_without_end_goes_on_as_another(tmp_path, monkeypatch) -> Non
 
 
 def test_a_line_longer_than_memory_would_like_is_refused(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("road_ray.data.readers.files.LONGEST_LINE", 100)
+    monkeypatch.setattr("road_ray.data.readers.parts.text_files.LONGEST_LINE", 100)
     (tmp_path / "x.txt").write_text("short\n" + "x" * 200 + "\n")
     with pytest.raises(DataError, match=r"x\.txt:2: a line of more than"):
         list(read_corpus(tmp_path / "x.txt"))

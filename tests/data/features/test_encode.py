@@ -13,7 +13,7 @@ import pytest
 from road_ray.data.catalog import dataset, task
 from road_ray.data.features.encode import count_shared, encode, encode_texts
 from road_ray.data.features.types import Answer, Features, SpanExample, TextExample
-from road_ray.data.readers.registry import read_split
+from road_ray.data.readers.layouts import read_split
 from road_ray.data.schema import Columns
 from road_ray.errors import ConfigError, DataError
 

@@ -13,7 +13,7 @@ from road_ray.data.catalog import dataset
 from road_ray.data.features import span_windows as encode_spans_module
 from road_ray.data.features.span_windows import encode_spans
 from road_ray.data.features.types import Answer, Features, SpanExample
-from road_ray.data.readers.registry import read_split
+from road_ray.data.readers.layouts import read_split
 from road_ray.errors import ConfigError
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

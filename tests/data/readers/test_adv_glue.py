@@ -7,7 +7,7 @@ import json
 import pytest
 
 from road_ray.data.catalog import dataset, task
-from road_ray.data.readers.registry import read_split
+from road_ray.data.readers.layouts import read_split
 from road_ray.errors import DataError
 
 ROWS = {

@@ -6,7 +6,7 @@ import pytest
 
 from road_ray.data.catalog import dataset
 from road_ray.data.readers.conll import iob2, read_conll
-from road_ray.data.readers.registry import read_split
+from road_ray.data.readers.layouts import read_split
 from road_ray.data.schema import Columns
 from road_ray.errors import DataError
 

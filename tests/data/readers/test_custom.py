@@ -7,7 +7,7 @@ import json
 import pytest
 
 import road_ray as rr
-from road_ray.config import load
+from road_ray.config import json_schema, load
 from road_ray.data.config import SourceConfig
 from road_ray.data.loading import find_dataset, load_split
 from road_ray.data.readers.custom import CustomDataset
@@ -15,6 +15,7 @@ from road_ray.data.schema import Classify
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import ConfigError, DataError
 from road_ray.recipes.finetuning.config import FinetuneConfig
+from road_ray.verbs import configure
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +40,21 @@ def test_a_csv_with_two_texts_and_labels_by_name(tokenizer, tmp_path):
     (tmp_path / "t.csv").write_text("subject,body,queue\nred,apple,s\nfar,tree,x\n")
     with pytest.raises(DataError, match=r"t.csv:3 label='x', allowed: 's' = sales, 'h' = help"):
         split_of(tokenizer, tmp_path, **own)
+
+
+def test_one_text_column_needs_no_list(tmp_path):
+    path = tmp_path / "my.yaml"
+    path.write_text(
+        "data:\n  dataset: mine\n  sets:\n    mine: {train: t.csv, text: title, labels: [a, b]}\n"
+    )
+    for override, columns in (([], ("title",)), (["0"], (0,)), (["body,b"], ("body", "b"))):
+        words = [f"data.sets.mine.text={word}" for word in override]
+        source = configure("finetune", path=path, overrides=words).data
+        assert source.sets["mine"].text == columns
+    with pytest.raises(ConfigError, match=r"data.sets.mine.text.*true"):
+        configure("finetune", path=path, overrides=["data.sets.mine.text=true"])
+    schema = json_schema(CustomDataset)["properties"]["text"]["anyOf"]
+    assert {one["type"] for one in schema} >= {"array", "string"}
 
 
 def test_jsonl_numbers_parquet_tags_choices_and_spans(tokenizer, tmp_path):

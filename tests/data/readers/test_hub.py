@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from road_ray.data.catalog import dataset
 from road_ray.data.features.types import Answer, TextExample
+from road_ray.data.loading import find_dataset
 from road_ray.data.readers.hub import hub_examples, read_hub
-from road_ray.data.schema import Hub
+from road_ray.data.schema import Classify, Hub
 from road_ray.errors import ConfigError, DataError
+from road_ray.verbs import configure
 
 
 def table(names: list[str] | None = None, **columns: list[Any]) -> Any:
@@ -58,6 +61,45 @@ def test_numbers_and_spans_come_from_the_hub_too() -> None:
 def test_other_columns_on_the_hub_are_named() -> None:
     with pytest.raises(DataError, match=r"2 text columns wanted .* found \['premise'\]"):
         hub_examples(dataset("rte"), table(premise=["a"], label=[0]), "hub", labelled=True)
+
+
+@pytest.fixture
+def recorded(tmp_path, monkeypatch):
+    """The cache that `datasets` leaves once it has loaded ``acme/reviews``; there is no network."""
+    import datasets
+    from datasets.packaged_modules.parquet.parquet import Parquet
+
+    names, files = datasets.ClassLabel(names=["bad", "good"]), {}
+    for split, rows in (("train", 40), ("validation", 10)):
+        texts = [f"film {split} {n}" for n in range(rows)]
+        made = datasets.Dataset.from_dict({"body": texts, "label": [n % 2 for n in range(rows)]})
+        files[split] = str(tmp_path / f"{split}.parquet")
+        made.cast_column("label", names).to_parquet(files[split])
+    cache = tmp_path / "cache"
+    builder = Parquet(cache_dir=str(cache), dataset_name="reviews", hash="0" * 40, data_files=files)
+    builder.download_and_prepare()
+    (cache / "acme___reviews").mkdir()
+    Path(builder.cache_dir).parents[1].rename(cache / "acme___reviews" / "default")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", cache)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_recorded_data_set_of_the_hub_is_found_by_its_name_without_a_network(road, recorded):
+    said = road("init", "hub:acme/reviews", "--init", "my/model", "--output", "my.yaml")
+    assert said.code == 0, said.err
+    assert "classes: bad, good, by the features of the data set" in said.out
+    source = configure("finetune", path=recorded / "my.yaml").data
+    assert source.sets["reviews"].hub == "acme/reviews"
+    entry, task = find_dataset("reviews", source)
+    assert task.kind == Classify(("bad", "good"))
+    for split, rows in (("train", 40), ("dev", 10)):
+        examples = read_hub(entry, split)
+        assert [one.label for one in examples] == ["bad", "good"] * (rows // 2)
+        assert examples[3].texts == (f"film {'train' if split == 'train' else 'validation'} 3",)
+    shown = road("data", "peek", "my.yaml")
+    assert (shown.code, "film train" in shown.out) == (0, True)
 
 
 def test_what_is_not_on_the_hub_or_cannot_be_reached_says_how_to_go_on() -> None:

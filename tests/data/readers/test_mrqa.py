@@ -9,8 +9,8 @@ import pytest
 
 from road_ray.data.catalog import dataset
 from road_ray.data.features.types import Answer
+from road_ray.data.readers.layouts import read_split
 from road_ray.data.readers.mrqa import from_hub, read_mrqa
-from road_ray.data.readers.registry import read_split
 from road_ray.errors import DataError
 
 CONTEXT = "[DOC] [TLE] Ann lives in Rome. Rome is old."

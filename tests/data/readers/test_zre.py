@@ -6,7 +6,7 @@ import pytest
 
 from road_ray.data.catalog import dataset
 from road_ray.data.features.types import Answer
-from road_ray.data.readers.registry import read_split
+from road_ray.data.readers.layouts import read_split
 from road_ray.data.readers.zre import read_zre
 from road_ray.errors import DataError
 

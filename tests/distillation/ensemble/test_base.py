@@ -92,7 +92,7 @@ def test_teachers_take_bf16_by_themselves_where_the_device_gains_by_it(
     place = teacher(tmp_path)
     exact, rounded = (Teacher(place, NLI, precision=p).logits(ids) for p in ("fp32", "bf16"))
     assert torch.equal(Teacher(place, NLI).logits(ids), exact)  # too narrow to gain
-    monkeypatch.setattr("road_ray.models.precision._LEAST_BF16_WIDTH", 1)
+    monkeypatch.setattr("road_ray.models.performance.precision._LEAST_BF16_WIDTH", 1)
     for able, expected in ((True, rounded), (False, exact)):
         monkeypatch.setattr(torch.cpu, "get_capabilities", lambda able=able: {"amx_bf16": able})
         assert torch.equal(Teacher(place, NLI).logits(ids), expected)

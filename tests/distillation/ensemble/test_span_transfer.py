@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from road_ray.data import catalog
 from road_ray.data.features.encode import encode
 from road_ray.data.features.types import Answer, SpanExample
-from road_ray.data.readers.registry import read_split
+from road_ray.data.readers.layouts import read_split
 from road_ray.distillation.ensemble.base import PAD_LOGIT
 from road_ray.distillation.ensemble.span_transfer import transfer_spans
 from road_ray.evaluation.squad import normalize

@@ -10,7 +10,7 @@ from road_ray.distillation import weighting
 from road_ray.distillation.ensemble.base import annotate, inputs_of
 from road_ray.distillation.ensemble.local import LocalEnsemble
 from road_ray.distillation.ensemble.stored import NonOwningEnsemble, StoredEnsemble
-from road_ray.distillation.store.rows import rows_of
+from road_ray.distillation.logit_store.rows import RowKeys, rows_of
 from road_ray.distillation.teacher_manifest import teacher_manifest
 
 NLI, MRC = task("nli"), task("mrc")
@@ -154,7 +154,7 @@ def test_a_row_that_is_under_way_twice_has_one_answer(school):
 
 def test_when_nothing_is_missing_the_teachers_are_let_go(school):
     events = []
-    needed = rows_of(inputs_of(batch(1, 2, 3, 4))).keys
+    needed = RowKeys(rows_of(inputs_of(batch(1, 2, 3, 4))).keys)
     stored, live = school(needed=needed, on_event=events.append)
     one, two, three = (stored.submit(b) for b in (batch(1, 2), batch(3, 4), batch(4, 1)))
     stored.gather(one)
@@ -225,9 +225,9 @@ def test_permuted_labels_in_the_same_weights_are_other_answers(school, tmp_path)
 
 
 def test_every_way_to_ask_is_told_apart_for_the_probe(school):
-    stored, live = school(needed=rows_of(inputs_of(batch(1, 2, 3))).keys)
+    stored, live = school(needed=RowKeys(rows_of(inputs_of(batch(1, 2, 3))).keys))
     assert list(stored.paths(batch(1, 2))) == ["the live teachers 0, 1, 2"]
-    assert not stored.holds(rows_of(batch(1, 2)).keys).any()  # nothing was kept of it
+    assert not stored.holds(RowKeys(rows_of(batch(1, 2)).keys)).any()  # nothing was kept of it
     ask(stored, batch(1))
     paths = stored.paths(batch(1, 2))
     answers, counted = paths["the store"]

@@ -19,11 +19,20 @@ from road_ray.data.features.types import (
     TextExample,
 )
 from road_ray.data.loading import Split
-from road_ray.distillation.ensemble.base import PAD_LOGIT, Teacher, allowed_of, inputs_of
+from road_ray.distillation.ensemble.base import (
+    PAD_LOGIT,
+    Teacher,
+    allowed_of,
+    inputs_of,
+    some_rows,
+)
 from road_ray.distillation.ensemble.local import LocalEnsemble, load_teacher
 from road_ray.distillation.ensemble.row_texts import RowTexts
+from road_ray.distillation.ensemble.stored import StoredEnsemble
 from road_ray.distillation.ensemble.text_teacher import TextTeacher
+from road_ray.distillation.logit_store.rows import RowKeys, keys_of_texts, rows_of
 from road_ray.distillation.teacher_identity import HEADS, fingerprint_tokenizer
+from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.errors import DataError
 from tests.published import TEXTS, publish, tokenizer_of
 
@@ -172,8 +181,7 @@ def test_rows_are_read_once(teacher, monkeypatch):
     one = TextTeacher(teacher("bert", "mnli"), task_of("mnli"))
     batch = inputs_of(batch_of("mnli", tokenizer_of("electra")))
     first = one.logits(**batch)
-    monkeypatch.setattr(one, "tokenizer", None, raising=True)
-    one.tokenizer = type("Padded", (), {"pad_token_id": 0})()
+    monkeypatch.setattr(one.reader, "tokenizer", type("Padded", (), {"pad_token_id": 0})())
     assert torch.equal(one.logits(**batch), first)
 
 
@@ -184,3 +192,51 @@ def test_ids_alone_never_reach_a_teacher_with_another_tokenizer(teacher):
     spans = TextTeacher(teacher("roberta", "squad_v2"), task_of("squad_v2"))
     with pytest.raises(DataError, match="no offsets of the student's tokens"):
         spans.logits(torch.tensor([[1, 2, 3]]), texts=[("who?", "he")])
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_students_of_two_tokenizers_share_a_store(name, teacher, tmp_path):
+    """The second student reads what the first one's teachers said, carried to its own tokens."""
+    task = task_of(name)
+    places = [teacher("bert", name), teacher("roberta", name, max_position_embeddings=40)]
+    answered = []
+    for student in (tokenizer_of("electra", TEXTS[:2], 150), tokenizer_of("mpnet", TEXTS[:1], 120)):
+        fingerprint = fingerprint_tokenizer(student)
+        plain = LocalEnsemble.load(places, task, student=fingerprint, precision="fp32")
+        manifest = teacher_manifest(places, task, student=fingerprint)
+        batch = batch_of(name, student, max_length_tokens=320)
+
+        def live(members, plain=plain):
+            answered.append(members)
+            return members, LocalEnsemble([plain.teachers[member] for member in members])
+
+        with StoredEnsemble.open(tmp_path / "store", manifest, task, live) as stored:
+            found = stored.gather(stored.submit(batch))
+            figures = stored.stats
+        expected = plain.gather(plain.submit(batch))
+        assert_close(found, expected, rtol=2**-9, atol=2e-3)
+        if name in ("conll2003", "squad_v2"):
+            assert figures == pytest.approx(plain.stats, abs=1e-2)
+    assert answered == [(0, 1)]
+    assert len(list((tmp_path / "store").iterdir())) == 2
+
+
+def test_needed_rows_of_a_mixed_store_are_known_by_their_texts(teacher, tmp_path):
+    """One teacher reads the student's tokens, the other texts; both lack the last row."""
+    student = tokenizer_of("bert")
+    places, task = [teacher("bert", "mnli"), teacher("roberta", "mnli")], task_of("mnli")
+    fingerprint = fingerprint_tokenizer(student)
+    manifest = teacher_manifest(places, task, student=fingerprint)
+    batch = inputs_of(batch_of("mnli", student))
+    keys = RowKeys(rows_of(batch).keys, keys_of_texts(batch["texts"]))
+    plain = LocalEnsemble.load(places, task, student=fingerprint)
+    with StoredEnsemble.open(
+        tmp_path, manifest, task, lambda members: (members, plain), needed=keys
+    ) as stored:
+        stored.gather(stored.submit(some_rows(batch, np.array([1, 0]))))
+        assert stored.holds(keys).tolist() == [True, True, False]
+        assert not stored.complete
+        assert sorted(stored.paths(batch)) == ["the live teachers 0, 1", "the store"]
+        stored.gather(stored.submit(batch))
+        assert stored.complete
+        assert stored.num_asked == 6

@@ -12,7 +12,9 @@ from road_ray.distributed.serving.api import build_api
 from road_ray.distributed.serving.config import ServingConfig, digest_of
 from road_ray.distributed.serving.row_queue import RowQueue
 from road_ray.distributed.serving.schemas import body_types
+from road_ray.inference.onnx_model import OnnxModel
 from road_ray.inference.predictor import load
+from road_ray.recipes.export import export
 from tests.published import TEXTS, publish
 
 TOKEN = "a token of twenty-two characters"
@@ -36,6 +38,7 @@ def predictor_of(tmp_path_factory):
             made[name] = load(directory)
         return made[name]
 
+    get.made = made
     return get
 
 
@@ -68,6 +71,21 @@ def test_answers_are_those_of_the_predictor_and_have_the_declared_type(client, p
     assert declared.dump_python(declared.validate_python(many), exclude_unset=True) == many
 
 
+@pytest.mark.slow
+def test_an_onnx_export_answers_as_its_predictor(client, predictor_of, tmp_path):
+    model = publish(tmp_path / "m", "electra", "ForSequenceClassification", labels=("no", "yes"))
+    predictor_of.made["onnx"] = predictor = load(export(str(model))[0])
+    assert isinstance(predictor.model, OnnxModel)
+    http, rows = client("onnx"), [{"id": text, "text": text} for text in TEXTS]
+    answered = http.post("/predict", json=rows)
+    assert (answered.status_code, answered.json()) == (200, predictor(rows))
+    plain = load(model)(rows)
+    assert [one["label"] for one in answered.json()] == [one["label"] for one in plain]
+    assert [one["score"] for one in answered.json()] == pytest.approx(
+        [one["score"] for one in plain], abs=1e-4
+    )
+
+
 def test_a_sentence_is_given_as_text_or_as_words_and_answers_are_listed(client, predictor_of):
     http = client("tag")
     words = http.post("/predict", json={"words": ["Nobody", "in", "York"]})
@@ -85,6 +103,7 @@ def test_a_sentence_is_given_as_text_or_as_words_and_answers_are_listed(client, 
         (b'{"text": "a"', 400, "Invalid JSON", "body", None, "a JSON object"),
         (b'{"text": "caf\xe9"}', 400, "not UTF-8", "byte 13 of the body", "0xe9", "JSON in UTF-8"),
         ('{"text": "a"}'.encode("utf-16"), 400, "not UTF-8", "byte 0 of the", "0xff", "UTF-8"),
+        (b'\xef\xbb\xbf{"text": "a"}', 400, "Invalid JSON", "body", None, "a JSON object"),
         (rb'{"text": "\ud800"}', 400, "Invalid JSON", "body", None, "a JSON object"),
         (b"[" * 100_000, 400, "Invalid JSON", "body", None, "a JSON object"),
         (b'"a text"', 422, "object", "body", "a text", "text, text_pair"),

@@ -22,6 +22,7 @@ from road_ray.distributed.serving.config import ServingConfig, digest_of
 from road_ray.distributed.serving.server import Listening, running_application
 from road_ray.errors import ClusterError
 from road_ray.inference.predictor import load
+from road_ray.recipes.export import export
 from tests.published import TEXTS, publish
 
 pytestmark = [pytest.mark.ray, pytest.mark.long, pytest.mark.timeout(900)]
@@ -125,8 +126,11 @@ def test_a_killed_replica_loses_no_request_that_is_sent_twice(cluster, model):
     assert len(retried) <= 4 * 2  # those that the dead replica had, and a few before it was known
 
 
-def test_a_server_that_is_told_to_stop_answers_what_it_has(model, tmp_path):
-    port = free_port()
+@pytest.mark.parametrize("form", ["pytorch", "onnx"])
+def test_a_server_that_is_told_to_stop_answers_what_it_has(model, tmp_path, form):
+    if form == "onnx":
+        model = str(export(model, tmp_path / "onnx")[0])
+    expected, port = load(model)([{"text": text} for text in TEXTS]), free_port()
     command = [
         *(sys.executable, "-m", "road_ray", "serve", model, "max_wait_ms=1000"),
         *("--port", str(port), "--token-env", "ROAD_TEST_TOKEN", "--json"),
@@ -152,6 +156,8 @@ def test_a_server_that_is_told_to_stop_answers_what_it_has(model, tmp_path):
                 time.sleep(0.5)
                 server.send_signal(signal.SIGTERM)
                 assert [answer.result()[0] for answer in answers] == [200] * 3
+                labels = [answer.result()[1]["label"] for answer in answers]
+                assert labels == [one["label"] for one in expected]
             assert server.wait(60) == 0
             with pytest.raises(OSError, match="refused"):
                 ask(url, {"text": "a"})

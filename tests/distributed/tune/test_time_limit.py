@@ -6,12 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from road_ray.distributed.tune.time_limit import HUNG, with_time_limit
+from road_ray.distributed.tune.trial import HUNG, with_time_limit
 
 CODE = """
 import time
 from pathlib import Path
-from road_ray.distributed.tune.time_limit import with_time_limit
+from road_ray.distributed.tune.trial import with_time_limit
 with with_time_limit(0.2, Path({path!r})):
     time.sleep(100)
 """

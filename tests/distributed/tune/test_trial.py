@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from road_ray.distributed.tune import trial, trial_record
-from road_ray.distributed.tune.time_limit import HUNG
-from road_ray.distributed.tune.trial import Work, perform
+from road_ray.distributed.tune.trial import HUNG, Work, perform
 from road_ray.distributed.tune.trial_record import Outcome, Record, Report
 from road_ray.errors import DivergedError
 

@@ -30,7 +30,7 @@ def test_the_first_word_of_the_command_is_the_comparison(road, recipe, tmp_path)
 
     def keep(config, context=None):
         seen.append(config)
-        from road_ray.recipes.run import Run
+        from road_ray.recipes.run_directory.run import Run
 
         return Run(tmp_path, {})
 
@@ -54,6 +54,6 @@ def test_the_first_word_may_be_a_file_too(road, recipe, tmp_path):
 
 
 def _run(place):
-    from road_ray.recipes.run import Run
+    from road_ray.recipes.run_directory.run import Run
 
     return Run(place, {})

@@ -8,7 +8,7 @@ import pytest
 from road_ray.data import catalog
 from road_ray.data.loading import load_split
 from road_ray.data.tokenizer import load_tokenizer
-from road_ray.evaluation.predict import evaluate_logits, logits_of
+from road_ray.evaluation.evaluate_split import evaluate_logits, logits_of
 from road_ray.models.multitask import load_trained
 from road_ray.recipes.distillation.ensemble_eval import evaluate_ensemble, mean_logits
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig

@@ -100,7 +100,7 @@ def test_every_row_is_asked_of_the_teachers_without_its_fold(told, tmp_path, sto
                 assert answers[:, place].allclose(expected, atol=2e-2 if store else 1e-5)
         ensemble.flush()
     if store:  # every teacher has only the rows that it was asked for, and needs no more
-        assert store_is_complete(teacher_source, 2, prepared.split)
+        assert store_is_complete(teacher_source, 2, prepared.split, None)
         assert not teacher_source.complete(prepared.split.features)
 
 

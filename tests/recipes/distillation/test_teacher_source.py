@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import road_ray as rr
-from road_ray.distillation.store.shards import read_shard, write_shard
+from road_ray.distillation.logit_store.shards import read_shard, write_shard
 from road_ray.errors import CheckpointError
 from road_ray.training.monitoring.journal import read_rows
 
@@ -65,7 +65,7 @@ def test_cold_and_warm_runs_are_bit_equal_and_the_warm_one_starts_no_teacher(stu
 
 
 def distil_until_killed(given):
-    from road_ray.distillation.store import shards
+    from road_ray.distillation.logit_store import shards
 
     commits = []
 

@@ -20,6 +20,8 @@ from road_ray.data.readers.squad import read_squad
 from road_ray.errors import DivergedError
 from road_ray.evaluation import squad
 from road_ray.objectives.supervised import Supervised
+from road_ray.recipes.finetuning.config import FinetuneConfig
+from road_ray.recipes.finetuning.finetune import _warn_of_rates, prepare
 from road_ray.training.monitoring.journal import read_rows
 
 
@@ -200,7 +202,7 @@ def test_models_load_without_road_ray_and_give_the_same_logits(
 
 
 def test_predictions_are_official_and_scored_again_alike(asked, world):
-    from road_ray.recipes.model_record import stored_threshold
+    from road_ray.recipes.run_directory.model_record import stored_threshold
 
     dev = read_squad(world / "squad" / "dev-v2.0.json")
     place = asked.directory / "predictions" / "squad_v2"
@@ -223,8 +225,6 @@ def test_from_scratch_keeps_the_shape_and_the_tokenizer_and_no_weight(sentiment,
     from transformers import ElectraModel
 
     from road_ray.config import load
-    from road_ray.recipes.finetuning.config import FinetuneConfig
-    from road_ray.recipes.finetuning.finetune import prepare
     from road_ray.training.worker import Worker
 
     config = load(FinetuneConfig, overrides=sentiment | {"from_scratch": True})
@@ -358,3 +358,16 @@ class TestMistakes:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
         assert said.code == 4
         assert "File too large" in said.err
+
+
+@pytest.mark.parametrize(
+    ("family", "given", "warns"),
+    [
+        ("bert", {}, True),
+        ("bert", {"peak_lr": 5e-5, "layer_decay": 1.0}, False),
+        ("electra", {}, False),
+    ],
+)
+def test_a_line_warns_of_the_rates_of_another_family(family, given, warns, caplog):
+    _warn_of_rates(FinetuneConfig().optimizer.model_copy(update=given), family)
+    assert ("try optimizer.peak_lr=5e-5 optimizer.layer_decay=1" in caplog.text) is warns

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModel, ElectraForMaskedLM
 
 import road_ray as rr
-from road_ray.objectives.registry import OBJECTIVES, objective_class
+from road_ray.objectives.pretraining.registry import OBJECTIVES, objective_class
 from road_ray.recipes.pretraining.config import ObjectiveConfig
 from road_ray.training.monitoring.journal import read_rows
 
@@ -127,7 +127,7 @@ def test_starting_from_the_corpus_is_for_electra(attempt):
 
 
 def test_every_option_of_the_configuration_belongs_to_an_objective():
-    from road_ray.objectives.registry import objective_class, options_of
+    from road_ray.objectives.pretraining.registry import objective_class, options_of
 
     known = {name for kind in OBJECTIVES for name in options_of(objective_class(kind))}
     assert ObjectiveConfig.model_fields.keys() - {"name"} <= known

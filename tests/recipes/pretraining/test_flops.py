@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from road_ray.config import override
-from road_ray.objectives.registry import OBJECTIVES
+from road_ray.objectives.pretraining.registry import OBJECTIVES
 from road_ray.presets import named
 from road_ray.recipes.pretraining.flops import cost
 

@@ -56,7 +56,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not(
 
 
 def test_a_run_goes_on_from_its_checkpoint(attempt, pretrained, tmp_path, monkeypatch):
-    from road_ray.objectives.electra import Electra
+    from road_ray.objectives.pretraining.electra import Electra
 
     forward, calls = Electra.forward, iter(range(100))
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from road_ray.config import load
-from road_ray.objectives.registry import OBJECTIVES
+from road_ray.objectives.pretraining.registry import OBJECTIVES
 from road_ray.presets import named
 from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.pretraining.config import PretrainConfig

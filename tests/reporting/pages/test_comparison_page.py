@@ -12,7 +12,7 @@ from road_ray.reporting.pages.comparison_page import (
 )
 from road_ray.reporting.pages.page import Figures, Table, Verdict, render
 from road_ray.reporting.plots.chart import Intervals
-from road_ray.reporting.run_record import read_run
+from road_ray.reporting.records.run_record import read_run
 
 
 @pytest.fixture

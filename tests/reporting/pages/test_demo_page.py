@@ -12,8 +12,8 @@ from road_ray.reporting.pages.page import Command, Flow, render
 from road_ray.reporting.report import page_of
 
 ROWS = [
-    {"model": "no KD", "seeds": 2, "in domain F1": 50.0, "in domain F1 +-": 1.25},
-    {"model": "<b>teacher</b>", "seeds": 1, "in domain F1": 60.0, "in domain F1 +-": None},
+    {"model": "no KD", "seeds": 2, "accuracy": 50.0, "accuracy +-": 1.25},
+    {"model": "<b>teacher</b>", "seeds": 1, "accuracy": 60.0, "accuracy +-": None},
 ]
 
 
@@ -39,26 +39,27 @@ def test_the_page_needs_nothing_else_and_escapes_names(story, tmp_path):
 
 
 def students(write_run, folder, scores):
-    """The students of a demo, with these raw F1 by rule, for seeds 100 and on."""
+    """The students of a demo, with these accuracies by rule, for seeds 100 and on."""
     for rule, values in scores.items():
-        for seed, f1 in enumerate(values, start=100):
-            path = write_run(folder / f"student-{rule}-{seed}", seed=seed, f1=f1, init=rule)
+        for seed, accuracy in enumerate(values, start=100):
+            path = write_run(folder / f"student-{rule}-{seed}", seed=seed, init=rule)
+            (path / "metrics.json").write_text(json.dumps({"eval/sst2/accuracy": accuracy}))
             (path / "report.html").write_text("a page")
 
 
 def test_the_verdict_of_a_tie_is_no_difference_and_nothing_is_bold(story, write_run):
     students(write_run, story, {"none": [41.0, 43.0, 42.0], "correctness": [42.5, 42.0, 42.1]})
     html = render(demo_page(story, story))
-    assert "Weighted KD: no difference from no KD at 3 seeds (+0.20 F1, p = 0.8" in html
+    assert "Weighted KD: no difference from no KD at 3 seeds (+0.20 accuracy, p = 0.8" in html
     assert "<strong>" not in html
-    assert html.count("bar-error") >= 2
+    assert html.count("bar-error") >= 1
     assert '<a href="student-correctness-101/report.html">101</a>' in html
 
 
 def test_a_figure_that_differs_is_bold(tmp_path, write_run):
     rows = [
-        {"model": "no KD", "seeds": 3, "in domain F1": 42.0, "in domain F1 +-": 1.0},
-        {"model": "Weighted KD", "seeds": 3, "in domain F1": 44.0, "in domain F1 +-": 1.0},
+        {"model": "no KD", "seeds": 3, "accuracy": 42.0, "accuracy +-": 1.0},
+        {"model": "Weighted KD", "seeds": 3, "accuracy": 44.0, "accuracy +-": 1.0},
     ]
     (tmp_path / "table.json").write_text(json.dumps(rows))
     students(write_run, tmp_path, {"none": [41.0, 43.0, 42.0], "correctness": [43.1, 45.0, 43.9]})

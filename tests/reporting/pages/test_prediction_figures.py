@@ -8,7 +8,7 @@ import pytest
 
 from road_ray.reporting.pages.page import Figures, Page, Prose, Section, render
 from road_ray.reporting.pages.prediction_figures import prediction_figures
-from road_ray.reporting.run_record import RunRecord
+from road_ray.reporting.records.run_record import RunRecord
 
 CLASSES = {
     "rows": 10,

@@ -9,7 +9,7 @@ import pytest
 from road_ray.reporting.pages.page import Command, render
 from road_ray.reporting.pages.run_curves import curve_title, curves
 from road_ray.reporting.pages.run_page import clock, headline, run_page
-from road_ray.reporting.run_record import RunRecord, read_run
+from road_ray.reporting.records.run_record import RunRecord, read_run
 
 
 def titles(directory):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from road_ray.reporting.pages.page import Table, render
 from road_ray.reporting.pages.sweep_page import sweep_page
-from road_ray.reporting.sweep_record import Sweep, Trial, read_sweep
+from road_ray.reporting.records.sweep_record import Sweep, Trial, read_sweep
 
 
 def test_the_page_tells_all_trials_and_why_one_failed(sweep_directory):

@@ -6,7 +6,7 @@ import pytest
 
 from road_ray.reporting.plots.chart import Bars, Chart, Parallel
 from road_ray.reporting.plots.sweep_plots import SweepFigures
-from road_ray.reporting.sweep_record import Sweep, Trial, read_sweep
+from road_ray.reporting.records.sweep_record import Sweep, Trial, read_sweep
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import torch
 
 from road_ray.errors import ResourceError
 from road_ray.training.checkpoint.async_save import AsyncSaver, named_tensors
-from road_ray.training.checkpoint.checkpoint import Checkpoints, verify
+from road_ray.training.checkpoint.atomic_commit import Checkpoints, verify
 from road_ray.training.checkpoint.serialization import tensors_from_file
 from road_ray.training.worker import Worker
 

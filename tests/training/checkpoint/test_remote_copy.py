@@ -13,7 +13,7 @@ from pyarrow import fs
 
 from road_ray.data.mixing import accumulated
 from road_ray.errors import CheckpointError, ConfigError, InterruptedRunError, ResourceError
-from road_ray.training.checkpoint.checkpoint import MANIFEST, Checkpoints, verify
+from road_ray.training.checkpoint.atomic_commit import MANIFEST, Checkpoints, verify
 from road_ray.training.checkpoint.remote_copy import RemoteCopy
 from road_ray.training.loop import train
 from road_ray.training.monitoring.journal import read_rows

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from road_ray.errors import CheckpointError
-from road_ray.training.checkpoint.checkpoint import verify
+from road_ray.training.checkpoint.atomic_commit import verify
 from road_ray.training.checkpoint.serialization import (
     load_optimizer,
     optimizer_tensors,

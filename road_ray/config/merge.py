@@ -1,0 +1,190 @@
+"""Sources of values merged into one configuration, remembering where each value came from.
+
+Merges and validates. ``yaml.py`` knows the syntax of files, ``overrides.py`` that of ``key=value``,
+``messages.py`` the wording of mistakes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from road_ray.config.fields import Key, field_at
+from road_ray.config.messages import InvalidConfig, invalid_value, missing_key, unknown_key
+from road_ray.config.overrides import parse_overrides
+from road_ray.config.types import BesideFile
+from road_ray.config.yaml import read_yaml
+from road_ray.errors import Problem
+
+T = TypeVar("T", bound=BaseModel)
+
+
+class Layers:
+    """Values merged from several sources, with the source of each."""
+
+    def __init__(self, kind: type[BaseModel], name: str) -> None:
+        self.kind = kind
+        self.name = name
+        self.values: dict[str, Any] = {}
+        self.origins: dict[Key, str] = {}
+        self.problems: list[Problem] = []
+        self.refused: set[Key] = set()  # keys whose mistake is already told
+
+    def put(self, key: Key, value: object, origin: str | Mapping[Key, str]) -> None:
+        """Lay a value over what stands at a key; ``origin`` is one source, or one for each key."""
+        if key:
+            self._remember(key, origin)
+        field = field_at(self.kind, key)
+        if isinstance(value, BaseModel):
+            value = value.model_dump(mode="json", round_trip=True)
+        if value is None and field and field.only_sections:
+            return  # "optimizer:" with nothing below it changes nothing
+        if isinstance(value, Mapping):
+            self._open(key)
+            for name, below in value.items():
+                self.put((*key, str(name)), below, origin)
+            return
+        self._close(key)
+        self._parent(key)[str(key[-1])] = value
+        if isinstance(origin, Mapping) and isinstance(value, list):
+            inside = {k: text for k, text in origin.items() if k[: len(key)] == key}
+            self.origins.update(inside)
+
+    def put_file(self, path: Path) -> None:
+        written = read_yaml(path)
+        if "preset" not in self.kind.model_fields:
+            written.values.pop("preset", None)
+        self.problems += written.problems
+        self.refused |= written.refused
+        origins = {key: f"{path}:{line}" for key, line in written.lines.items()}
+        self._locate(path, written.values)
+        self.put((), written.values, origins)
+
+    def _locate(self, path: Path, section: dict[str, Any], above: Key = ()) -> None:
+        """Replace paths of files beside a YAML file by absolute ones."""
+        for name, value in section.items():
+            key = (*above, name)
+            if isinstance(value, dict):
+                self._locate(path, value, key)
+                continue
+            field = field_at(self.kind, key)
+            for mark in field.metadata if field else ():
+                if isinstance(mark, BesideFile):
+                    section[name] = mark.located(value, path, section)
+
+    def put_overrides(self, overrides: Sequence[str] | Mapping[str, Any]) -> None:
+        """Lay overrides over all else: ``key=value`` each, or values by dotted key."""
+        parsed, problems = parse_overrides(self.kind, overrides)
+        self.problems += problems
+        for override in parsed:
+            for depth in range(1, len(override.key)):
+                self._open(override.key[:depth])
+                self.origins.setdefault(override.key[:depth], override.where)
+            self.put(override.key, override.value, override.where)
+
+    def validated(self, kind: type[T]) -> T:
+        """The configuration of all layers.
+
+        Raises: InvalidConfig with all problems of merging and of validation.
+        """
+        try:
+            config: T | None = kind.model_validate(self.values)
+        except ValidationError as error:
+            config = None
+            self.problems += self._explained(error)
+        if self.problems or config is None:
+            raise InvalidConfig(sorted(self.problems, key=self._line))
+        return config
+
+    def _explained(self, error: ValidationError) -> Iterator[Problem]:
+        told: set[Key] = set()
+        for entry in error.errors(include_url=False):
+            key = self._key(entry["loc"])
+            if key in told or any(_overlap(key, refused) for refused in self.refused):
+                continue
+            told.add(key)
+            where = self._where(key)
+            if entry["type"] == "extra_forbidden":
+                for leaf, value in self._unknown_leaves(key, entry["input"], where):
+                    yield unknown_key(self.kind, leaf, value, self._where(leaf))
+            elif entry["type"] == "missing":
+                yield missing_key(self.kind, key, where)
+            else:
+                yield invalid_value(self.kind, key, entry, where)
+
+    def _unknown_leaves(self, key: Key, value: object, where: str) -> Iterator[tuple[Key, Any]]:
+        """An unknown section of a file is one mistake; an override names its own whole key."""
+        if where.startswith("override ") and isinstance(value, Mapping) and value:
+            for name, below in value.items():
+                yield from self._unknown_leaves((*key, name), below, where)
+        else:
+            yield key, value
+
+    def _key(self, location: Sequence[str | int]) -> Key:
+        """The key of pydantic's location, without the names of union branches in it."""
+        key: Key = ()
+        value: Any = self.values
+        for part in location:
+            inside = isinstance(value, Mapping) and part in value
+            if inside or (isinstance(value, list) and isinstance(part, int) and part < len(value)):
+                key, value = (*key, part), value[part]
+            elif field_at(self.kind, (*key, part)):
+                return (*key, part)  # not set
+        return key
+
+    def _where(self, key: Key) -> str:
+        known = (key[:n] for n in range(len(key), 0, -1))
+        return next((self.origins[k] for k in known if k in self.origins), self.name)
+
+    def _line(self, problem: Problem) -> tuple[int, int]:
+        """Mistakes of the file first, from top to bottom."""
+        name, _, line = problem.where.rpartition(":")
+        return (0, int(line)) if name == self.name and line.isdecimal() else (1, 0)
+
+    def _remember(self, key: Key, origin: str | Mapping[Key, str]) -> None:
+        if isinstance(origin, str):
+            self.origins[key] = origin
+        elif key in origin:
+            self.origins[key] = origin[key]
+
+    def _parent(self, key: Key) -> dict[str, Any]:
+        values = self.values
+        for part in key[:-1]:
+            values = values[str(part)]
+        return values
+
+    def _open(self, key: Key) -> None:
+        """Make sure that a mapping stands at a key, in place of a plain value if need be. A section
+        begins as its owner has it by default, which may be other than what its class has.
+        """
+        if key and not isinstance(self._parent(key).get(str(key[-1])), dict):
+            self._close(key)
+            self._parent(key)[str(key[-1])] = _own_default(self.kind, key)
+
+    def _close(self, key: Key) -> None:
+        """Forget where the values below a key came from."""
+        if not isinstance(self._parent(key).get(str(key[-1])), dict | list):
+            return
+        for below in [k for k in self.origins if len(k) > len(key) and k[: len(key)] == key]:
+            del self.origins[below]
+
+
+def _own_default(kind: type[BaseModel], key: Key) -> dict[str, Any]:
+    """Return the defaults that a section has in this place and not by its class."""
+    default: Any = None
+    for part in key:
+        field = kind.model_fields.get(str(part))
+        default = None if field is None else field.get_default(call_default_factory=True)
+        if not isinstance(default, BaseModel):
+            return {}
+        kind = type(default)
+    known: dict[str, Any] = default.model_dump(mode="json", round_trip=True, exclude_defaults=True)
+    return known
+
+
+def _overlap(one: Key, other: Key) -> bool:
+    shared = min(len(one), len(other))
+    return one[:shared] == other[:shared]

@@ -1,0 +1,136 @@
+"""Registry of layouts, and the examples of a split from the files below a root.
+
+To add a layout, add its reader to ``LAYOUTS``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from road_ray.data.features.qnli_ranking import to_ranking
+from road_ray.data.features.types import Example
+from road_ray.data.readers.adv_glue import read_adv_glue
+from road_ray.data.readers.conll import read_conll, read_tagged_rows
+from road_ray.data.readers.mrqa import read_mrqa
+from road_ray.data.readers.multiple_choice import CHOICES, read_choices
+from road_ray.data.readers.parts.tables import NESTED, suffix_of
+from road_ray.data.readers.qasrl import read_qasrl
+from road_ray.data.readers.quac import read_quac
+from road_ray.data.readers.sentences import read_glue_tsv, read_table
+from road_ray.data.readers.squad import read_squad
+from road_ray.data.readers.zre import read_zre
+from road_ray.data.schema import Dataset
+from road_ray.errors import ConfigError, DataError
+
+SPLITS = ("train", "dev", "test")
+
+Layout = Callable[[Path, Dataset, str], Sequence[Example]]
+
+
+def _glue_tsv(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
+    return read_glue_tsv(path, dataset.columns_of(split), labelled=split != "test")
+
+
+def _table(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
+    return read_table(path, dataset.columns_of(split), labelled=split != "test")
+
+
+def _ranking(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
+    labelled = split != "test"
+    pairs = read_glue_tsv(path, dataset.columns_of(split), labelled=labelled)
+    return to_ranking(pairs, "entailment", str(path), labelled=labelled)
+
+
+def _conll(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
+    table = path.is_dir() or suffix_of(path) in NESTED
+    read = read_tagged_rows if table else read_conll
+    return read(path, dataset.columns_of(split), labelled=split != "test")
+
+
+def _choices(path: Path, dataset: Dataset, split: str) -> Sequence[Example]:
+    columns = dataset.columns_of(split)
+    return read_choices(path, dataset.layout, columns, labelled=split != "test")
+
+
+LAYOUTS: dict[str, Layout] = {
+    "glue_tsv": _glue_tsv,
+    "table": _table,
+    "ranked_pairs": _ranking,
+    "conll": _conll,
+    "squad_json": lambda path, dataset, split: read_squad(path),
+    "adv_glue": lambda path, dataset, split: read_adv_glue(path, dataset),
+    "mrqa": lambda path, dataset, split: read_mrqa(path),
+    "quac": lambda path, dataset, split: read_quac(path),
+    "qasrl": lambda path, dataset, split: read_qasrl(path),
+    "zre": lambda path, dataset, split: read_zre(path),
+    **dict.fromkeys(CHOICES, _choices),
+}
+
+
+def read_split(dataset: Dataset, root: Path, split: str) -> list[Example]:
+    """Return the examples of ``train``, ``dev`` or ``test`` below ``root``, in order of its files.
+
+    A file may also be compressed as ``.gz``. Train and dev need labels. Raises ``DataError`` if a
+    file is missing or damaged, ``ConfigError`` if the entry has no such split or layout.
+    """
+    if dataset.layout not in LAYOUTS:
+        raise ConfigError(
+            f"data set {dataset.name!r} has layout {dataset.layout!r}; known: {', '.join(LAYOUTS)}"
+        )
+    read = LAYOUTS[dataset.layout]
+    examples: list[Example] = []
+    for name in file_names(dataset, split):
+        examples += read(_existing(dataset, root, name), dataset, split)
+    return examples
+
+
+def is_there(dataset: Dataset, root: Path, split: str) -> bool:
+    """Return True if the entry has this split and ``root`` has all of its files."""
+    if not getattr(dataset.splits, split):
+        return False
+    folder = root / dataset.folder
+    return all(
+        any((folder / f"{name}{end}").exists() for name in names.split("|") for end in ("", ".gz"))
+        for names in file_names(dataset, split)
+    )
+
+
+def file_names(dataset: Dataset, split: str) -> tuple[str, ...]:
+    """Return the files of a split. Raises ``ConfigError`` if the entry has no such split."""
+    if split not in SPLITS:
+        raise ConfigError(f"unknown split {split!r}; known: {', '.join(SPLITS)}")
+    names: str | tuple[str, ...] | None = getattr(dataset.splits, split)
+    if not names:
+        has = [name for name in SPLITS if getattr(dataset.splits, name)]
+        raise ConfigError(
+            f"data set {dataset.name!r} has no {split} split; it has: {', '.join(has)}\n"
+            f"  fix: name another data set, or give its entry a file for {split}"
+        )
+    return (names,) if isinstance(names, str) else names
+
+
+def _existing(dataset: Dataset, root: Path, names: str) -> Path:
+    folder = root / dataset.folder
+    plain = [folder / name for name in names.split("|")]
+    for wanted in plain:
+        for path in (wanted, wanted.with_name(f"{wanted.name}.gz")):
+            if path.is_dir():
+                return path
+            if path.is_file():
+                if not path.stat().st_size:
+                    raise DataError(
+                        f"{path}: 0 rows, the file is empty\n  fix: download or write it again"
+                    )
+                return path
+    there = "the folder does not exist"
+    if plain[0].parent.is_dir():
+        there = "the folder holds " + (
+            ", ".join(sorted(p.name for p in plain[0].parent.iterdir())[:8]) or "nothing"
+        )
+    others = ", ".join([f"{plain[0].name}.gz", *(path.name for path in plain[1:])])
+    raise DataError(
+        f"data set {dataset.name!r}: no file {plain[0]} (or {others}); {there}\n"
+        f"  data.root is {root}; the data set's entry names {Path(dataset.folder) / names}\n"
+        "  fix: set `data.root` (or ROAD_DATA) to the directory above, or correct the entry"
+    )

@@ -1,0 +1,215 @@
+"""Keys and values of rows in the store: a hash of the content, and logits without padding.
+
+The key of a row is a hash of its real token ids and segments, so it does not depend on the order
+and padding of the batch. For a teacher with another tokenizer it is a hash of its texts, so that
+students of any tokenizer share the row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from road_ray.data.features.ragged import starts_of
+from road_ray.data.features.types import Features, Longs
+from road_ray.data.schema import Kind, Regress, Span, Tag
+from road_ray.distillation.ensemble.base import PAD_LOGIT
+from road_ray.errors import CheckpointError
+
+KEY_BYTES = 16  # of blake2b: 10^9 rows collide with a probability of about 10^-21
+_SEGMENT_SHIFT = 24  # of a segment above its token id, in 32 bits
+
+Keys = NDArray[np.uint64]
+"""``[N, 2]``: the two halves of each key."""
+Values = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a batch: their keys ``[B, 2]``, and a mask of the real positions ``[B, L]``."""
+
+    keys: Keys
+    real: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @cached_property
+    def lengths(self) -> Longs:
+        """Number of real tokens of each row."""
+        lengths: Longs = self.real.sum(-1, dtype=np.int64)
+        return lengths
+
+    @cached_property
+    def padded_on_the_right(self) -> bool:
+        """Return whether all padding follows the real tokens, the usual case."""
+        return _on_the_right(self.real, self.lengths)
+
+    def some(self, numbers: NDArray[Any]) -> Rows:
+        """Return the rows of these numbers, or of a mask."""
+        return Rows(self.keys[numbers], self.real[numbers])
+
+
+class RowKeys(NamedTuple):
+    """Keys of the same rows for teachers with the student's tokenizer and for those that read
+    texts, ``[N, 2]`` each; None where no teacher does.
+    """
+
+    tokens: Keys
+    texts: Keys | None = None
+
+    def some(self, numbers: NDArray[Any]) -> RowKeys:
+        """Return the keys of these rows, by number or by a mask."""
+        return RowKeys(self.tokens[numbers], None if self.texts is None else self.texts[numbers])
+
+
+class MissingRows:
+    """Tracker of the rows that a store still lacks."""
+
+    def __init__(self, keys: Keys) -> None:
+        self.keys: Keys = np.unique(keys, axis=0)
+        self.missing = np.ones(len(self.keys), np.bool_)
+        self.num_missing = len(self.keys)
+
+    def found(self, keys: Keys) -> None:
+        """Mark rows as present; unknown keys are ignored."""
+        if not len(self.keys):
+            return
+        at = np.searchsorted(self.keys[:, 0], keys[:, 0]).clip(max=len(self.keys) - 1)
+        self.missing[at[(self.keys[at] == keys).all(-1)]] = False
+        self.num_missing = int(self.missing.sum())
+
+
+def rows_of(inputs: Mapping[str, Any]) -> Rows:
+    """Return the rows of ``input_ids`` ``[B, L]`` (or ``[B, N, L]``: N choices per row), with mask
+    and segments if given.
+    """
+    ids = _array(inputs["input_ids"]).astype(np.int32)
+    mask, segments = inputs.get("attention_mask"), inputs.get("token_type_ids")
+    real = np.ones(ids.shape, np.bool_) if mask is None else _array(mask) != 0
+    if segments is not None:
+        ids |= _array(segments).astype(np.int32) << _SEGMENT_SHIFT
+    lengths = real.sum(-1, dtype=np.int64).reshape(-1)
+    if _on_the_right(real, lengths):
+        keys = _hashed(ids, np.arange(len(lengths)) * ids.shape[-1], lengths)
+    else:
+        keys = _hashed(ids[real], starts_of(lengths), lengths)
+    if ids.ndim == 3:
+        keys, real = _together(keys, ids.shape[1]), real.reshape(len(ids), -1)
+    return Rows(keys, real)
+
+
+def keys_of(features: Features) -> Keys:
+    """Return the keys of all rows of a data set, ``[N, 2]``."""
+    lengths = np.diff(features.bounds)
+    position = np.arange(len(features.tokens)) - np.repeat(features.bounds[:-1], lengths)
+    second = position >= np.repeat(features.first_segment, lengths)
+    marked = features.tokens | (second.astype(np.int32) << _SEGMENT_SHIFT)
+    keys = _hashed(marked, features.bounds[:-1], lengths)
+    return keys if features.choices == 1 else _together(keys, features.choices)
+
+
+def keys_of_texts(texts: Iterable[Sequence[str]]) -> Keys:
+    """Return the keys of rows by their texts, ``[N, 2]``."""
+    digests = []
+    for row in texts:
+        content = hashlib.blake2b(digest_size=KEY_BYTES)
+        for text in row:
+            encoded = text.encode("utf-8", "surrogatepass")
+            content.update(len(encoded).to_bytes(8, "little") + encoded)
+        digests.append(content.digest())
+    return np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
+
+
+def value_type(kind: Kind) -> type[np.floating[Any]]:
+    """Return the dtype of stored logits: float16 (rounding 2^-11), float32 in regression."""
+    return np.float32 if isinstance(kind, Regress) else np.float16
+
+
+def counts_of(kind: Kind, lengths: Longs) -> Longs:
+    """Return the size of a teacher's unpadded answer to rows of these lengths."""
+    return kind.width * (lengths if isinstance(kind, Span | Tag) else np.ones_like(lengths))
+
+
+def unpadded(answers: Tensor, rows: Rows, kind: Kind) -> Values:
+    """Flatten one teacher's answers into one array, row after row, in the stored dtype.
+
+    ``[B, C]``, ``[B, 2, L]`` or ``[B, L, C] -> [numbers]``. Raises ``CheckpointError`` for values
+    beyond the range of float16.
+    """
+    values = _array(answers.float())
+    limit = float(np.finfo(value_type(kind)).max)
+    ragged = isinstance(kind, Span | Tag)
+    flat: Values = values[_spread(rows.real, kind)] if ragged else values.ravel()
+    if not (np.abs(flat).max(initial=0.0) <= limit):  # false for NaN too
+        raise CheckpointError(
+            f"a teacher's logits beyond {limit:g}, or not a number, cannot be stored\n"
+            "  fix: leave the store out (distillation.store: null) or fine-tune that teacher again"
+        )
+    return flat.astype(value_type(kind))
+
+
+def padded(answers: list[Values], rows: Rows, kind: Kind) -> Tensor:
+    """Restore one teacher's answers from an array per row; padding is ``PAD_LOGIT``.
+    ``-> [B, C]``, ``[B, 2, L]`` or ``[B, L, C]``, fp32.
+    """
+    dtype = value_type(kind)
+    if not isinstance(kind, Span | Tag):
+        together = np.concatenate([np.zeros(0, dtype), *answers])
+        return torch.from_numpy(together.reshape(len(rows), kind.width)).float()
+    spread = _spread(rows.real, kind)
+    full = np.full(spread.shape, PAD_LOGIT, dtype)
+    if rows.padded_on_the_right:
+        for row, answer in zip(full, answers, strict=True):
+            length = len(answer) // kind.width
+            if isinstance(kind, Span):
+                row[:, :length] = answer.reshape(kind.width, length)
+            else:
+                row[:length] = answer.reshape(length, kind.width)
+    else:
+        full[spread] = np.concatenate([np.zeros(0, dtype), *answers])
+    return torch.from_numpy(full).float()  # ten times as fast as NumPy's conversion
+
+
+def _spread(real: NDArray[np.bool_], kind: Kind) -> NDArray[np.bool_]:
+    """Return the mask of an answer's real numbers: ``[B, L] -> [B, 2, L]`` or ``[B, L, C]``."""
+    size, length = real.shape
+    if isinstance(kind, Span):
+        return np.broadcast_to(real[:, None, :], (size, kind.width, length))
+    return np.broadcast_to(real[:, :, None], (size, length, kind.width))
+
+
+def _together(keys: Keys, choices: int) -> Keys:
+    """Return one key per row, a hash of the keys of its choices."""
+    numbers = np.full(len(keys) // choices, 2 * choices)
+    return _hashed(keys, starts_of(numbers), numbers)
+
+
+def _on_the_right(real: NDArray[np.bool_], lengths: Longs) -> bool:
+    width = real.shape[-1]
+    return bool((real.reshape(-1, width) == (np.arange(width) < lengths[:, None])).all())
+
+
+def _hashed(flat: NDArray[Any], starts: Longs, lengths: Longs) -> Keys:
+    content, size = memoryview(flat.tobytes()), flat.itemsize
+    blake2b = hashlib.blake2b
+    digests = b"".join(
+        blake2b(content[start:end], digest_size=KEY_BYTES).digest()
+        for start, end in zip(
+            (starts * size).tolist(), ((starts + lengths) * size).tolist(), strict=True
+        )
+    )
+    return np.frombuffer(digests, np.uint64).reshape(-1, 2)
+
+
+def _array(tensor: Tensor) -> NDArray[Any]:
+    array: NDArray[Any] = tensor.detach().cpu().numpy()
+    return array

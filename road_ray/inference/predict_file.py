@@ -1,0 +1,106 @@
+"""Predict every row of a file: rows in, predictions in the same order out."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from road_ray.data.model_files import locate_model, model_hashes
+from road_ray.inference.input_rows import STDIN, ColumnChoice, InputRow, input_rows
+from road_ray.inference.prediction_file import PredictionFile
+from road_ray.inference.predictor import CHUNK_ROWS, Prediction, Predictor, Row
+from road_ray.models.encoder import model_directory
+
+_log = logging.getLogger(__name__)
+_SECONDS_BETWEEN_REPORTS = 10.0
+
+Chunks = Callable[[Iterator[list[tuple[str, Row]]]], Iterator[list[Prediction]]]
+
+
+def predict_file(
+    predictor: Predictor,
+    source: str,
+    output: Path,
+    *,
+    model: str,
+    columns: ColumnChoice | None = None,
+    chunks: Chunks | None = None,
+    report_progress: bool = True,
+) -> int:
+    """Write the predictions of all rows of ``source`` to ``output``; return their number.
+
+    The same call after a kill continues behind the last whole chunk. ``chunks`` predicts chunks of
+    rows in order, by default in this process. Raises ``ConfigError`` if ``output`` exists.
+    """
+    columns = columns or ColumnChoice()
+    identity = _identity(predictor, source, model, columns)
+    file = PredictionFile(output, identity)
+    rows = input_rows(source, columns, predictor.fields)
+    done = file.rows
+    if done:
+        _log.info("%s: resuming after %d rows", output, done)
+    progress = _Progress(done)
+    try:
+        for predictions in predict_chunks(predictor, islice(rows, done, None), chunks):
+            file.append(predictions)
+            if report_progress:
+                progress.report(file.rows)
+        file.finish()
+    finally:
+        file.close()
+    return file.rows
+
+
+def predict_chunks(
+    predictor: Predictor, rows: Iterable[InputRow], chunks: Chunks | None = None
+) -> Iterator[list[Prediction]]:
+    """Yield the predictions of each chunk of rows, in order, with the cells that are kept."""
+    predict = chunks or (lambda waiting: (predictor.predict_rows(chunk) for chunk in waiting))
+    kept: deque[list[Row]] = deque()  # of the chunks that are being predicted
+
+    def given() -> Iterator[list[tuple[str, Row]]]:
+        waiting = iter(rows)
+        while chunk := list(islice(waiting, CHUNK_ROWS)):
+            kept.append([row.kept for row in chunk])
+            yield [(row.where, row.fields) for row in chunk]
+
+    for predictions in predict(given()):
+        pairs = zip(predictions, kept.popleft(), strict=True)
+        yield [prediction | dict(cells) for prediction, cells in pairs]
+
+
+def _identity(
+    predictor: Predictor, source: str, model: str, columns: ColumnChoice
+) -> dict[str, Any]:
+    """Return what the predictions depend on; standard input cannot be resumed."""
+    stat = None if source == STDIN else Path(source).expanduser().stat()
+    return {
+        "model": model_hashes(locate_model(model_directory(model, "model"))),
+        "head": predictor.task.name,
+        "source": [source, stat.st_size, stat.st_mtime_ns] if stat else [STDIN, time.time_ns()],
+        "columns": [dict(columns.fields), dict(columns.keep), sorted(columns.ignore)],
+        "max_length_tokens": predictor.max_length_tokens,
+        "precision": str(predictor.dtype),
+        "threshold": predictor.threshold,
+        "n_best": predictor.n_best,
+    }
+
+
+class _Progress:
+    """Reports rows and rows per second, at most every ten seconds."""
+
+    def __init__(self, done: int) -> None:
+        self._first, self._began = done, time.monotonic()
+        self._reported = self._began
+
+    def report(self, rows: int) -> None:
+        now = time.monotonic()
+        if now - self._reported >= _SECONDS_BETWEEN_REPORTS:
+            self._reported = now
+            speed = (rows - self._first) / (now - self._began)
+            _log.info("%s rows predicted, %.0f rows/s", f"{rows:,}", speed)

@@ -1,0 +1,92 @@
+"""ELECTRA with a generator that learns to fool the discriminator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+from road_ray.data.batching import Batch
+from road_ray.models.encoder import initialize_output
+from road_ray.models.language_model import detection_scores, states, vocabulary_logits
+from road_ray.objectives.base import Losses, Term
+from road_ray.objectives.masking import corrupt, put, rows_at, sample
+from road_ray.objectives.pretraining.electra import Electra
+from road_ray.objectives.pretraining.parts.corruption import language_model
+from road_ray.objectives.pretraining.parts.detection import detection_losses, detection_metrics
+from road_ray.objectives.pretraining.parts.generator import Generator
+
+
+def policy_loss(log_probabilities: Tensor, rewards: Tensor, baselines: Tensor) -> Tensor:
+    """Return the summed ``-log p(sample) * (reward - baseline)``: ``[N], [N], [N] -> []``.
+
+    Its gradient is that of the negative expected reward; rewards and baselines carry none.
+    """
+    return -(log_probabilities * (rewards - baselines).detach()).sum()
+
+
+class Adversarial(Electra):
+    """As ``Electra``, but the generator maximises the discriminator's loss at chosen positions.
+
+    REINFORCE with one sample. The baseline ``-log sigmoid(w h)`` of the generator's states is
+    trained by cross-entropy with the probability that the discriminator gives the correct answer;
+    it sends no gradient into the generator, our choice. Source: Clark et al. 2020, section 3.3 and
+    appendix.
+    """
+
+    metric_names = (*Electra.metric_names, "baseline", "generator_reward")
+
+    def __init__(
+        self,
+        generator: Generator,
+        discriminator: PreTrainedModel,
+        *,
+        generator_weight: float = 1.0,
+        **electra: Any,
+    ) -> None:
+        learning = language_model(generator, "adversarial")
+        super().__init__(learning, discriminator, **electra)
+        self.baseline = nn.Linear(int(learning.config.hidden_size), 1)
+        initialize_output(self.baseline)
+        self.generator_weight = generator_weight
+
+    def forward(self, batch: Batch) -> Losses:
+        batch = self.prepare(batch)
+        tokens, real, positions = batch["input_ids"], batch["attention_mask"], batch["chosen"]
+        chosen, masked = self.hide(batch)
+        hidden = rows_at(states(self.generator.base_model, masked, batch), positions)
+        labels = rows_at(tokens, positions)
+        logits = vocabulary_logits(self.generator, hidden).float()
+        allowed = logits / self.temperature
+        if self.disallow_correct:
+            allowed = allowed.scatter(1, labels[:, None], float("-inf"))
+        sampled = sample(allowed, rows_at(batch["noise"][2], positions))
+        corrupted, replaced = corrupt(tokens, chosen, put(tokens, positions, sampled))
+        scores = detection_scores(self.discriminator, corrupted, batch)
+        losses = detection_losses(scores, replaced)
+        rewards = rows_at(losses.detach(), positions)
+        baseline_logits = self.baseline(hidden.detach()).squeeze(-1).float()
+        log_probabilities = functional.log_softmax(allowed, -1)
+        log_sampled = log_probabilities.gather(1, sampled[:, None]).squeeze(1)
+        policy = policy_loss(log_sampled, rewards, -functional.logsigmoid(baseline_logits))
+        baseline = functional.binary_cross_entropy_with_logits(
+            baseline_logits, torch.exp(-rewards), reduction="sum"
+        )
+        count, num_real = chosen.sum(), real.sum()
+        correct = (logits.detach().argmax(-1) == labels).sum()
+        entropy = torch.special.entr(log_probabilities.detach().exp()).sum()
+        metrics = detection_metrics(scores, replaced, real.bool()) | {
+            "generator_accuracy": (correct, count),
+            "generator_entropy": (entropy, count),
+            "generator_reward": (rewards.sum(), count),
+            "replaced_fraction": (replaced.sum(), num_real),
+        }
+        terms = {
+            "generator": Term(policy, count, self.generator_weight),
+            "baseline": Term(baseline, count),
+            "discriminator": Term((losses * real).sum(), num_real, self.discriminator_weight),
+        }
+        return Losses(terms, metrics)

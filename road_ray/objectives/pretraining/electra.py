@@ -1,0 +1,63 @@
+"""Replaced-token detection: a small generator corrupts tokens, a discriminator finds them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from road_ray.data.batching import Batch
+from road_ray.models.language_model import detection_scores
+from road_ray.objectives.base import Losses, Term
+from road_ray.objectives.pretraining.parts.corruption import CorruptingObjective, Corruption
+from road_ray.objectives.pretraining.parts.detection import (
+    DETECTION_METRICS,
+    detection_losses,
+    detection_metrics,
+)
+from road_ray.objectives.pretraining.parts.generator import Generator
+
+
+class Electra(CorruptingObjective):
+    """Generator by masked language modelling and discriminator by detection, trained together.
+
+    The loss is the mean generator loss over chosen positions + ``discriminator_weight`` * the mean
+    detection loss over real tokens. Source: Clark et al. 2020, sections 2 and 3.2.
+    """
+
+    metric_names: ClassVar[tuple[str, ...]] = (
+        "discriminator",
+        *CorruptingObjective.metric_names,
+        *DETECTION_METRICS,
+    )
+
+    def __init__(
+        self,
+        generator: Generator,
+        discriminator: PreTrainedModel,
+        *,
+        discriminator_weight: float = 50.0,
+        **corruption: Any,
+    ) -> None:
+        super().__init__(generator, discriminator, **corruption)
+        self.discriminator = discriminator
+        self.discriminator_weight = discriminator_weight
+
+    def forward(self, batch: Batch) -> Losses:
+        made = self.corrupted(batch)
+        scores = detection_scores(self.discriminator, made.tokens, batch)
+        counted = self.counted(made, batch)
+        loss = (detection_losses(scores, made.replaced) * counted).sum()
+        return Losses(
+            made.terms | {"discriminator": Term(loss, counted.sum(), self.discriminator_weight)},
+            made.metrics | detection_metrics(scores, made.replaced, counted),
+        )
+
+    def counted(self, made: Corruption, batch: Batch) -> Tensor:
+        """Return the tokens that the detection loss is the mean over, ``[B, L]`` bool: all real."""
+        return batch["attention_mask"].bool()
+
+    def export(self, directory: Path) -> None:
+        self.export_pair(directory, self.discriminator)

@@ -1,0 +1,134 @@
+"""MC-BERT: at every position the main encoder chooses among a few tokens, or rejects them all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+from road_ray.data.batching import Batch
+from road_ray.models.language_model import decoder, prediction_states, states, vocabulary_logits
+from road_ray.models.weight_tying import tie
+from road_ray.objectives.base import Losses, Term
+from road_ray.objectives.masking import corrupt, flat_positions, put, rows_at
+from road_ray.objectives.pretraining.parts.candidates import candidate_logits, with_replacement
+from road_ray.objectives.pretraining.parts.corruption import CorruptingObjective, language_model
+from road_ray.objectives.pretraining.parts.generator import Generator, draw_from_logits
+
+
+def choices(
+    drawn: Tensor, labels: Tensor, replaced: Tensor, *, faithful: bool
+) -> tuple[Tensor, Tensor]:
+    """Return the candidates of slots 1.. and which of them count.
+
+    ``[N, K - 1], [N], [N] -> [N, K - 1]`` each. Where a token is replaced, its original takes slot
+    1; elsewhere slot 0, "none of the above", is the correct one. A drawn candidate that equals the
+    original would be correct too and does not count, except with ``faithful``: the released code
+    counts it (science: section 3.1).
+    """
+    first = torch.where(replaced, labels, drawn[:, 0])
+    candidates = torch.cat([first[:, None], drawn[:, 1:]], -1)
+    counts = torch.ones_like(candidates, dtype=torch.bool)
+    if not faithful:
+        counts = candidates != labels[:, None]
+        counts[:, 0] |= replaced
+    return candidates, counts
+
+
+class MCBert(CorruptingObjective):
+    """A small generator (the "meta controller") corrupts masked positions and draws ``candidates``
+    - 1 tokens for every position; the main encoder picks the original or "none of the above".
+
+    The loss is the mean generator loss over chosen positions + ``discriminator_weight`` * the mean
+    cross-entropy of the choice over real tokens. "None" has an embedding of its own. Source:
+    MC-BERT, arXiv 2006.05744 and its released code; special tokens are not masked here, our choice.
+    """
+
+    metric_names = (
+        "choice",
+        *CorruptingObjective.metric_names,
+        "choice_accuracy",
+        "choice_accuracy_replaced",
+    )
+
+    def __init__(
+        self,
+        generator: Generator,
+        model: PreTrainedModel,
+        *,
+        mask_fraction: float = 1.0,
+        discriminator_weight: float = 50.0,
+        candidates: int = 10,
+        faithful: bool = False,
+        **corruption: Any,
+    ) -> None:
+        generator = language_model(generator, "mc_bert")
+        super().__init__(generator, model, mask_fraction=mask_fraction, **corruption)
+        tie(model)
+        decoder(model).bias = decoder(generator).bias
+        self.model = model
+        self.discriminator_weight = discriminator_weight
+        self.faithful = faithful
+        self.noise_channels += candidates - 1
+        width = model.get_input_embeddings().weight.shape[1]
+        self.none = nn.Parameter(torch.randn(width) * float(model.config.initializer_range))
+        self.none_bias = nn.Parameter(torch.zeros(1))
+
+    def prepare(self, batch: Batch) -> Batch:
+        """Return the batch with its chosen and its real positions, as ``Objective.prepare``."""
+        if "real" in batch:
+            return batch
+        return {**super().prepare(batch), "real": flat_positions(batch["attention_mask"])}
+
+    def forward(self, batch: Batch) -> Losses:
+        batch = self.prepare(batch)
+        tokens, real, positions = batch["input_ids"], batch["real"], batch["chosen"]
+        chosen, masked = self.hide(batch)
+        hidden = rows_at(states(self.generator.base_model, masked, batch), real)
+        logits = vocabulary_logits(self.generator, hidden)
+        drawn = draw_from_logits(
+            logits.index_select(0, torch.searchsorted(real, positions)),
+            rows_at(tokens, positions),
+            rows_at(batch["noise"][2], positions),
+            temperature=self.temperature,
+            disallow_correct=self.disallow_correct,
+        )
+        corrupted, replaced = corrupt(tokens, chosen, put(tokens, positions, drawn.sampled))
+        others = with_replacement(logits, batch["noise"][3:].flatten(1)[:, real].T.contiguous())
+        labels, fake = rows_at(tokens, real), rows_at(replaced, real)
+        candidates, counts = choices(others, labels, fake, faithful=self.faithful)
+        hidden = rows_at(states(self.encoder, corrupted, batch), real)
+        state = prediction_states(self.model, hidden)
+        scores = self._scores(state, candidates).masked_fill(
+            ~functional.pad(counts, (1, 0), value=True), float("-inf")
+        )
+        choice = fake.long()
+        chosen_count, real_count = chosen.sum(), batch["attention_mask"].sum()
+        correct = scores.detach().argmax(-1) == choice
+        metrics = {
+            "generator_accuracy": (drawn.num_correct, chosen_count),
+            "generator_entropy": (drawn.entropy, chosen_count),
+            "replaced_fraction": (replaced.sum(), real_count),
+            "choice_accuracy": (correct.sum(), real_count),
+            "choice_accuracy_replaced": ((correct & (choice == 1)).sum(), choice.sum()),
+        }
+        loss = functional.cross_entropy(scores, choice, reduction="sum")
+        terms = {
+            "generator": Term(drawn.loss, chosen_count),
+            "choice": Term(loss, real_count, self.discriminator_weight),
+        }
+        return Losses(terms, metrics)
+
+    def _scores(self, state: Tensor, candidates: Tensor) -> Tensor:
+        """Return the scores ``[N, E], [N, K - 1] -> [N, K]`` in fp32, "none of the above" first."""
+        layer = decoder(self.model)
+        listed = candidate_logits(state, layer.weight, candidates) + layer.bias[candidates]
+        none = state.to(self.none.dtype) @ self.none + self.none_bias
+        return torch.cat([none[:, None].float(), listed.float()], -1)
+
+    def export(self, directory: Path) -> None:
+        self.export_pair(directory, self.model)

@@ -1,0 +1,135 @@
+"""TEAMS: detection everywhere and the choice among a few tokens at masked positions."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+from road_ray.data.batching import Batch
+from road_ray.errors import ConfigError
+from road_ray.models.encoder import initialize, initialize_output
+from road_ray.models.language_model import decoder, prediction_states, states, vocabulary_logits
+from road_ray.models.weight_tying import share_layers, tie
+from road_ray.objectives.base import Losses, Term
+from road_ray.objectives.masking import corrupt, put, rows_at
+from road_ray.objectives.pretraining.parts.candidates import candidate_logits, without_replacement
+from road_ray.objectives.pretraining.parts.corruption import CorruptingObjective, language_model
+from road_ray.objectives.pretraining.parts.detection import (
+    DETECTION_METRICS,
+    detection_losses,
+    detection_metrics,
+)
+from road_ray.objectives.pretraining.parts.generator import Generator, draw_from_logits
+
+
+class Teams(CorruptingObjective):
+    """Generator, detection of replaced tokens and multi-word selection, trained together.
+
+    The main encoder's last layer serves the selection; the detection has a last layer of its own,
+    fed by the one below. The lowest ``shared_layers`` layers are shared with the generator. The
+    loss is the mean generator loss + ``discriminator_weight`` * the mean detection loss over real
+    tokens + ``selection_weight`` * the mean selection loss over chosen positions. Source: TEAMS,
+    arXiv 2106.00139, weights from official/projects/teams.
+    """
+
+    metric_names = (
+        "discriminator",
+        "selection",
+        *CorruptingObjective.metric_names,
+        *DETECTION_METRICS,
+        "selection_accuracy",
+    )
+
+    def __init__(
+        self,
+        generator: Generator,
+        model: PreTrainedModel,
+        *,
+        discriminator_weight: float = 5.0,
+        selection_weight: float = 2.0,
+        candidates: int = 5,
+        shared_layers: int = 3,
+        **corruption: Any,
+    ) -> None:
+        generator = language_model(generator, "teams")
+        super().__init__(generator, model, **corruption)
+        tie(model)
+        decoder(model).bias.requires_grad_(False)  # unused here; DDP would wait for its gradient
+        layers = getattr(getattr(self.encoder, "encoder", None), "layer", None)
+        if layers is None:
+            raise ConfigError(
+                "objective.name = teams: this encoder has no stack of layers of their own\n"
+                "  allowed: encoder.family electra or bert"
+            )
+        share_layers(generator, model, shared_layers)
+        self.model = model
+        self.discriminator_weight = discriminator_weight
+        self.selection_weight = selection_weight
+        self.noise_channels += candidates - 1
+        std, width = float(model.config.initializer_range), int(model.config.hidden_size)
+        self.detection_layer = deepcopy(layers[-1])
+        self._last_inputs: tuple[tuple[Any, ...], dict[str, Any]] = (), {}
+        layers[-1].register_forward_pre_hook(self._record, with_kwargs=True)
+        initialize(self.detection_layer, std)
+        output = nn.Linear(width, 1)
+        self.detection_head = nn.Sequential(nn.Linear(width, width), nn.GELU(), output)
+        initialize(self.detection_head, std)
+        initialize_output(output)
+
+    def forward(self, batch: Batch) -> Losses:
+        batch = self.prepare(batch)
+        tokens, real, positions = batch["input_ids"], batch["attention_mask"], batch["chosen"]
+        chosen, masked = self.hide(batch)
+        labels = rows_at(tokens, positions)
+        drafted = rows_at(states(self.generator.base_model, masked, batch), positions)
+        logits = vocabulary_logits(self.generator, drafted)
+        drawn = draw_from_logits(
+            logits,
+            labels,
+            rows_at(batch["noise"][2], positions),
+            temperature=self.temperature,
+            disallow_correct=self.disallow_correct,
+        )
+        corrupted, replaced = corrupt(tokens, chosen, put(tokens, positions, drawn.sampled))
+        hidden, branched = self._both_last_layers(corrupted, batch)
+        scores = self.detection_head(branched).squeeze(-1).float()
+        noise = batch["noise"][3:].flatten(1)[:, positions].T.contiguous()
+        others = without_replacement(logits, labels, noise)
+        candidates = torch.cat([labels[:, None], others], -1)
+        state = prediction_states(self.model, rows_at(hidden, positions))
+        selected = candidate_logits(state, decoder(self.model).weight, candidates).float()
+        count, num_real = chosen.sum(), real.sum()
+        metrics = detection_metrics(scores, replaced, real.bool()) | {
+            "generator_accuracy": (drawn.num_correct, count),
+            "generator_entropy": (drawn.entropy, count),
+            "replaced_fraction": (replaced.sum(), num_real),
+            "selection_accuracy": ((selected.detach().argmax(-1) == 0).sum(), count),
+        }
+        selection = functional.cross_entropy(selected, torch.zeros_like(labels), reduction="sum")
+        detection = (detection_losses(scores, replaced) * real).sum()
+        terms = {
+            "generator": Term(drawn.loss, count),
+            "discriminator": Term(detection, num_real, self.discriminator_weight),
+            "selection": Term(selection, count, self.selection_weight),
+        }
+        return Losses(terms, metrics)
+
+    def _both_last_layers(self, tokens: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the states after the selection's and the detection's last layer, ``[B, L, D]``
+        each.
+        """
+        hidden = states(self.encoder, tokens, batch)
+        (arguments, named), self._last_inputs = self._last_inputs, ((), {})
+        return hidden, self.detection_layer(*arguments, **named)
+
+    def _record(self, _: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        self._last_inputs = arguments, named
+
+    def export(self, directory: Path) -> None:
+        self.export_pair(directory, self.model)

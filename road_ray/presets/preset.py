@@ -1,0 +1,35 @@
+"""A preset, and the decorator that makes one of a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from road_ray.config import Config
+
+C = TypeVar("C", bound=Config, covariant=True)
+
+
+@dataclass(frozen=True)
+class Preset(Generic[C]):
+    """A named configuration of one verb. A call makes it."""
+
+    name: str
+    verb: str
+    about: str
+    make: Callable[[], C]
+
+    def __call__(self) -> C:
+        return self.make()
+
+
+def preset(verb: str) -> Callable[[Callable[[], C]], Preset[C]]:
+    """Make a preset of a function, under its name; the docstring is its line in ``road presets``. A
+    decorator.
+    """
+
+    def made(make: Callable[[], C]) -> Preset[C]:
+        return Preset(make.__name__, verb, " ".join((make.__doc__ or "").split()), make)
+
+    return made

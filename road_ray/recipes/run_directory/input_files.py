@@ -1,0 +1,174 @@
+"""What a run follows from: the files it reads, by content, in ``inputs.json`` of its directory.
+
+A file whose size and modification time are as recorded is taken to be the same; any other is
+hashed. A file whose folder is gone, such as data that were deleted after the training, is not
+compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from road_ray.data.config import CorpusConfig, SourceConfig
+from road_ray.errors import CheckpointError, ResourceError
+from road_ray.system.file_hashes import sha256_of
+from road_ray.system.json_file import read_json
+from road_ray.system.paths import named
+
+INPUTS = "inputs.json"
+TEACHERS = "teachers"  # the kind of inputs that may be allowed to change
+_MODEL_SUFFIXES = {".json", ".safetensors", ".txt", ".model"}
+_KEYS = {"bytes", "modified_ns", "sha256"}
+
+Entry = dict[str, Any]
+Inputs = Mapping[str, Iterable[Path]]
+"""Files by kind: ``init``, ``data``, ``teachers``."""
+
+
+def model_files(init: str) -> list[Path]:
+    """Return the files that decide what a local run or model directory computes; of a hub name
+    none, for its revisions do not change.
+    """
+    place = named(init, "init")
+    if not init or not place.is_dir():
+        return []
+    place = place / "hf" if (place / "hf" / "config.json").is_file() else place
+    inner = (path for pattern in ("*", "heads/*/*", "generator/*") for path in place.glob(pattern))
+    return sorted(path for path in inner if path.suffix in _MODEL_SUFFIXES and path.is_file())
+
+
+def split_files(source: SourceConfig, names: Iterable[str], split: str) -> list[Path]:
+    """Return the local files of a split of the named data sets; of the hub none."""
+    # The readers are loaded when files are listed: configuration classes import this module.
+    from road_ray.data.loading import find_dataset, root_of
+    from road_ray.data.readers.layouts import file_names
+    from road_ray.data.readers.parts.tables import table_files
+
+    found: list[Path] = []
+    for name in names:
+        below = root_of(name, source)
+        entry, _ = find_dataset(name, source)
+        if below is None:
+            continue
+        for alternatives in file_names(entry, split):
+            plain = [below / entry.folder / one for one in alternatives.split("|")]
+            either = [path for one in plain for path in (one, one.with_name(f"{one.name}.gz"))]
+            for path in [path for path in either if path.exists()][:1]:
+                found += table_files(path) if path.is_dir() else [path]
+    return found
+
+
+def unlabelled_files(source: SourceConfig, names: Iterable[str]) -> list[Path]:
+    """Return the files of rows without labels, and the training files of data sets among them."""
+    from road_ray.data.loading import resolve_root
+    from road_ray.data.unlabelled import unlabelled_file
+
+    root = resolve_root(source.root)
+    named = [(name, unlabelled_file(name, root)) for name in names]
+    files = [file for _, file in named if file is not None]
+    return [*files, *split_files(source, [name for name, file in named if file is None], "train")]
+
+
+def corpus_files(data: CorpusConfig) -> list[Path]:
+    """Return the local files of a corpus, and of the tokenizer that is named for it."""
+    if data.corpus.startswith("hub:") or "://" in data.corpus:
+        return []
+    from road_ray.data.corpus.source import corpus_text
+    from road_ray.data.loading import resolve_root
+
+    place, root = Path(str(corpus_text(data))), resolve_root(data.root)
+    found = [place] if place.is_file() else sorted(p for p in place.rglob("*") if p.is_file())
+    named = Path(data.tokenizer or "").expanduser()
+    for tokenizer in [(root or Path()) / named, named] if data.tokenizer else []:
+        if tokenizer.exists():
+            return [*found, *([tokenizer] if tokenizer.is_file() else model_files(str(tokenizer)))]
+    return found
+
+
+def found_inputs(
+    run_dir: Path, inputs: Inputs, *, allow: Iterable[str] = ()
+) -> dict[str, dict[str, Entry]]:
+    """Return what ``inputs.json`` is to say of a run that begins or goes on; what an earlier start
+    read stays recorded where it can no longer be looked at.
+
+    Raises ``CheckpointError`` for a damaged record, ``ResourceError`` for an unreadable file.
+    """
+    known = _recorded(run_dir)
+    found: dict[str, dict[str, Entry]] = {}
+    for kind, paths in inputs.items():
+        then = known.get(kind, {})
+        gone = {} if kind in allow else {n: e for n, e in then.items() if not _comparable(n)}
+        now = {str(path.resolve()): path for path in paths}
+        try:
+            found[kind] = gone | {name: _entry(path, then.get(name)) for name, path in now.items()}
+        except OSError as error:
+            raise ResourceError(
+                f"{error.filename}: cannot be read: {error.strerror}\n"
+                "  fix: make it readable for this user; nothing was started"
+            ) from error
+    return found
+
+
+def changed_inputs(run_dir: Path, *, allow: Iterable[str] = ()) -> list[str]:
+    """Return a line for each recorded file that is another now, but for kinds that ``allow``
+    names.
+    """
+    return [
+        line
+        for kind, entries in _recorded(run_dir).items()
+        if kind not in allow
+        for name, then in entries.items()
+        if (line := _change(Path(name), then))
+    ]
+
+
+def _change(path: Path, then: Mapping[str, object]) -> str | None:
+    if not _comparable(str(path)):
+        return None
+    if not path.is_file():
+        return f"{path}: then {_short(then)}, now missing"
+    try:
+        now = _entry(path, then)
+    except OSError as error:
+        return f"{path}: then {_short(then)}, now unreadable ({error.strerror})"
+    if now["sha256"] == then["sha256"]:
+        return None
+    return f"{path}: then {_short(then)}, now {_short(now)}"
+
+
+def _comparable(name: str) -> bool:
+    return Path(name).parent.is_dir()
+
+
+def _short(entry: Mapping[str, object]) -> str:
+    return f"{entry['bytes']} bytes, sha256 {str(entry['sha256'])[:12]}"
+
+
+def _entry(path: Path, known: Mapping[str, object] | None) -> Entry:
+    found = path.stat()
+    now = {"bytes": found.st_size, "modified_ns": found.st_mtime_ns}
+    if known is not None and all(known[key] == value for key, value in now.items()):
+        return dict(known)
+    return now | {"sha256": sha256_of(path)}
+
+
+def _recorded(run_dir: Path) -> dict[str, dict[str, Entry]]:
+    path = run_dir / INPUTS
+    if not path.is_file():
+        return {}
+    remedy = "delete it, and the files that the run read are not compared"
+    recorded = read_json(path, fix=remedy)
+    if not all(_is_entry(entry) for entry in _leaves(recorded)):
+        raise CheckpointError(f"{path}: not the inputs of a run\n  fix: {remedy}")
+    return recorded
+
+
+def _leaves(recorded: Mapping[str, object]) -> Iterator[Any]:
+    for entries in recorded.values():
+        yield from entries.values() if isinstance(entries, dict) else [entries]
+
+
+def _is_entry(entry: object) -> bool:
+    return isinstance(entry, dict) and set(entry) == _KEYS

@@ -1,0 +1,103 @@
+"""What a finished run left: its files by sha256 in ``MANIFEST.json``, and whether they are as they
+were written. Runs that a run without a training of its own is made of count as its own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from road_ray.errors import CheckpointError
+from road_ray.recipes.run_directory.input_files import changed_inputs
+from road_ray.system.file_hashes import hashes_of, problems_of
+from road_ray.system.json_file import read_json
+from road_ray.training.checkpoint.atomic_commit import MANIFEST, Checkpoints
+from road_ray.training.monitoring.journal import write_json_atomic
+
+_FORMAT = 1
+_FILES = ("metrics.json", "teachers.json", "tasks.json", "table.json", "comparison.md")
+_FOLDERS = ("hf", "predictions")
+_REMEDY = "delete it, and the files of the run are no longer verified"
+
+
+def seal(run_dir: Path, record: str) -> None:
+    """Write the manifest of a run that has come to its end; ``record`` is the file by which runs
+    inside it are known.
+    """
+    paths = [run_dir / name for name in _FILES if (run_dir / name).is_file()]
+    for folder in _FOLDERS:
+        below = (path for path in (run_dir / folder).rglob("*") if path.is_file())
+        paths += sorted(path for path in below if path.suffix != ".md")  # people edit those
+    trained = (run_dir / "metrics.jsonl").is_file()
+    inner = [] if trained else sorted(path.parent for path in run_dir.glob(f"[!.]*/**/{record}"))
+    body = {
+        "format": _FORMAT,
+        "trained": trained,
+        "files": hashes_of(run_dir, paths),
+        "runs": [r.relative_to(run_dir).as_posix() for r in inner if (r / MANIFEST).is_file()],
+    }
+    write_json_atomic(run_dir / MANIFEST, body)
+
+
+def damage(run_dir: Path) -> list[str]:
+    """Return a line for each file of a finished run that is not as it was written, and for each
+    that a run inside it read and that is another now; none for a run without a manifest.
+    """
+    manifest = _manifest(run_dir)
+    found = problems_of(run_dir, manifest["files"])
+    for name in manifest["runs"]:
+        inner = run_dir / name
+        if not (inner / MANIFEST).is_file():
+            found.append(f"{name}/{MANIFEST} is missing")
+            continue
+        found += [f"{name}/{line}" for line in problems_of(inner, _manifest(inner)["files"])]
+        found += changed_inputs(inner)
+    return found
+
+
+def require_source(run_dir: Path, problems: list[str]) -> None:
+    """Raises ``CheckpointError`` when a trained model is damaged and no checkpoint is left to make
+    it again from.
+    """
+    if _manifest(run_dir).get("trained") and Checkpoints(run_dir / "checkpoints").newest() is None:
+        lines = "".join(f"\n    {run_dir}/{problem}" for problem in problems)
+        raise CheckpointError(
+            f"{run_dir} is finished, and its files are damaged:{lines}\n"
+            "  fix: restore them, or give another run_dir to train again; there is no checkpoint "
+            "to make them from\n  kept: that run, as it is"
+        )
+
+
+def require_whole_weights(model: str) -> None:
+    """Raises ``CheckpointError`` when ``model`` is a finished run or a checkpoint, or ``hf/`` of
+    one, and its weights are not as they were written.
+    """
+    place = Path(model).expanduser()
+    run_dir = place.parent if place.name == "hf" else place
+    if not (run_dir / "hf").is_dir():
+        return
+    files = _manifest(run_dir)["files"]
+    weights = {n: e for n, e in files.items() if n.startswith("hf/") and n.endswith(".safetensors")}
+    if problems := problems_of(run_dir, weights):
+        raise CheckpointError(
+            f"{run_dir / problems[0]}\n"
+            "  fix: repeat the command that trained it, which makes them again from its checkpoint"
+        )
+
+
+def _manifest(run_dir: Path) -> dict[str, Any]:
+    path = run_dir / MANIFEST
+    if not path.is_file():
+        return {"files": {}, "runs": []}
+    manifest = read_json(path, fix=_REMEDY)
+    files, runs = manifest.get("files"), manifest.setdefault("runs", [])
+    good = (
+        manifest.get("format") == _FORMAT
+        and isinstance(files, dict)
+        and all(isinstance(e, dict) and {"bytes", "sha256"} <= set(e) for e in files.values())
+        and isinstance(runs, list)
+        and all(isinstance(name, str) for name in runs)
+    )
+    if not good:
+        raise CheckpointError(f"{path}: not the manifest of a finished run\n  fix: {_REMEDY}")
+    return manifest

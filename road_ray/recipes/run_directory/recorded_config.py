@@ -1,0 +1,92 @@
+"""The configuration that a run directory is recorded with, and what may differ from it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import TypeVar
+
+from road_ray.config import Config, InvalidConfig, flatten, load, to_dict
+from road_ray.errors import ConfigError
+from road_ray.recipes.run_directory.input_files import TEACHERS
+
+C = TypeVar("C", bound=Config)
+RECORD = "config.resolved.yaml"  # of every run directory
+# Keys that may differ when a run is resumed: they change where and how it runs, not what comes out;
+# or they are the way out of an error (on_spike).
+FREE_ON_RESUME = {
+    *(
+        "run_dir",
+        "workers",
+        "min_workers",
+        "gpus_per_worker",
+        "address",
+        "console",
+        "max_concurrent",
+    ),
+    "timeout_seconds",
+    *(f"tracking.{name}" for name in ("wandb_project", "wandb_mode", "wandb_group")),
+    *(f"tracking.{name}" for name in ("mlflow_uri", "mlflow_experiment", "tensorboard")),
+    *(f"training.{what}_every_steps" for what in ("log", "evaluate", "save")),
+    *("training.keep_checkpoints", "training.mirror", "training.on_spike", "data.cache"),
+    *("data.shard_cache", "data.shard_cache_gb"),
+    *("training.activation_checkpointing", "training.fsdp"),
+    *(f"distillation.{what}" for what in ("host", "lookahead", "timeout_seconds")),
+    *(f"distillation.{what}" for what in ("store", "check_parity", "allow_other_teachers")),
+    *(f"distillation.{what}_per_teacher" for what in ("cpus", "gpus")),
+}
+
+
+def load_recorded(kind: type[C], path: Path) -> C:
+    """Return the configuration in ``path``, which an earlier command wrote.
+
+    Raises ``ConfigError`` with every key that this version of road_ray does not read.
+    """
+    try:
+        return load(kind, path=path)
+    except InvalidConfig as error:
+        keys = "".join(f"\n    {problem.where}  {problem.what}" for problem in error.problems)
+        raise ConfigError(
+            f"{path} was not written by this version of road_ray, or was changed since:{keys}\n"
+            "  fix: name another run_dir, or resume with the version that began this one\n"
+            f"  kept: everything in {path.parent}, as it is"
+        ) from None
+
+
+def require_same(config: Config, run_dir: Path) -> None:
+    """Raise ``ConfigError`` with every key that differs if ``run_dir`` holds a run of another
+    configuration.
+    """
+    recorded = flatten(to_dict(load_recorded(type(config), run_dir / RECORD)))
+    now = flatten(to_dict(config))
+    free = set(FREE_ON_RESUME)
+    named = {key for key in {*recorded, *now} if key.startswith("distillation.teachers.")}
+    if now.get("distillation.allow_other_teachers"):
+        free |= {"distillation.teachers", "distillation.num_teachers", *named}
+    changed = [
+        key
+        for key in sorted({*recorded, *now})
+        if recorded.get(key) != now.get(key) and key not in free
+    ]
+    if changed:
+        lines = "".join(
+            f"\n    {key}: there {recorded.get(key)!r}, asked {now.get(key)!r}" for key in changed
+        )
+        raise ConfigError(
+            f"run_dir = {run_dir} holds a run of another configuration, by its {RECORD}:{lines}\n"
+            "  fix: name another run_dir, or repeat the command that began this one\n"
+            "  kept: that run, as it is"
+        )
+
+
+def allowed_inputs(config: Config) -> set[str]:
+    """Return the kinds of inputs that the configuration allows to be others."""
+    allowed = flatten(to_dict(config)).get("distillation.allow_other_teachers")
+    return {TEACHERS} if allowed else set()
+
+
+def deciding_digest(config: Config) -> str:
+    """Return a sha256 that changes with every key that another run would be refused for."""
+    kept = {key: one for key, one in flatten(to_dict(config)).items() if key not in FREE_ON_RESUME}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,273 @@
+"""Run directories: locked by one process, recorded, resumed by the same command, finished.
+
+Every recipe uses these functions to open its directory, its journal and its checkpoints.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from road_ray.config import to_dict, to_yaml
+from road_ray.distributed.connection import check_machine
+from road_ray.errors import CheckpointError, DivergedError, ResourceError, RoadError
+from road_ray.recipes.config import RunConfig
+from road_ray.recipes.run_directory.input_files import (
+    INPUTS,
+    TEACHERS,
+    changed_inputs,
+    found_inputs,
+)
+from road_ray.recipes.run_directory.manifest import damage, require_source, seal
+from road_ray.recipes.run_directory.recorded_config import RECORD, allowed_inputs, require_same
+from road_ray.reporting.provenance import environment, revision, version_of
+from road_ray.reporting.report import REPORT, leave_report
+from road_ray.system.file_lock import lock_exclusively
+from road_ray.system.json_file import read_json
+from road_ray.training.checkpoint.atomic_commit import MANIFEST, Checkpoints, disk_error
+from road_ray.training.context import RunContext
+from road_ray.training.monitoring.journal import Journal, write_json_atomic
+from road_ray.training.monitoring.progress import Work
+from road_ray.training.monitoring.trackers import (
+    CallbackTracker,
+    Tracker,
+    mlflow_tracker,
+    tensorboard_tracker,
+    wandb_tracker,
+)
+
+_log = logging.getLogger(__name__)
+_LINE = "\n    "
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its directory and its final metrics."""
+
+    directory: Path
+    metrics: Mapping[str, float]
+
+    @property
+    def hf_dir(self) -> Path:
+        """Directory of the final model in Hugging Face layout."""
+        return self.directory / "hf"
+
+
+def load_finished_run(config: RunConfig) -> Run | None:
+    """Return the run of this directory if it is finished, undamaged, and has this configuration and
+    these inputs; None when it is to be run or resumed.
+
+    Raises ``ConfigError`` for another configuration, ``CheckpointError`` when a training read other
+    files, or when its model is damaged and cannot be exported again.
+    """
+    directory = config.run_dir
+    if not (directory / "metrics.json").is_file():
+        return None
+    if not (directory / RECORD).is_file():
+        if not (directory / MANIFEST).is_file():
+            return None
+        raise CheckpointError(
+            f"{directory / RECORD} is missing, so the configuration of these metrics is unknown\n"
+            "  fix: restore it, or name another run_dir\n  kept: the run, as it is"
+        )
+    require_same(config, directory)
+    if _outdated(config):
+        return None
+    try:
+        figures = read_json(directory / "metrics.json")
+    except CheckpointError as error:
+        _log.warning("%s", error)
+        return None
+    _complete(directory, anew=False)
+    _log.info("%s is finished; nothing is left to do", directory)
+    return Run(directory, figures)
+
+
+def _outdated(config: RunConfig) -> bool:
+    """Return True if a finished run must be run again, and log why."""
+    directory = config.run_dir
+    if changed := changed_inputs(directory, allow=allowed_inputs(config)):
+        if not config.repeatable:
+            raise _other_inputs(directory, changed)
+        _log.warning(
+            "%s: run again, because it read other files:%s", directory, _LINE.join(["", *changed])
+        )
+        return True
+    if problems := damage(directory):
+        require_source(directory, problems)
+        _log.warning("%s: exported again, it is damaged:%s", directory, _LINE.join(["", *problems]))
+    return bool(problems)
+
+
+def _other_inputs(directory: Path, changed: list[str]) -> CheckpointError:
+    return CheckpointError(
+        f"{directory}: was trained with other inputs; {directory / INPUTS} names them:"
+        f"{_LINE.join(['', *changed])}\n"
+        "  fix: restore them, or name another run_dir to train with the present files\n"
+        "  kept: that run, as it is"
+    )
+
+
+def _complete(directory: Path, *, anew: bool) -> None:
+    """Write manifest and report of a finished run, or those of them that are missing. A failure to
+    write them is logged and does not fail the run.
+    """
+    if not (directory / "metrics.json").is_file():
+        return  # a plan
+    if anew or not (directory / MANIFEST).is_file():
+        try:
+            seal(directory, RECORD)
+        except (OSError, RoadError) as error:
+            _log.warning("no %s, so damage cannot be detected: %s", directory / MANIFEST, error)
+    if anew or not (directory / REPORT).is_file():
+        leave_report(directory)
+
+
+@contextmanager
+def open_run_directory(config: RunConfig) -> Iterator[Path]:
+    """Lock the run directory for this process and record configuration and environment; on exit,
+    write the inputs and, once the run has finished or diverged, ``report.html``.
+
+    Raises ``ConfigError`` when it holds a run of another configuration, ``ResourceError`` when
+    another process uses it, ``ClusterError`` for more workers than this machine has cores.
+    """
+    check_machine(config.workers, config.address)
+    directory = config.run_dir
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = (directory / "run.lock").open("a+", encoding="utf-8")
+        holder = lock_exclusively(lock)
+    except OSError as error:
+        raise _refused(directory, error) from error
+    with lock:
+        if holder:
+            raise ResourceError(
+                f"run_dir = {directory} is in use by {holder}\n"
+                "  fix: wait for it, stop it, or choose another directory; nothing was changed"
+            )
+        _check_recorded(config)
+        try:
+            inputs = _record(config)
+        except OSError as error:
+            raise _refused(directory, error) from error
+        try:
+            yield directory
+            write_json_atomic(directory / INPUTS, inputs)
+        except Exception as error:
+            if isinstance(error, DivergedError):
+                leave_report(directory)  # its curves show what led there
+            if isinstance(error, RoadError) or disk_error(error) is None:
+                raise
+            raise _refused(directory, error) from error
+        _complete(directory, anew=True)
+
+
+def _refused(directory: Path, error: Exception) -> ResourceError:
+    number = disk_error(error)
+    reason = str(error) if number is None else os.strerror(number)
+    named = getattr(error, "filename", None)
+    reason += f": {named}" if named and Path(named) != directory else ""
+    return ResourceError(
+        f"run_dir = {directory}: cannot be written ({reason})\n"
+        "  fix: free space there, make it writable, or choose another directory\n"
+        "  kept: what was there before"
+    )
+
+
+def _check_recorded(config: RunConfig) -> None:
+    """Raise when the directory holds a run that this one must not resume."""
+    directory = config.run_dir
+    if not _has_progress(directory):
+        return
+    require_same(config, directory)
+    changed = changed_inputs(directory, allow={TEACHERS})  # teachers.json is checked instead
+    if changed and not config.repeatable:
+        raise _other_inputs(directory, changed)
+
+
+def _has_progress(directory: Path) -> bool:
+    """Return True if there is a run that another configuration must not resume."""
+    done = (directory / "metrics.json").is_file() or any(directory.glob("checkpoints/step-*"))
+    return done and (directory / RECORD).is_file()
+
+
+def _record(config: RunConfig) -> Mapping[str, Any]:
+    """Record configuration and environment; return the inputs. A run that failed before
+    its first checkpoint is recorded anew.
+    """
+    record = config.run_dir / RECORD
+    if not _has_progress(config.run_dir):
+        header = f"# road_ray {version_of('road-ray')}, revision {revision()}\n"
+        staged = record.with_suffix(".partial")
+        staged.write_text(header + to_yaml(config), encoding="utf-8")
+        staged.replace(record)
+        (config.run_dir / INPUTS).unlink(missing_ok=True)
+    inputs = found_inputs(config.run_dir, config.inputs(), allow=allowed_inputs(config))
+    if not (config.run_dir / "metrics.json").is_file():  # else it describes the metrics there
+        write_json_atomic(config.run_dir / INPUTS, inputs)
+    write_json_atomic(config.run_dir / "environment.json", environment() | {"seed": config.seed})
+    return inputs
+
+
+def journal(
+    config: RunConfig,
+    context: RunContext,
+    *,
+    leads: bool,
+    total_steps: int | None,
+    work: Work = float,
+) -> Journal:
+    """Return the journal of a run with the configured trackers; disabled on workers that do not
+    lead. ``work`` weighs steps in the estimate of the time left.
+    """
+    trackers: list[Tracker] = []
+    if context.on_row is not None:
+        trackers.append(CallbackTracker(context.on_row, total_steps))
+    if leads and config.tracking.wandb_project is not None:
+        trackers.append(
+            wandb_tracker(
+                config.tracking.wandb_project,
+                config.run_dir.name,
+                to_dict(config),
+                config.run_dir,
+                config.tracking.wandb_mode,
+                config.tracking.wandb_group,
+            )
+        )
+    if leads and config.tracking.mlflow_uri is not None:
+        trackers.append(
+            mlflow_tracker(
+                config.tracking.mlflow_uri,
+                config.tracking.mlflow_experiment,
+                config.run_dir.name,
+                to_dict(config),
+                config.run_dir,
+            )
+        )
+    if leads and config.tracking.tensorboard:
+        trackers.append(tensorboard_tracker(config.run_dir))
+    return Journal(
+        config.run_dir,
+        console=config.console,
+        trackers=trackers,
+        enabled=leads,
+        total_steps=total_steps,
+        work=work,
+    )
+
+
+def checkpoints(config: RunConfig, log: Journal, *, keep: int) -> Checkpoints:
+    """Return the checkpoints of a run; a damaged one that is skipped is an event of its journal.
+
+    Raises ``ResourceError`` before the first step when the directory cannot be written.
+    """
+    directory = config.run_dir / "checkpoints"
+    made = Checkpoints(directory, keep=keep, on_event=lambda event: log.event(**event))
+    if log.enabled:
+        made.prepare()
+    return made

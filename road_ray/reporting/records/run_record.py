@@ -1,0 +1,208 @@
+"""Run directories, read for a report; missing or damaged files become notes instead of errors."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from road_ray.config import flatten
+from road_ray.config import yaml as yaml_lines
+from road_ray.errors import RoadError
+from road_ray.reporting.plots.chart import Point
+from road_ray.reporting.records import record_schema as shapes
+from road_ray.system.json_file import read_json
+from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.monitoring.secrets import redact
+
+_log = logging.getLogger(__name__)
+CONFIG = "config.resolved.yaml"
+# Keys in which the seeds of one experiment may differ.
+# A key of the configuration by which the verb of a run is known, the first that is there. The
+# command does not tell it: `road demo` and `road sweep` make runs of other verbs.
+_VERB_OF_KEY = {
+    "comparison": "reproduce",
+    "mixing": "multitask",
+    "distillation": "distill",
+    "generator": "pretrain",
+    "stages": "reproduce",
+    "pretraining_steps": "demo",
+    "judge_ensemble": "teachers",
+    "optimizer": "finetune",
+    "tune_threshold_on": "evaluate",
+}
+# Kinds of events of every undisturbed run.
+_ROUTINE = (
+    *("initialized", "phase", "stopped_early", "best_checkpoint"),
+    *("teachers_started", "teachers_proven", "store_complete"),
+)
+_INDECISIVE = ("run_dir", "seed", "console", "address", "tracking.", "max_concurrent")
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run, read from its directory; secrets are masked."""
+
+    directory: Path
+    config: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    model: shapes.ModelFacts = field(default_factory=dict)  # hf/road_ray.json
+    problems: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Return the name of the run directory."""
+        return self.directory.resolve().name
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """Return the configuration by dotted key."""
+        return flatten(self.config)
+
+    @property
+    def verb(self) -> str:
+        """Return the verb of the run, from its configuration or else from its command."""
+        for key, verb in _VERB_OF_KEY.items():
+            if key in self.config:
+                return verb
+        command = list(self.environment.get("command") or ())
+        known = len(command) > 1 and str(command[1]).isalpha()
+        return str(command[1]) if known else "finetune"
+
+    @property
+    def faults(self) -> list[dict[str, Any]]:
+        """Return the events that do not belong to an undisturbed run."""
+        return [event for event in self.events if event.get("kind") not in _ROUTINE]
+
+    @property
+    def limits(self) -> list[str]:
+        """Return the reasons why the figures cannot be compared with published results."""
+        reasons = []
+        if "miniature" in (self.settings.get("data.root"), self.settings.get("root")):
+            reasons.append("embedded miniature data set")
+        for key, what in (("data.max_rows", "trained on"), ("data.max_judged_rows", "judged on")):
+            if isinstance(most := self.settings.get(key), int):
+                reasons.append(f"{what} at most {most:,} rows")
+        return reasons
+
+    @property
+    def finished(self) -> bool:
+        """Return True if the run is complete."""
+        return bool(self.metrics) or (self.directory / "metrics.json").is_file()
+
+    @property
+    def steps(self) -> int:
+        """Return the last recorded step."""
+        return max((int(row.get("step", 0)) for row in self.rows), default=0)
+
+    @property
+    def seconds(self) -> float:
+        """Return the recorded time spent in steps."""
+        total, before = 0.0, 0
+        for row in self.rows:
+            if row.get("time/step_seconds") is not None:
+                total += float(row["time/step_seconds"]) * (int(row["step"]) - before)
+                before = int(row["step"])
+        return total
+
+    def series(self, name: str) -> list[Point]:
+        """Return ``(step, value)`` of every row that has a figure."""
+        return [
+            (float(row["step"]), float(row[name]))
+            for row in self.rows
+            if isinstance(row.get(name), int | float)
+        ]
+
+    def last(self, name: str) -> float | None:
+        """Return the last value of a figure, or None."""
+        points = self.series(name)
+        return points[-1][1] if points else None
+
+    def names(self, start: str) -> list[str]:
+        """Return the names of figures with a prefix, in order of first appearance."""
+        return list(dict.fromkeys(key for row in self.rows for key in row if key.startswith(start)))
+
+
+def is_run(directory: Path) -> bool:
+    """Return True if a directory is a run directory."""
+    return any((directory / name).is_file() for name in (CONFIG, "metrics.jsonl", "metrics.json"))
+
+
+def runs_below(directory: Path, *, deepest: int = 3) -> list[Path]:
+    """Return the run directories in a folder by name, without descending into runs."""
+    runs: list[Path] = []
+    try:
+        paths = sorted(directory.iterdir())
+    except OSError as error:
+        _log.warning("%s is left out: %s", directory, error.strerror)
+        return []
+    for path in paths:
+        if path.is_dir() and not path.name.startswith((".", "checkpoints", "hf")):
+            if (path / "metrics.jsonl").is_file():
+                runs.append(path)
+            elif deepest > 1:
+                runs += runs_below(path, deepest=deepest - 1)
+    return runs
+
+
+def read_run(directory: Path) -> RunRecord:
+    """Return the run in ``directory``. Files that cannot be read are listed in ``problems``."""
+    problems: list[str] = []
+
+    def of(name: str, read: Callable[[Path], Any], without: object) -> Any:
+        path = directory / name
+        if not path.is_file():
+            return without
+        try:
+            value = read(path)
+        except (OSError, ValueError, RecursionError, RoadError) as error:
+            problems.append(f"{name} is damaged and left out: {str(error).splitlines()[0]}")
+            return without
+        if isinstance(value, type(without)):
+            return value
+        problems.append(f"{name} holds no {'rows' if without == [] else 'object'} and is left out")
+        return without
+
+    def shaped(name: str, read: Callable[[Path], Any], shape: shapes.Shape) -> dict[str, Any]:
+        value = of(name, read, {})
+        if odd := shapes.misfits(value, shape):
+            problems.append(f"{name}: of another type than expected and left out: {', '.join(odd)}")
+        return redact(shapes.fitted(value, shape))
+
+    def rows(name: str) -> list[dict[str, Any]]:
+        lines = of(name, read_rows, [])
+        valid = [*shapes.rows_of(lines)]
+        if len(valid) < len(lines):
+            problems.append(f"{name}: {len(lines) - len(valid)} rows without a step are left out")
+        return valid
+
+    events = [event for event in of("events.jsonl", read_rows, []) if isinstance(event, dict)]
+    return RunRecord(
+        directory,
+        config=shaped(CONFIG, lambda path: yaml_lines.read_yaml(path).values, shapes.CONFIGURATION),
+        environment=shaped("environment.json", read_json, shapes.ENVIRONMENT),
+        rows=rows("metrics.jsonl"),
+        metrics=shapes.numbers(of("metrics.json", _figures, {})),
+        events=[redact(shapes.fitted(event, shapes.EVENT)) for event in events],
+        model=shapes.model_facts(shaped("hf/road_ray.json", read_json, shapes.MODEL)),
+        problems=tuple(problems),
+    )
+
+
+def is_decisive(key: str) -> bool:
+    """Return True if runs that differ in this key are different experiments, not seeds of one."""
+    return not key.startswith(_INDECISIVE)
+
+
+def _figures(path: Path) -> dict[str, Any]:
+    figures = read_json(path)
+    for name, value in figures.items():
+        if type(value) not in (int, float, type(None)):
+            raise ValueError(f"{name} is not a number")
+    return figures

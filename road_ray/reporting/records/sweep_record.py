@@ -1,0 +1,294 @@
+"""Sweep directories, read for a report: the Optuna study and the run directories of its trials."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from road_ray.config import yaml as yaml_lines
+from road_ray.errors import DataError, RoadError
+from road_ray.evaluation.metrics import pareto_front
+from road_ray.reporting.plots.chart import Point, thinned
+from road_ray.reporting.records.run_record import is_run, runs_below
+from road_ray.training.monitoring.database_url import (
+    check_database,
+    foreign_tables,
+    sqlite_file,
+    with_password,
+)
+from road_ray.training.monitoring.journal import read_metrics, read_rows
+from road_ray.training.monitoring.secrets import redact
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
+
+_log = logging.getLogger(__name__)
+JOURNAL = "study.journal"
+_MOST_POINTS = 48  # points in the curve of a trial
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One trial. ``values`` is empty unless the trial is complete."""
+
+    number: int
+    state: str  # complete, pruned, failed, running, waiting
+    params: Mapping[str, Any]
+    values: tuple[float, ...] = ()
+    curve: Sequence[Point] = ()
+    seconds: float | None = None
+    deviations: tuple[float | None, ...] = ()  # over seeds, of each value
+    attributes: Mapping[str, Any] = field(default_factory=dict)  # secrets masked
+
+    @property
+    def value(self) -> float | None:
+        """Return the first value, or None."""
+        return self.values[0] if self.values else None
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """All trials of a study. ``logs`` holds the parameters with a logarithmic scale."""
+
+    name: str
+    directory: Path
+    metrics: tuple[str, ...]
+    larger: tuple[bool, ...]  # True for each metric to maximize
+    trials: Sequence[Trial]
+    logs: frozenset[str] = frozenset()
+    study: Study | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def judged(self) -> list[Trial]:
+        """Return the complete trials with finite values."""
+        return [
+            trial
+            for trial in self.trials
+            if trial.state == "complete" and trial.values and all(map(isfinite, trial.values))
+        ]
+
+    @cached_property
+    def params(self) -> list[str]:
+        """Return every sampled key, in order of first appearance."""
+        return list(dict.fromkeys(key for trial in self.trials for key in trial.params))
+
+    @cached_property
+    def varied(self) -> list[str]:
+        """Return the keys with more than one value."""
+        return [
+            key
+            for key in self.params
+            if len({str(t.params[key]) for t in self.trials if key in t.params}) > 1
+        ]
+
+    @cached_property
+    def best(self) -> list[Trial]:
+        """Return the best trial or, with several metrics, the Pareto front."""
+        signs = [1 if larger else -1 for larger in self.larger]
+        scores = [
+            tuple(sign * value for sign, value in zip(signs, trial.values, strict=True))
+            for trial in self.judged
+        ]
+        return [self.judged[number] for number in pareto_front(scores)]
+
+
+def is_sweep(directory: Path) -> bool:
+    """Return True if a directory is a sweep directory."""
+    return (directory / JOURNAL).is_file() or _settings(directory).get("space") is not None
+
+
+def read_sweep(directory: Path) -> Sweep:
+    """Return the sweep in ``directory``. If its study is damaged, read the records of its trials
+    instead.
+
+    Raises ``DataError`` if neither can be read.
+    """
+    settings = _settings(directory)
+    try:
+        study = _study(directory, settings)
+    except DataError as error:
+        if recorded := _sweep_from_records(directory, settings):
+            _log.warning("%s\n  read instead: the records of its trials", error)
+            return recorded
+        raise
+    attributes = study.user_attrs
+    names = study.metric_names or attributes.get("metric") or settings.get("metric") or ()
+    names = [names] if isinstance(names, str) else list(names)
+    names += [f"value {n}" for n in range(len(names), len(study.directions))]
+    trials = [_trial(trial, directory, names[0]) for trial in study.get_trials(deepcopy=False)]
+    return Sweep(
+        name=study.study_name,
+        directory=directory,
+        metrics=tuple(names[: len(study.directions)]),
+        larger=tuple(direction.name == "MAXIMIZE" for direction in study.directions),
+        trials=trials,
+        logs=frozenset(_logs(study.get_trials(deepcopy=False))),
+        study=study,
+        settings=redact(settings),
+    )
+
+
+def _study(directory: Path, settings: Mapping[str, Any]) -> Study:
+    import optuna
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    url, path = settings.get("storage"), directory / JOURNAL
+    where = redact({"storage": url})["storage"] or path
+    try:
+        storage = _checked_url(url) if url else JournalStorage(JournalFileBackend(str(path)))
+        names = optuna.get_all_study_names(storage)
+        wanted = [name for name in (settings.get("name"), directory.name) if name in names]
+        if not names:
+            raise DataError(f"{where}: holds no study\n  fix: run the sweep first")
+        return optuna.load_study(study_name=(wanted or names)[0], storage=storage)
+    except RoadError:
+        raise
+    except Exception as error:  # storages raise errors of many types
+        why = redact({"why": (str(error) or type(error).__name__).splitlines()[0]})["why"]
+        raise DataError(
+            f"{where}: the study cannot be opened: {why}\n"
+            "  fix: `road sweep` with the same file rebuilds it from the trials"
+        ) from error
+
+
+def _checked_url(url: str) -> str:
+    """Return the storage URL to open.
+
+    Raises ``ValueError`` for one that ``road sweep`` would refuse: the directory may come from
+    elsewhere, and a report must not create or change a database.
+    """
+    if foreign := foreign_tables(check_database(url)):
+        raise ValueError(f"it belongs to another application (tables {', '.join(foreign[:5])})")
+    path = sqlite_file(url)
+    if path is not None and not path.is_file():
+        raise ValueError(f"no file {path}")
+    return with_password(url)
+
+
+def _settings(directory: Path) -> dict[str, Any]:
+    """Return the recorded configuration of the sweep, from the file that has it."""
+    for name in ("sweep.resolved.yaml", "config.resolved.yaml", "sweep.yaml"):
+        if (directory / name).is_file():
+            try:
+                return yaml_lines.read_yaml(directory / name).values
+            except (OSError, RoadError):
+                continue
+    return {}
+
+
+def _sweep_from_records(directory: Path, settings: Mapping[str, object]) -> Sweep | None:
+    """Return the sweep from the ``trial.json`` of its trials, or None if there are none."""
+    trials = []
+    for path in sorted((directory / "trials").glob("[0-9]*/trial.json")):
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+            trial = Trial(
+                record["number"],
+                record["state"],
+                record["params"],
+                tuple(record["values"]),
+                [
+                    (float(row["step"]), row["value"])
+                    for row in _rows(path.parent / "reports.jsonl")
+                ],
+                record.get("seconds"),
+                tuple(record.get("deviation") or ()),
+                redact({"reason": record.get("reason")}),
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        trials.append(trial)
+    metrics, modes = (_as_tuple(settings.get(name)) for name in ("metric", "mode"))
+    if not trials or not metrics:
+        return None
+    larger = tuple(mode != "min" for mode in modes or ("max",))
+    name = str(settings.get("name") or directory.name)
+    return Sweep(name, directory, metrics, larger, trials, settings=redact(settings))
+
+
+def _as_tuple(value: Any) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value or ())
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    return read_rows(path) if path.is_file() else []
+
+
+_STATES = {"FAIL": "failed", "COMPLETE": "complete", "PRUNED": "pruned", "RUNNING": "running"}
+
+
+def _trial(trial: FrozenTrial, directory: Path, metric: str) -> Trial:
+    duration = trial.duration
+    curve = sorted((float(s), v) for s, v in trial.intermediate_values.items() if v == v)
+    curve = _with_last(curve or _recorded_curve(trial, directory, metric), trial, directory)
+    attributes = redact(trial.user_attrs)
+    seconds = attributes.get("seconds") or (duration.total_seconds() if duration else None)
+    deviation = attributes.get("deviation") or ()
+    return Trial(
+        number=trial.number,
+        state=_STATES.get(trial.state.name, "waiting"),
+        params=dict(trial.params),
+        values=tuple(trial.values or ()),
+        curve=thinned(curve, _MOST_POINTS),
+        seconds=seconds,
+        deviations=tuple(deviation) if isinstance(deviation, list | tuple) else (deviation,),
+        attributes=attributes,
+    )
+
+
+def _with_last(curve: list[Point], trial: FrozenTrial, directory: Path) -> list[Point]:
+    """Return the curve with the value of a complete trial at its last step. Schedulers get no
+    report of it.
+    """
+    if not curve or not trial.values:
+        return curve
+    last = 0.0
+    place = trial_directory(trial.number, trial.user_attrs, directory)
+    for run in [] if place is None else [place] if is_run(place) else runs_below(place):
+        try:
+            rows = read_metrics(run / "metrics.jsonl")
+        except (OSError, RoadError):
+            continue
+        last = max(last, *(float(row["step"]) for row in rows)) if rows else last
+    return [*curve, (last, trial.values[0])] if last > curve[-1][0] else curve
+
+
+def _recorded_curve(trial: FrozenTrial, directory: Path, metric: str) -> list[Point]:
+    """Return the curve of the metric from the first run of the trial that recorded it."""
+    place = trial_directory(trial.number, trial.user_attrs, directory)
+    if place is None:
+        return []
+    for run in [place] if is_run(place) else runs_below(place):
+        try:
+            rows = read_metrics(run / "metrics.jsonl")
+        except (OSError, RoadError):
+            continue
+        points = [(float(r["step"]), float(r[metric])) for r in rows if r.get(metric) is not None]
+        if len(points) > 1:
+            return points
+    return []
+
+
+def trial_directory(number: int, attributes: Mapping[str, object], directory: Path) -> Path | None:
+    """Return the directory of a trial, from its attributes or its number, or None."""
+    named = attributes.get("run_dir") or attributes.get("directory")
+    candidates = [Path(named), directory / named] if isinstance(named, str) else []
+    candidates.append(directory / "trials" / f"{number:04d}")
+    return next((path for path in candidates if path.is_dir()), None)
+
+
+def _logs(trials: Iterable[FrozenTrial]) -> Iterable[str]:
+    for trial in trials:
+        for key, spread in trial.distributions.items():
+            if getattr(spread, "log", False):
+                yield key

@@ -1,0 +1,6 @@
+"""What the operating system offers, made the same everywhere; no subject of its own above it.
+
+``operating_system.py`` has cores, processes and the sync of a file to the disk, ``file_lock.py``
+locks, ``compression.py`` streams of compressed files, ``json_file.py`` records that road_ray wrote
+itself, ``paths.py`` paths from the configuration and the cache directory.
+"""

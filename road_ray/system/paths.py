@@ -1,0 +1,41 @@
+"""Paths from configuration and environment, and the cache directory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from road_ray.errors import ConfigError, shorten
+
+CACHE = "ROAD_CACHE"
+
+
+def named(text: str, key: str) -> Path:
+    """Return the path in ``text``, the value of ``key``, with ``~`` expanded.
+
+    Raises ``ConfigError`` if it is inaccessible: too long, no home directory, no permission.
+    """
+    try:
+        place = Path(text).expanduser()
+        place.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigError(
+            f"{key} = {shorten(text)}: {why}\n  allowed: a path that this user can look at"
+        ) from error
+    return place
+
+
+def cache_home() -> Path:
+    """Return ``ROAD_CACHE`` or ``~/.cache/road_ray``. Raises ``ConfigError`` without a home
+    directory.
+    """
+    if given := os.environ.get(CACHE):
+        return named(given, CACHE)
+    try:
+        return Path.home() / ".cache" / "road_ray"
+    except RuntimeError as error:
+        raise ConfigError(
+            f"{CACHE} is not set, and this user has no home directory ({error})\n"
+            f"  fix: {CACHE}=a directory that can be written"
+        ) from error

@@ -1,0 +1,263 @@
+"""Atomic checkpoints: staged, hashed and renamed into place; damage is detected.
+
+The caller writes the files (``serialization.py`` has tensors and optimizers). The commit point is
+the rename of a directory whose ``MANIFEST.json`` names every file with its sha256.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import re
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from road_ray.errors import CheckpointError, ResourceError
+from road_ray.system.file_hashes import hashes_of, problems_of
+from road_ray.system.operating_system import process_exists, sync
+
+OnEvent = Callable[[dict[str, Any]], None]
+FORMAT = 1
+MANIFEST = "MANIFEST.json"
+_COMMITTED = re.compile(r"step-(\d{8,})")
+_STAGED = re.compile(r"\.step-\d{8,}\.(?:tmp|old)-(\d+)")
+_REMEDIES = {
+    errno.ENOSPC: "free space there, or keep fewer checkpoints",
+    errno.EDQUOT: "raise the quota, or keep fewer checkpoints",
+    errno.EFBIG: "raise the limit on file size (ulimit -f)",
+    errno.EACCES: "give this user the right to write there, or choose another run directory",
+    errno.EPERM: "give this user the right to write there, or choose another run directory",
+    errno.EROFS: "choose another run directory; this file system is read-only",
+    errno.EIO: "choose another run directory; the device reports errors",
+}
+_log = logging.getLogger(__name__)
+
+
+class Checkpoints:
+    """The committed checkpoints of one run, ``root/step-NNNNNNNN``, written by one process.
+
+    ``on_event`` receives ``{"kind": ..., ...}`` when a damaged checkpoint is skipped.
+    """
+
+    def __init__(self, root: Path, *, keep: int = 2, on_event: OnEvent | None = None) -> None:
+        if keep < 1:
+            raise ValueError(f"keep={keep}: at least one checkpoint must be kept")
+        self.root, self.keep, self._on_event = Path(root), keep, on_event
+        self._last_bytes = 0
+
+    def prepare(self, expected_bytes: int | None = None) -> None:
+        """Create the directory, remove leftovers of killed processes, and check that it is writable
+        and has room. Called by ``save``, and once before training.
+
+        Raises ``ResourceError`` otherwise.
+        """
+        need = int(1.2 * (self._last_bytes if expected_bytes is None else expected_bytes))
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.root):
+                pass
+            self._sweep()
+            if shutil.disk_usage(self.root).free < need:
+                raise OSError(errno.ENOSPC, "too little space for a checkpoint")
+        except OSError as error:
+            raise self._refused(error, need) from error
+
+    def save(
+        self, step: int, write: Callable[[Path], None], *, expected_bytes: int | None = None
+    ) -> Path:
+        """Commit a checkpoint filled by ``write(directory)``, prune older ones, and return its
+        directory. A valid checkpoint of that step is left as it is.
+
+        Raises ``ResourceError`` for errors of the disk; a failed checkpoint is removed.
+        """
+        final = self.root / f"step-{step:08d}"
+        if final.exists() and not verify(final):
+            self._sweep()
+            self._prune(final)
+            return final
+        self.prepare(expected_bytes)
+        staged = self.root / f".{final.name}.tmp-{os.getpid()}"
+        try:
+            staged.mkdir()
+            write(staged)
+            self._last_bytes = _seal(staged, step)
+            if final.exists():  # damaged, see above
+                _discard(final)
+            os.rename(staged, final)
+            sync(self.root)
+        except BaseException as error:
+            shutil.rmtree(staged, ignore_errors=True)
+            if disk_error(error) is None:
+                raise
+            raise self._refused(error, expected_bytes or self._last_bytes) from error
+        self._prune(final)
+        return final
+
+    def newest(self) -> Path | None:
+        """Return the newest valid checkpoint, or None when none was ever committed.
+
+        Raises ``CheckpointError`` when all are damaged.
+        """
+        damage: list[str] = []
+        for path in self._committed():
+            problems = verify(path)
+            if not problems:
+                return path
+            damage.append(f"{path}, by its {MANIFEST}: {'; '.join(problems)}")
+            _log.warning("damaged checkpoint skipped: %s", damage[-1])
+            event = {"kind": "checkpoint_damaged", "path": str(path), "problems": problems}
+            if self._on_event:
+                self._on_event(event)
+        if damage:
+            raise CheckpointError(
+                f"{self.root}: every checkpoint is damaged, and a run never starts anew silently:"
+                + "".join(f"\n    {line}" for line in damage)
+                + "\n    fix: restore one of them, or name another run directory to start anew"
+                + "\n    kept: all files, unchanged"
+            )
+        return None
+
+    def _committed(self) -> list[Path]:
+        """Return committed directories, damaged or not, newest first."""
+        if not self.root.is_dir():
+            return []
+        paths = [path for path in self.root.iterdir() if _COMMITTED.fullmatch(path.name)]
+        return sorted(paths, key=step_of, reverse=True)
+
+    def _sweep(self) -> None:
+        """Remove staged and half-deleted directories of processes that have ended."""
+        for path in self.root.iterdir():
+            match = _STAGED.fullmatch(path.name)
+            if match and not _belongs_to_another(int(match[1])):
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _prune(self, saved: Path) -> None:
+        """Keep ``saved``, newer ones and the next ``keep - 1`` valid ones; remove the rest."""
+        good = 1
+        for path in self._committed():
+            if step_of(path) >= step_of(saved):
+                continue
+            if good < self.keep and not verify(path):
+                good += 1
+            else:
+                _discard(path)
+
+    def _kept(self) -> str:
+        good = (str(path) for path in self._committed() if not verify(path))
+        return next(good, "nothing; no checkpoint had been committed")
+
+    def _refused(self, error: BaseException, need: int) -> ResourceError:
+        number = disk_error(error)
+        cause = f"{os.strerror(number)} (errno {number})" if number else str(error)
+        fix = _REMEDIES[number] if number else "choose another run directory"
+        return ResourceError(
+            f"{self.root}: the checkpoint cannot be written: {cause}; needed about "
+            f"{_mebibytes(need)}, free {_free(self.root)}"
+            f"\n    fix: {fix}\n    kept: {self._kept()}"
+        )
+
+
+def verify(directory: Path) -> list[str]:
+    """Return a line for each problem of a committed directory, none when it is valid. Files that
+    the manifest does not name are ignored.
+    """
+    try:
+        manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+        version, step, files = manifest["format"], manifest["step"], dict(manifest["files"])
+        expected = {
+            str(name): {key: entry[key] for key in ("bytes", "sha256")}
+            for name, entry in files.items()
+        }
+        named = f"step-{int(step):08d}"
+    except FileNotFoundError:
+        return [f"{MANIFEST} is missing"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        return [f"{MANIFEST} cannot be read: {error!r}"]
+    if version != FORMAT:
+        return [f"{MANIFEST} has format {version}; this road_ray reads {FORMAT}"]
+    if named != directory.name:
+        return [f"{MANIFEST} is of {named}, the directory is {directory.name}"]
+    return problems_of(directory, expected)
+
+
+def _seal(directory: Path, step: int) -> int:
+    """Flush all files to the disk, then write the manifest; return the bytes staged."""
+    paths = [path for path in directory.rglob("*") if path.is_file()]
+    paths.sort(key=lambda path: (path.stat().st_mtime_ns, path))
+    for path in paths:
+        sync(path)
+    files = hashes_of(directory, paths)
+    manifest = directory / MANIFEST
+    body = {"format": FORMAT, "step": step, "files": files}
+    manifest.write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
+    for path in [manifest, *(p for p in directory.rglob("*") if p.is_dir()), directory]:
+        sync(path)
+    _fault([*paths, manifest])
+    return sum(path.stat().st_size for path in [*paths, manifest])
+
+
+def _fault(paths: list[Path]) -> None:
+    """Fault injection for tests: ``RR_FAULT=checkpoint:after_bytes=N`` cuts the staged files, in
+    the order written, to N bytes in total and kills this process.
+    """
+    name, _, value = os.environ.get("RR_FAULT", "").partition("=")
+    if name != "checkpoint:after_bytes" or int(value) > sum(p.stat().st_size for p in paths):
+        return
+    left = int(value)
+    for path in paths:
+        size = path.stat().st_size
+        if left:
+            os.truncate(path, min(size, left))
+        else:
+            path.unlink()
+        left -= min(size, left)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _discard(directory: Path) -> None:
+    """Rename a directory, then delete it; a kill in between leaves only a leftover."""
+    aside = directory.with_name(f".{directory.name}.old-{os.getpid()}")
+    try:
+        os.rename(directory, aside)
+    except OSError as error:
+        _log.warning("%s cannot be removed: %s", directory, error)
+        return
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _belongs_to_another(pid: int) -> bool:
+    """Return True if another process has that id; our own id was that of an earlier process."""
+    if pid == os.getpid():
+        return False
+    return process_exists(pid)
+
+
+def disk_error(error: BaseException) -> int | None:
+    """Return the errno of an error of disk or permission, also of one inside Rust's text; else
+    None.
+    """
+    match = re.search(r"os error (\d+)", str(error))
+    number = error.errno if isinstance(error, OSError) else int(match[1]) if match else None
+    return number if number in _REMEDIES else None
+
+
+def step_of(path: Path) -> int:
+    """Return the number of finished steps of a committed checkpoint."""
+    return int(path.name.removeprefix("step-"))
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / 2**20:.1f} MiB"
+
+
+def _free(path: Path) -> str:
+    try:
+        return _mebibytes(shutil.disk_usage(path).free)
+    except OSError:
+        return "unknown"

@@ -1,0 +1,102 @@
+"""The gradient of one step: averaged over its passes, each loss divided once by the count of all
+workers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from road_ray.data.batching import Batch
+from road_ray.objectives.base import Losses, Objective
+from road_ray.training.performance.prefetch import placed
+from road_ray.training.worker import Worker
+
+
+@dataclass
+class StepResult:
+    """Sums and counts of one step on this worker by name, without gradient, and its row numbers.
+
+    ``loss`` is the mean over all workers, so it is finite on all of them or on none.
+    """
+
+    sums: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    datasets: list[str] = field(default_factory=list)
+    rows: list[Tensor] = field(
+        default_factory=list
+    )  # left on the device: reading them would synchronize
+    loss: float | Tensor = 0.0
+    communication_seconds: float = 0.0  # of this worker, not overlapped with computation
+
+    def add(self, name: str, total: Tensor, count: Tensor) -> None:
+        """Add to the sum and the count of ``name``."""
+        if name in self.sums:
+            total, count = total + self.sums[name][0], count + self.sums[name][1]
+        self.sums[name] = (total, count)
+
+
+def backward(
+    wrapped: nn.Module,
+    objective: Objective,
+    passes: Sequence[Batch],
+    worker: Worker,
+    *,
+    seed: int,
+    step: int,
+    autocast: torch.dtype | None,
+) -> StepResult:
+    """Compute the gradient of the mean over passes of ``sum(weight * total / global count)``.
+
+    The mean of per-worker means would be wrong as soon as counts differ. Dropout is seeded by
+    (seed, step, pass, rank), so no generator state has to be saved.
+    """
+    result = StepResult()
+    for number, batch in enumerate(placed(batch, objective, worker.device) for batch in passes):
+        torch.manual_seed(_pass_seed(seed, step, number, worker.rank))
+        # One all-reduce a step is enough, unless passes use different heads. FSDP has no no_sync:
+        # it reduces every pass, or each worker would hold the whole gradient.
+        skip_reduce = number + 1 < len(passes) and not objective.sparse
+        with getattr(wrapped, "no_sync", nullcontext)() if skip_reduce else nullcontext():
+            with torch.autocast(worker.device.type, dtype=autocast, enabled=autocast is not None):
+                losses: Losses = wrapped(batch)
+            terms = losses.terms
+            totals = torch.stack([term.total.float() for term in terms.values()])
+            counts = torch.stack([term.count.float() for term in terms.values()])
+            began = time.perf_counter()
+            sums = worker.total(torch.stack([totals, counts]))
+            result.communication_seconds += time.perf_counter() - began
+            # Filled on the device, because a copy from the host would wait for it.
+            weights = torch.stack([torch.full_like(totals[0], t.weight) for t in terms.values()])
+            shares = weights / sums[1].clamp(min=1) / len(passes)
+            # DDP averages gradients over workers, but the loss is a sum over workers.
+            (totals @ shares * worker.size).backward()  # type: ignore[no-untyped-call]
+        result.loss = result.loss + sums[0] @ shares
+        for name, term in terms.items():
+            result.add(f"train/{name}", term.total.detach(), term.count)
+        for name, (total, count) in losses.metrics.items():
+            result.add(f"train/{name}", total, count)
+        result.datasets.append(str(batch.get("dataset", "")))
+        if "rows" in batch:
+            result.rows.append(batch["rows"])
+    result.communication_seconds += _exchange_seconds(wrapped)
+    return result
+
+
+def _exchange_seconds(wrapped: nn.Module) -> float:
+    """Return the seconds of gradient all-reduce not overlapped with computation, a mean over the
+    passes that PyTorch samples; 0 without DDP.
+    """
+    times: dict[str, Any] = getattr(wrapped, "_get_ddp_logging_data", dict)()
+    exchanged = times.get("avg_backward_comm_time", 0)
+    return float(exchanged - times.get("avg_backward_compute_comm_overlap_time", 0)) / 1e9
+
+
+def _pass_seed(seed: int, step: int, number: int, rank: int) -> int:
+    return int(np.random.SeedSequence((seed, 3, step, number, rank)).generate_state(1)[0])

@@ -1,0 +1,153 @@
+"""Checks of every update before it is made: non-finite losses and loss spikes."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from road_ray.errors import DivergedError
+from road_ray.training.checkpoint.async_save import AsyncSaver
+from road_ray.training.context import Training
+from road_ray.training.optimization.gradient_accumulation import StepResult
+from road_ray.training.optimization.optimizer import ElectraAdamW
+
+_log = logging.getLogger(__name__)
+
+_WINDOW_STEPS = 50  # long enough to hold a hard batch of every data set of a mixture
+_LEAST_STEPS = 10  # needed to know the usual level
+_FACTOR = 2.0  # times the largest loss of the window; our choice
+_NEW_LEVEL_STEPS = 5  # spikes in a row mean that the level has changed
+
+
+class SpikeDetector:
+    """Detects loss spikes; ``recent`` losses and spikes ``in_a_row`` are its whole state."""
+
+    def __init__(self, recent: Iterable[float] = (), in_a_row: int = 0) -> None:
+        self.recent = deque(recent, maxlen=_WINDOW_STEPS)
+        self.in_a_row = in_a_row  # spikes, up to the last loss
+
+    def seen(self, loss: float) -> bool:
+        """Add a loss; return True if it is more than twice the largest of the last 50, of which
+        there must be at least ten. The fifth spike in a row counts as the new level.
+        """
+        if len(self.recent) >= _LEAST_STEPS and loss > _FACTOR * max(self.recent):
+            self.in_a_row += 1
+            if self.in_a_row < _NEW_LEVEL_STEPS:
+                return True
+            self.recent.clear()
+        self.in_a_row = 0
+        self.recent.append(loss)
+        return False
+
+
+def is_deferrable(training: Training, optimizer: ElectraAdamW, device: torch.device) -> bool:
+    """Return True where a guard need not wait for every loss: on a GPU, unless a spike decides
+    about its update, with an optimizer that skips updates on the device.
+    """
+    config = training.config
+    skips = type(optimizer) is ElectraAdamW and not config.fsdp
+    return device.type == "cuda" and skips and config.on_spike == "warn"
+
+
+class LossGuard:
+    """Makes updates of finite losses; the same on all workers.
+
+    ``deferred``: losses are read at ``check`` only. Until then the device itself leaves out the
+    update of a non-finite loss and all that follow, so the error leaves the same weights.
+    """
+
+    def __init__(
+        self,
+        training: Training,
+        saver: AsyncSaver,
+        state: Mapping[str, Any],
+        deferred: bool = False,
+    ) -> None:
+        self._training, self._saver, self._deferred = training, saver, deferred
+        self._unread: list[tuple[int, StepResult, Tensor]] = []
+        self._blocked: Tensor | None = None
+        # Checkpoints of older versions have neither.
+        self._spikes = SpikeDetector(state.get("losses", ()), state.get("spikes_in_a_row", 0))
+
+    @property
+    def memory(self) -> dict[str, Any]:
+        """State to save with checkpoints, so that a resumed run decides alike; it judges first."""
+        self.check()
+        return {"losses": list(self._spikes.recent), "spikes_in_a_row": self._spikes.in_a_row}
+
+    def update(self, step: int, result: StepResult, norm: Tensor, optimizer: ElectraAdamW) -> None:
+        """Make the update of ``step``, or leave it out. Raises ``DivergedError`` for a non-finite
+        loss or gradient norm, and for a spike with ``training.on_spike=stop``; deferred, ``check``
+        raises it.
+        """
+        if not self._deferred:
+            if self._admits(step, result, norm):
+                optimizer.step()
+            return
+        bad = ~torch.isfinite(norm + result.loss)
+        self._blocked = bad if self._blocked is None else self._blocked | bad
+        optimizer.found_inf = self._blocked.float()  # PyTorch's fused kernels read it
+        optimizer.step()
+        self._unread.append((step, result, norm))
+
+    def check(self) -> None:
+        """Judge the steps since the last check; it waits for the device."""
+        unread, self._unread = self._unread, []
+        for one in unread:
+            self._admits(*one)
+
+    def _admits(self, step: int, result: StepResult, norm: Tensor) -> bool:
+        if not torch.isfinite(norm + result.loss):
+            raise self._not_finite(step, result, norm)
+        loss = float(result.loss)
+        if not self._spikes.seen(loss):
+            return True
+        training, policy = self._training, self._training.config.on_spike
+        largest = max(self._spikes.recent)
+        training.journal.event(
+            "loss_spike",
+            step=step,
+            loss=loss,
+            largest_before=largest,
+            datasets=result.datasets,
+            rows=_rows_of(result),
+            action=policy,
+        )
+        message = (
+            f"step {step}: the loss jumped to {loss:.4g}; the largest of the last "
+            f"{len(self._spikes.recent)} steps was {largest:.4g}\n"
+            f"  data: {', '.join(result.datasets)}; rows on this worker: {_rows_of(result)}"
+        )
+        if policy == "stop":
+            raise DivergedError(
+                f"{message}\n  fix: look at these rows; training.on_spike=skip leaves them out, "
+                f"warn learns from them\n  kept: {self._kept()}; the update was not made"
+            )
+        if training.journal.enabled:
+            _log.warning("%s%s", message, "\n  the update was left out" if policy == "skip" else "")
+        return policy == "warn"
+
+    def _not_finite(self, step: int, result: StepResult, norm: Tensor) -> DivergedError:
+        bad = [name for name, (total, _) in result.sums.items() if not torch.isfinite(total).all()]
+        where = ", ".join(bad) or "no loss term of this worker"
+        return DivergedError(
+            f"step {step}: gradient norm {float(norm)}, loss {float(result.loss)}\n"
+            f"  not finite: {where}; data: {', '.join(result.datasets)}; "
+            f"rows on this worker: {_rows_of(result)}\n"
+            "  fix: lower optimizer.peak_lr, lengthen the warm-up, or look at these rows\n"
+            f"  kept: {self._kept()}; the update was not made"
+        )
+
+    def _kept(self) -> str:
+        self._saver.finish()
+        return str(self._training.checkpoints.newest() or "no checkpoint yet")
+
+
+def _rows_of(result: StepResult) -> list[int]:
+    """Return the first eight row numbers of the step on this worker."""
+    return [row for part in result.rows for row in part.tolist()][:8]

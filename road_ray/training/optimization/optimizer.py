@@ -1,0 +1,140 @@
+"""AdamW with the options of ELECTRA's (no bias correction, a rate for each layer), and LAMB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from road_ray.objectives.base import Objective
+from road_ray.training.config import OptimizerConfig
+from road_ray.training.fsdp import full_tensor
+from road_ray.training.optimization.layer_decay import parameter_groups
+
+
+class ElectraAdamW(torch.optim.AdamW):
+    """``torch.optim.AdamW`` (fused where possible), optionally without bias correction.
+
+    PyTorch always corrects: ``lr / c1 * m / (sqrt(v) / sqrt(c2) + eps)`` with ``c = 1 - beta **
+    t``. Passing ``lr * c1 / sqrt(c2)``, ``eps / sqrt(c2)`` and the inversely scaled decay gives
+    the update without correction.
+    """
+
+    found_inf: Tensor | None = None
+    """1 on the device where the coming update is to be left out; see ``LossGuard``."""
+
+    def __init__(self, groups: Iterable[dict[str, Any]], config: OptimizerConfig) -> None:
+        listed = list(groups)
+        fused = all(
+            parameter.is_floating_point() for group in listed for parameter in group["params"]
+        )
+        super().__init__(
+            listed,
+            lr=config.peak_lr,
+            betas=(config.beta1, config.beta2),
+            eps=config.epsilon,
+            fused=fused,
+        )
+        self.bias_correction = config.bias_correction
+        self.multiplier = 0.0
+
+    def set_rate(self, multiplier: float) -> None:
+        """Set the rate of every group to ``multiplier`` times its peak for the coming step."""
+        self.multiplier = multiplier
+        for group in self.param_groups:
+            group["lr"] = group["peak_lr"] * multiplier
+            group["eps"] = group["peak_eps"]
+            group["weight_decay"] = group["peak_weight_decay"]
+            if not self.bias_correction:
+                self._cancel_correction(group)
+
+    @property
+    def learning_rate(self) -> float:
+        """The scheduled rate of the heads, before layer-wise decay and bias correction."""
+        return self.multiplier * max(float(group["peak_lr"]) for group in self.param_groups)
+
+    def step(self, closure: object = None) -> Any:
+        """One update of every group that has a gradient."""
+        result = super().step(closure)
+        for group in self.param_groups:
+            # Counted here because reading the state's count would synchronize with the device.
+            group["updates"] += any(p.grad is not None for p in group["params"])
+        return result
+
+    def _cancel_correction(self, group: dict[str, Any]) -> None:
+        coming = group["updates"] + 1
+        beta1, beta2 = group["betas"]
+        first = 1 - beta1**coming
+        second = (1 - beta2**coming) ** 0.5
+        group["lr"] *= first / second
+        group["eps"] /= second
+        group["weight_decay"] *= second / first
+
+
+class Lamb(ElectraAdamW):
+    """LAMB, for batches of thousands of rows. Source: You et al. 2020, algorithm 2, with phi the
+    identity. Biases and LayerNorms, which do not decay, are updated as by Adam.
+    """
+
+    def set_rate(self, multiplier: float) -> None:
+        """Set the rate of every group to ``multiplier`` times its peak for the coming step."""
+        self.multiplier = multiplier
+        for group in self.param_groups:
+            group["lr"] = group["peak_lr"] * multiplier
+            group["eps"] = group["peak_eps"]
+            group["weight_decay"] = group["peak_weight_decay"]
+
+    @torch.no_grad()
+    def step(self, closure: object = None) -> Any:
+        """One update of every parameter that has a gradient."""
+        for group in self.param_groups:
+            touched = [p for p in group["params"] if p.grad is not None]
+            group["updates"] += bool(touched)
+            for parameter in touched:
+                direction = self._direction(parameter, group)
+                ratio = _trust(parameter, direction) if group["weight_decay"] else 1.0
+                parameter.sub_(direction * (group["lr"] * ratio))
+        return None
+
+    def _direction(self, parameter: Tensor, group: dict[str, Any]) -> Tensor:
+        """Return Adam's update for a rate of 1, weight decay included."""
+        gradient: Any = parameter.grad
+        state = self.state[parameter]
+        if not state:
+            state["step"] = torch.zeros((), dtype=torch.float32, device=parameter.device)
+            state["exp_avg"] = torch.zeros_like(parameter)
+            state["exp_avg_sq"] = torch.zeros_like(parameter)
+        beta1, beta2 = group["betas"]
+        state["step"] += 1
+        state["exp_avg"].lerp_(gradient, 1 - beta1)
+        state["exp_avg_sq"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        first, second = 1.0, 1.0
+        if self.bias_correction:
+            first, second = (1 - beta ** group["updates"] for beta in (beta1, beta2))
+        root = (state["exp_avg_sq"] / second).sqrt_().add_(group["eps"])
+        adam: Tensor = state["exp_avg"] / first / root
+        return adam.add_(parameter, alpha=group["weight_decay"])
+
+
+def _trust(parameter: Tensor, direction: Tensor) -> Tensor:
+    """Return the trust ratio, norm of the weights over norm of the update; 1 where one of them is
+    0. Does not synchronize with the device.
+    """
+    weights, step = full_tensor(parameter.norm()), full_tensor(direction.norm())
+    usable = (weights > 0) & (step > 0)
+    return torch.where(usable, weights / step, torch.ones_like(weights))
+
+
+def build_optimizer(objective: Objective, config: OptimizerConfig) -> ElectraAdamW:
+    """Return the configured optimizer of an objective, at rate 0 until ``set_rate``."""
+    groups = parameter_groups(objective, config)
+    if config.name == "lamb":
+        return Lamb(groups, config)
+    return ElectraAdamW(groups, config)
+
+
+def clip(module: nn.Module, max_norm: float) -> torch.Tensor:
+    """Scale the gradients to a joint norm of at most ``max_norm``; return the norm before."""
+    return full_tensor(nn.utils.clip_grad_norm_(module.parameters(), max_norm))

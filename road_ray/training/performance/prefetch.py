@@ -1,0 +1,34 @@
+"""Copies of batches to the device, on a GPU one step ahead of the step that needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import torch
+
+from road_ray.data.batching import Batch, to_device
+from road_ray.objectives.base import Objective
+
+
+def one_ahead(
+    steps: Iterable[Sequence[Batch]], objective: Objective, device: torch.device
+) -> Iterator[tuple[Sequence[Batch], Sequence[Batch]]]:
+    """Yield the batches of each step, and the same on the device; on a GPU the copies of a step
+    start before the step ahead of it computes.
+    """
+    if device.type != "cuda":
+        yield from ((passes, passes) for passes in steps)
+        return
+    waiting = None
+    for passes in steps:
+        moved = [placed(batch, objective, device) for batch in passes]
+        if waiting is not None:
+            yield waiting
+        waiting = passes, moved
+    if waiting is not None:
+        yield waiting
+
+
+def placed(batch: Batch, objective: Objective, device: torch.device) -> Batch:
+    """Return the batch as ``objective`` reads it, on ``device``; one that is there, as it is."""
+    return to_device(objective.prepare(batch), device)

@@ -1,0 +1,239 @@
+"""Measurement of a few real steps: a plan is computed from the model and the data of the run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
+from statistics import median
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from road_ray.data.batching import Batch, BatchTotals, to_device
+from road_ray.objectives.base import Objective
+from road_ray.training.context import Training
+from road_ray.training.optimization.gradient_accumulation import backward
+from road_ray.training.optimization.optimizer import ElectraAdamW, build_optimizer, clip
+from road_ray.training.worker import Worker
+
+_NOTHING = BatchTotals(0, 0, 0)
+_STEPS = 3  # measured, after one that warms up
+_FIRST_ROWS = 2
+_LONGEST_STEP_SECONDS = 1.5  # of a measured step, so that a plan comes in seconds everywhere
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Cost of one training on this machine, from a few steps of it. Means are over all phases, each
+    weighted by its steps; sizes are in bytes.
+    """
+
+    total_steps: int
+    rows_per_step: float
+    tokens_per_step: float  # without padding
+    parameters: int  # trainable
+    parameter_bytes: int
+    gradient_bytes: int
+    optimizer_bytes: int
+    activation_bytes: int  # saved between forward and backward; of the largest pass measured
+    seconds_per_step: float  # mean over phases
+    seconds_by_phase: tuple[float, ...]
+    data_seconds_per_step: float  # part of seconds_per_step, spent waiting for rows and teachers
+    checkpoint_bytes: int
+    keep_checkpoints: int
+
+    def scaled(self, rows_per_step: float) -> Measured:
+        """Return the same for steps of so many rows: a sample of a text fills no whole batches."""
+        factor = rows_per_step / self.rows_per_step
+        return replace(
+            self,
+            rows_per_step=rows_per_step,
+            tokens_per_step=factor * self.tokens_per_step,
+            seconds_per_step=factor * self.seconds_per_step,
+            seconds_by_phase=tuple(factor * seconds for seconds in self.seconds_by_phase),
+        )
+
+
+def measure(
+    objective: Objective,
+    steps: Callable[[int], Iterator[list[Batch]]],
+    training: Training,
+    worker: Worker,
+    autocast: torch.dtype | None,
+) -> Measured:
+    """Run four steps of each phase, with forward, backward and update, and return their cost. The
+    first step of a phase warms up and is not timed. The weights change.
+
+    The time of forward and backward is that of a position, padding counted, times the positions of
+    a mean step: batches differ in length. Where a whole batch would take long, a part of its rows
+    is timed. Rows and tokens are those of all batches where ``training.totals`` knows them.
+    """
+    objective.to(worker.device).train()
+    optimizer = build_optimizer(objective, training.optimizer)
+    optimizer.set_rate(0.0)
+    backwards = partial(_backward, objective, training=training, worker=worker, autocast=autocast)
+    total, starts = training.total_steps, training.phase_starts
+    phases = [_timed(objective, optimizer, steps(start), backwards, worker) for start in starts]
+    lengths = [end - start for start, end in pairwise((*starts, total))]
+    if training.totals is not None:
+        for one, totals, length in zip(phases, training.totals(), lengths, strict=True):
+            one.totals, one.steps = totals, length
+
+    def mean(of: Callable[[_Timed], float]) -> float:
+        return sum(of(one) * length for one, length in zip(phases, lengths, strict=True)) / total
+
+    state = [
+        value
+        for moments in optimizer.state.values()
+        for value in moments.values()
+        if torch.is_tensor(value)
+    ]
+    parameters = list(objective.parameters())
+    weights = sum(map(_size, parameters))
+    return Measured(
+        total_steps=total,
+        rows_per_step=mean(lambda one: one.totals.rows / one.steps),
+        tokens_per_step=mean(lambda one: one.totals.tokens / one.steps),
+        parameters=sum(p.numel() for p in parameters if p.requires_grad),
+        parameter_bytes=weights,
+        gradient_bytes=max(one.gradient_bytes for one in phases),
+        optimizer_bytes=sum(map(_size, state)),
+        activation_bytes=max(one.saved_bytes for one in phases),
+        seconds_per_step=mean(lambda one: one.seconds_per_step),
+        data_seconds_per_step=mean(lambda one: median(one.waits[1:])),
+        seconds_by_phase=tuple(one.seconds_per_step for one in phases),
+        # The model twice: once for resuming, once in Hugging Face layout.
+        checkpoint_bytes=2 * weights + sum(map(_size, state)),
+        keep_checkpoints=training.config.keep_checkpoints,
+    )
+
+
+@dataclass
+class _Timed:
+    """Seconds and sizes of the steps of one phase, of which the first warms up."""
+
+    waits: list[float] = field(default_factory=list)
+    backwards: list[float] = field(default_factory=list)  # of the rows that were timed
+    positions: list[int] = field(default_factory=list)  # of these rows
+    updates: list[float] = field(default_factory=list)
+    totals: BatchTotals = _NOTHING  # of `steps` steps
+    steps: int = 1 + _STEPS
+    saved_bytes: int = 0
+    gradient_bytes: int = 0
+
+    @property
+    def seconds_per_step(self) -> float:
+        """Seconds of a step of the mean number of positions."""
+        rate = sum(self.backwards[1:]) / sum(self.positions[1:])
+        computing = rate * self.totals.positions / self.steps
+        return median(self.waits[1:]) + computing + median(self.updates[1:])
+
+
+def _timed(
+    objective: Objective,
+    optimizer: ElectraAdamW,
+    source: Iterator[list[Batch]],
+    backwards: Callable[[list[Batch], int], None],
+    worker: Worker,
+) -> _Timed:
+    timed, num_rows = _Timed(), _FIRST_ROWS
+    for step in range(1 + _STEPS):
+        started = time.perf_counter()
+        passes = next(source)
+        timed.waits.append(time.perf_counter() - started)
+        whole = sum(len(batch["input_ids"]) for batch in passes)
+        parts = [to_device(_part(batch, num_rows), worker.device) for batch in passes]
+        scale = whole / sum(len(batch["input_ids"]) for batch in parts)
+        started = time.perf_counter()
+        with _saved_tensors() as saved:
+            backwards(parts, step)
+        backward_seconds = time.perf_counter() - started
+        optimizer.step()
+        worker.synchronize()
+        timed.backwards.append(backward_seconds)
+        timed.updates.append(time.perf_counter() - started - backward_seconds)
+        timed.positions.append(sum(batch["attention_mask"].numel() for batch in parts))
+        timed.saved_bytes = max(timed.saved_bytes, round(scale * saved.largest))
+        measured = _sizes(passes)
+        timed.totals = BatchTotals(*map(sum, zip(timed.totals, measured, strict=True)))
+        gradients = [p.grad for p in objective.parameters() if p.grad is not None]
+        timed.gradient_bytes = sum(map(_size, gradients))
+        optimizer.zero_grad(set_to_none=True)
+        # The first step warms up and is the slowest: as many rows as fit into the limit.
+        num_rows = max(_FIRST_ROWS, int(num_rows * _LONGEST_STEP_SECONDS / backward_seconds))
+    return timed
+
+
+def _sizes(passes: list[Batch]) -> BatchTotals:
+    masks = [batch["attention_mask"] for batch in passes]
+    return BatchTotals(
+        sum(len(mask) for mask in masks),
+        sum(int(mask.sum()) for mask in masks),
+        sum(mask.numel() for mask in masks),
+    )
+
+
+def _backward(
+    objective: Objective,
+    passes: list[Batch],
+    step: int,
+    *,
+    training: Training,
+    worker: Worker,
+    autocast: torch.dtype | None,
+) -> None:
+    """Compute and clip the gradient of one step, and wait for the device."""
+    seed = training.seed
+    backward(objective, objective, passes, worker, seed=seed, step=step, autocast=autocast)
+    float(clip(objective, training.optimizer.max_grad_norm))
+
+
+def _part(batch: Batch, rows: int) -> Batch:
+    """Return the first rows of a batch; its noise ``[K, B, L]`` is cut in the second dimension."""
+    whole = len(batch["input_ids"])
+    if rows >= whole:
+        return batch
+
+    def cut(value: object) -> Any:
+        if not torch.is_tensor(value) or not value.dim():
+            return value
+        if len(value) == whole:
+            return value[:rows]
+        return value[:, :rows] if value.dim() > 1 and value.shape[1] == whole else value
+
+    return cast("Batch", {name: cut(value) for name, value in batch.items()})
+
+
+class _SavedTensors:
+    """Counts the bytes that autograd saves; ``largest`` is their maximum over the passes."""
+
+    def __init__(self) -> None:
+        self.largest = 0
+        self._seen: dict[int, int] = {}
+
+    def pack(self, tensor: Tensor) -> Tensor:
+        if not isinstance(tensor, torch.nn.Parameter):
+            storage = tensor.untyped_storage()
+            self._seen[storage.data_ptr()] = storage.nbytes()
+            self.largest = max(self.largest, sum(self._seen.values()))
+        return tensor
+
+    def unpack(self, tensor: Tensor) -> Tensor:
+        self._seen.clear()  # backward has begun: what follows belongs to the next pass
+        return tensor
+
+
+@contextmanager
+def _saved_tensors() -> Iterator[_SavedTensors]:
+    saved = _SavedTensors()
+    with torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack):
+        yield saved
+
+
+def _size(tensor: Any) -> int:
+    return int(tensor.numel() * tensor.element_size())

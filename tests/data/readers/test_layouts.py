@@ -1,0 +1,110 @@
+"""Splits of catalogue entries: found, read, counted; from files and from hub-like tables."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from road_ray.data.catalog import DATASETS, dataset
+from road_ray.data.features.types import SpanExample
+from road_ray.data.readers.layouts import LAYOUTS, read_split
+from road_ray.data.schema import Splits
+from road_ray.errors import ConfigError, DataError
+
+# rows that the README of the real data promises: train, dev, test
+ROWS = {
+    "cola": (8_551, 1_043, 1_063),
+    "qnli": (10_475, 5_463, 5_463),
+    "wnli": (635, 71, 146),
+    "amazon": (5_000, 7_600, None),
+    "boolq": (2_000, 3_270, None),
+    "commonsenseqa": (9_741, 1_221, None),
+    "qasrl": (7_188, 7_102, None),
+    "qazre": (127, 128, None),
+    "duorc": (127, 126, None),
+    "ax": (None, None, 1_104),
+    "sst2": (67_349, 872, 1_821),
+    "qqp": (43_873, 7_598, None),
+    "mrpc": (3_668, 408, 1_725),
+    "mnli": (12_811, 9_085, None),
+    "snli": (7_876, 1_966, None),
+    "rte": (2_490, 277, 3_000),
+    "stsb": (5_749, 1_500, 1_379),
+    "squad_v1": (8_930, 3_038, None),
+    "squad_v2": (15_008, 5_795, None),
+    "newsqa": (None, 4_212, None),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_real_files_have_the_promised_rows(real_data: Path, name: str) -> None:
+    for split, count in zip(("train", "dev", "test"), ROWS[name], strict=True):
+        if count is None:
+            with pytest.raises((ConfigError, DataError), match=f"data set '{name}'"):
+                read_split(dataset(name), real_data, split)
+        else:
+            assert len(read_split(dataset(name), real_data, split)) == count
+
+
+def test_unanswerable_questions_are_as_many_as_promised(real_data: Path) -> None:
+    for split, count in (("train", 3_168), ("dev", 2_777)):
+        examples = read_split(dataset("squad_v2"), real_data, split)
+        assert sum(isinstance(e, SpanExample) and not e.answers for e in examples) == count
+
+
+def test_every_entry_names_a_known_layout() -> None:
+    assert {entry.layout for entry in DATASETS.values()} <= set(LAYOUTS)
+
+
+def sst2_at(root: Path, name: str, content: bytes) -> Path:
+    (root / "glue" / "SST-2").mkdir(parents=True, exist_ok=True)
+    (root / "glue" / "SST-2" / name).write_bytes(content)
+    return root
+
+
+def test_a_plain_file_goes_before_the_packed_one(tmp_path: Path) -> None:
+    packed = gzip.compress(b"sentence\tlabel\npacked\t1\n")
+    root = sst2_at(tmp_path, "dev.tsv.gz", packed)
+    assert read_split(dataset("sst2"), root, "dev")[0].texts == ("packed",)  # type: ignore[union-attr]
+    sst2_at(root, "dev.tsv", b"sentence\tlabel\nplain\t1\n")
+    assert read_split(dataset("sst2"), root, "dev")[0].texts == ("plain",)  # type: ignore[union-attr]
+
+
+def test_several_dev_files_follow_each_other(tmp_path: Path) -> None:
+    entry = replace(dataset("sst2"), splits=Splits(dev=("dev_b.tsv", "dev_a.tsv")))
+    sst2_at(tmp_path, "dev_a.tsv", b"sentence\tlabel\na\t1\n")
+    sst2_at(tmp_path, "dev_b.tsv", b"sentence\tlabel\nb\t1\n")
+
+    assert [e.texts for e in read_split(entry, tmp_path, "dev")] == [("b",), ("a",)]  # type: ignore[union-attr]
+
+
+def test_labels_are_demanded_except_for_test(tmp_path: Path) -> None:
+    for name in ("train.tsv", "test.tsv"):
+        sst2_at(tmp_path, name, b"index\tsentence\n0\tx\n")
+    assert read_split(dataset("sst2"), tmp_path, "test")[0].label is None  # type: ignore[union-attr]
+    with pytest.raises(DataError, match="no column 'label'; found: index, sentence"):
+        read_split(dataset("sst2"), tmp_path, "train")
+
+
+def test_a_missing_file_says_what_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as raised:
+        read_split(dataset("sst2"), tmp_path, "train")
+    text = str(raised.value)
+    assert f"no file {tmp_path}/glue/SST-2/train.tsv (or train.tsv.gz)" in text
+    assert "the folder does not exist" in text
+    assert f"data.root is {tmp_path}" in text
+    sst2_at(tmp_path, "dev.tsv", b"x")
+    with pytest.raises(DataError, match=r"the folder holds dev.tsv"):
+        read_split(dataset("sst2"), tmp_path, "train")
+
+
+def test_an_empty_file_and_unknown_names_are_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"train.tsv: 0 rows, the file is empty"):
+        read_split(dataset("sst2"), sst2_at(tmp_path, "train.tsv", b""), "train")
+    with pytest.raises(ConfigError, match="unknown split 'valid'; known: train, dev, test"):
+        read_split(dataset("sst2"), tmp_path, "valid")
+    with pytest.raises(ConfigError, match="layout 'xml'; known: glue_tsv, table"):
+        read_split(replace(dataset("sst2"), layout="xml"), tmp_path, "train")

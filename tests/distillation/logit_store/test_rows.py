@@ -1,0 +1,157 @@
+"""Rows by their content, whoever made the batch; answers without padding and back."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from road_ray.data.batching import pad
+from road_ray.data.catalog import task
+from road_ray.data.features.types import Features
+from road_ray.data.schema import Choose, Tag
+from road_ray.distillation.ensemble.base import PAD_LOGIT, inputs_of
+from road_ray.distillation.logit_store.rows import (
+    MissingRows,
+    counts_of,
+    keys_of,
+    padded,
+    rows_of,
+    unpadded,
+    value_type,
+)
+from road_ray.errors import CheckpointError
+
+NLI, MRC, SIMILARITY = (task(name).kind for name in ("nli", "mrc", "similarity"))
+
+
+def features() -> Features:
+    lengths = [3, 7, 5, 7]
+    tokens = np.arange(5, 5 + sum(lengths), dtype=np.int32)
+    tokens[15:] = tokens[3:10]  # row 3 has the tokens of row 1, but other segments
+    bounds = np.concatenate([[0], np.cumsum(lengths)])
+    first = np.array([2, 4, 5, 3], np.int32)
+    return Features("nli", "nli", tokens, bounds, first, {}, np.arange(4, dtype=np.int32))
+
+
+def inputs(*rows: list[int], width: int = 8, left: bool = False):
+    ids, mask = torch.zeros(2, len(rows), width, dtype=torch.long)
+    for index, row in enumerate(rows):
+        where = slice(width - len(row), None) if left else slice(len(row))
+        ids[index, where], mask[index, where] = torch.tensor(row), 1
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def test_the_keys_of_a_data_set_are_those_of_its_batches():
+    keys = keys_of(features())
+    assert len({key.tobytes() for key in keys}) == 4
+    for width in (None, 16):
+        batch = pad(features(), np.array([2, 0, 3]), pad_id=0, width=width)
+        assert (rows_of(inputs_of(batch)).keys == keys[[2, 0, 3]]).all()
+
+
+def test_padding_side_width_and_kind_of_integer_do_not_matter():
+    right = rows_of(inputs([5, 6, 7], [8, 9])).keys
+    assert (rows_of(inputs([8, 9], [5, 6, 7], width=13)).keys[::-1] == right).all()
+    assert (rows_of(inputs([5, 6, 7], [8, 9], left=True)).keys == right).all()
+    small = {name: x.to(torch.int32) for name, x in inputs([5, 6, 7], [8, 9]).items()}
+    assert (rows_of(small).keys == right).all()
+    zeros = inputs([5, 6, 7], [8, 9]) | {"token_type_ids": torch.zeros(2, 8, dtype=torch.long)}
+    assert (rows_of(zeros).keys == right).all()
+
+
+def test_another_token_segment_or_length_is_another_row():
+    one = inputs([5, 6, 7, 8])
+    segments = torch.tensor([[0, 0, 1, 1, 0, 0, 0, 0]])
+    others = [
+        rows_of(one),
+        rows_of(one | {"token_type_ids": segments}),
+        rows_of(inputs([5, 6, 8, 7])),
+        rows_of(inputs([5, 6, 7])),
+        rows_of(inputs([5, 6, 7, 8, 0])),  # a real token that has the padding's id
+    ]
+    assert len({rows.keys.tobytes() for rows in others}) == 5
+
+
+def test_a_row_of_choices_has_one_key():
+    ids = torch.arange(24).reshape(2, 3, 4)
+    keys = rows_of({"input_ids": ids}).keys
+    assert keys.shape == (2, 2)
+    moved = ids[:, [1, 0, 2]]
+    assert (rows_of({"input_ids": moved}).keys != keys).any(1).all()
+
+
+def test_the_keys_of_a_data_set_of_choices_are_those_of_its_batches():
+    plain = features()
+    chosen = dataclasses.replace(plain, choices=2, example=np.arange(2, dtype=np.int32))
+    keys = keys_of(chosen)
+    assert len(keys) == 2
+    batch = pad(chosen, np.array([1, 0]), pad_id=0)
+    assert batch["input_ids"].ndim == 3
+    assert (rows_of(inputs_of(batch)).keys == keys[[1, 0]]).all()
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_tags_lose_their_padding_and_get_it_back(left):
+    tag = Tag(("O", "B", "I"))
+    given = inputs([5, 6, 7], [8, 9], left=left)
+    rows = rows_of(given)
+    answers = torch.arange(48.0).reshape(2, 8, 3)
+    flat = unpadded(answers, rows, tag)
+    assert len(flat) == 3 * 5 == counts_of(tag, rows.lengths).sum()
+    back = padded(np.split(flat, [9]), rows, tag)
+    real = given["attention_mask"].bool()
+    assert torch.equal(back[real], answers[real])
+    assert (back[~real] == PAD_LOGIT).all()
+
+
+def test_choices_have_one_number_each():
+    rows = rows_of({"input_ids": torch.arange(24).reshape(2, 3, 4)})
+    answers = torch.tensor([[1.0, 2, 3], [4, 5, 6]])
+    kept = unpadded(answers, rows, Choose(3))
+    assert torch.equal(padded(np.split(kept, 2), rows, Choose(3)), answers)
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_spans_lose_their_padding_and_get_it_back(left):
+    given = inputs([5, 6, 7], [8, 9], left=left)
+    rows = rows_of(given)
+    answers = torch.arange(32.0).reshape(2, 2, 8)
+    flat = unpadded(answers, rows, MRC)
+    assert flat.dtype == np.float16
+    assert len(flat) == 2 * 3 + 2 * 2 == counts_of(MRC, rows.lengths).sum()
+    back = padded(np.split(flat, [6]), rows, MRC)
+    real = given["attention_mask"].bool()[:, None].expand_as(back)
+    assert torch.equal(back[real], answers[real])
+    assert (back[~real] == PAD_LOGIT).all()
+
+
+def test_classes_are_rounded_to_half_and_numbers_are_not():
+    rows = rows_of(inputs([5, 6], [7]))
+    answers = torch.tensor([[1 / 3, -2.5, 1000.1], [0.0, 1.0, 2.0]])
+    back = padded(np.split(unpadded(answers, rows, NLI), 2), rows, NLI)
+    assert torch.equal(back, answers.half().float())
+    scores = torch.tensor([[1 / 3], [4.123456]])
+    assert torch.equal(
+        padded(np.split(unpadded(scores, rows, SIMILARITY), 2), rows, SIMILARITY), scores
+    )
+    assert value_type(SIMILARITY) is np.float32
+
+
+@pytest.mark.parametrize("bad", [7e4, float("nan"), float("-inf")])
+def test_what_half_cannot_hold_is_refused(bad):
+    with pytest.raises(CheckpointError, match="cannot be stored"):
+        unpadded(torch.tensor([[0.0, bad, 1.0]]), rows_of(inputs([5])), NLI)
+
+
+def test_wanted_rows_are_ticked_off_once_and_strangers_ignored():
+    keys = keys_of(features())
+    wanted = MissingRows(np.concatenate([keys[:3], keys[:2]]))
+    assert wanted.num_missing == 3
+    wanted.found(keys[[1, 3]])
+    assert wanted.num_missing == 2
+    wanted.found(keys)
+    assert wanted.num_missing == 0
+    MissingRows(keys[:0]).found(keys)

@@ -1,0 +1,243 @@
+"""Logits are independent of batching; figures and predictions follow from them."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from transformers import ElectraConfig, ElectraModel
+
+from road_ray.data.catalog import TASKS, task
+from road_ray.data.config import SourceConfig
+from road_ray.data.loading import Split, load_split
+from road_ray.data.schema import JointSpan
+from road_ray.data.tokenizer import train_wordpiece
+from road_ray.errors import DivergedError, ResourceError
+from road_ray.evaluation import evaluate_split as predict
+from road_ray.evaluation import squad
+from road_ray.evaluation.evaluate_split import (
+    Evaluation,
+    answers,
+    evaluate_spans,
+    evaluate_split,
+    logits_of,
+)
+from road_ray.models.multitask import MultitaskModel
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(world):
+    words = (world / "squad" / "train-v2.0.json").read_text()
+    return train_wordpiece([words], vocab_size=600)
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer):
+    torch.manual_seed(0)
+    config = ElectraConfig(
+        vocab_size=len(tokenizer),
+        embedding_size=16,
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=256,
+    )
+    return MultitaskModel(ElectraModel(config), list(TASKS.values()))
+
+
+@pytest.fixture(scope="module")
+def split(world, tokenizer):
+    def load(name: str, part: str = "dev", **changes: object) -> Split:
+        return load_split(name, part, SourceConfig(root=str(world), **changes), tokenizer)
+
+    return load
+
+
+@pytest.mark.parametrize("name", ["mnli", "squad_v2"])
+def test_logits_are_those_of_each_row_alone(model, split, name, monkeypatch):
+    chosen = split(name)
+    model.train()
+    many = logits_of(model, chosen.features, pad_id=0, device=CPU)
+    assert model.training
+    monkeypatch.setattr(predict, "_ROWS_AT_ONCE", 1)
+    single = logits_of(model, chosen.features, pad_id=0, device=CPU)
+    spans = name == "squad_v2"
+    for row, one, length in zip(many, single, chosen.features.lengths, strict=True):
+        assert row.shape == ((2, length) if spans else (3,))
+        np.testing.assert_allclose(row, one, atol=1e-5)
+
+
+def test_classes_are_scored_and_named(model, split, tmp_path):
+    chosen = split("mnli")
+    found = evaluate_split(model, chosen, pad_id=0, device=CPU)
+    labels = task("mnli").kind.labels
+    gold = [labels[int(label)] for label in chosen.features.gold["labels"]]
+    right = sum(told == known for told, known in zip(found.labels, gold, strict=True))
+    assert found.figures == {"accuracy": pytest.approx(100 * right / len(gold))}
+    assert found.threshold is None
+    found.write(tmp_path)
+    written = json.loads((tmp_path / "predictions.json").read_text())
+    assert list(written.values()) == list(found.labels)
+    assert list(written) == [example.id for example in chosen.examples]
+
+
+def test_without_gold_there_are_predictions_only(model, split):
+    found = evaluate_split(model, split("sst2", "test"), pad_id=0, device=CPU)
+    assert found.figures == {}
+    assert len(found.labels) == 25
+
+
+def test_a_perfect_model_of_spans_has_full_marks_and_a_threshold(split, tmp_path):
+    chosen = split("squad_v2")
+    perfect = []
+    for index, length in enumerate(chosen.features.lengths):
+        row = np.zeros((2, length), dtype=np.float32)
+        example = chosen.examples[chosen.features.example[index]]
+        begin = chosen.features.bounds[index]
+        starts, ends = chosen.features.offsets[begin : begin + length].T
+        places = (0, 0)
+        if example.answers:
+            first = example.answers[0]
+            end = first.start + len(first.text)
+            places = (np.flatnonzero(starts == first.start)[0], np.flatnonzero(ends == end)[0])
+        row[[0, 1], places] = 9
+        perfect.append(row)
+    found = evaluate_spans(chosen, perfect, None, tune=True)
+    assert found.figures["f1"] == found.figures["best_f1"] == 100
+    assert found.figures["at_threshold_exact"] == 100
+    assert found.figures["no_answer_f1"] == 100
+    silent = evaluate_spans(chosen, perfect, threshold=-1e9)
+    assert silent.threshold == -1e9
+    assert silent.figures["no_answer_recall"] == 100
+    assert silent.figures["at_threshold_HasAns_f1"] == 0
+    assert silent.figures["f1"] == 100, "the raw figures do not know the threshold"
+    silent.write(tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    answers = {"predictions.json", "nbest_predictions.json", "null_odds.json"}
+    assert names == answers | {"diagnostics.json"}
+    assert set(json.loads((tmp_path / "predictions.json").read_text()).values()) == {""}
+
+
+def test_a_stored_threshold_is_used_as_it_is(model, split):
+    chosen = split("squad_v2")
+    tuned = evaluate_split(model, chosen, pad_id=0, device=CPU, tune=True)
+    again = evaluate_split(model, chosen, pad_id=0, device=CPU, threshold=tuned.threshold)
+    assert again == replace(tuned, spans=again.spans)
+    other = evaluate_split(model, chosen, pad_id=0, device=CPU, threshold=tuned.threshold + 1)
+    assert other.figures["threshold"] == tuned.threshold + 1
+    assert other.figures["f1"] == tuned.figures["f1"]
+
+
+def test_predictions_file_and_figures_agree_with_and_without_a_threshold(model, split, tmp_path):
+    chosen = split("squad_v2")
+    golds = {e.id: e for e in chosen.examples}
+    for name, prefix, options in (("plain", "", {}), ("tuned", "at_threshold_", {"tune": True})):
+        result = evaluate_split(model, chosen, pad_id=0, device=CPU, **options)
+        result.write(tmp_path / name)
+        texts = json.loads((tmp_path / name / "predictions.json").read_text())
+        certain = dict.fromkeys(texts, 0.0)
+        scores = squad.evaluate(list(golds.values()), texts, certain, np.inf)
+        assert scores["f1"] == pytest.approx(result.figures[f"{prefix}f1"])
+        assert scores["exact"] == pytest.approx(result.figures[f"{prefix}exact"])
+        assert ("threshold" in result.figures) == bool(options)
+
+
+def test_a_split_in_which_all_questions_have_answers_tunes_no_threshold(model, split, tmp_path):
+    whole = split("squad_v2")
+    answered = {number for number, e in enumerate(whole.examples) if e.answers}
+    features = whole.features
+    assert len(features) == len(whole.examples), "one window a question"
+    rows = sorted(answered)
+    parts = [features.row(row) for row in rows]
+    spans = [slice(features.bounds[row], features.bounds[row + 1]) for row in rows]
+    chosen = replace(
+        whole,
+        examples=[whole.examples[row] for row in rows],
+        features=replace(
+            features,
+            tokens=np.concatenate(parts),
+            bounds=np.cumsum([0, *map(len, parts)]),
+            first_segment=features.first_segment[rows],
+            gold={name: values[rows] for name, values in features.gold.items()},
+            example=np.arange(len(rows), dtype=np.int32),
+            offsets=np.concatenate([features.offsets[span] for span in spans]),
+            max_context=np.concatenate([features.max_context[span] for span in spans]),
+        ),
+    )
+    result = evaluate_split(model, chosen, pad_id=0, device=CPU, tune=True)
+    assert result.threshold is None
+    assert not [name for name in result.figures if "threshold" in name]
+    assert result.figures["no_answer_predicted"] == 0
+    result.write(tmp_path)
+    assert all(json.loads((tmp_path / "predictions.json").read_text()).values())
+
+
+def test_numbers_are_written_as_they_are(tmp_path):
+    Evaluation({}, labels=["1.5"], ids=["7"]).write(tmp_path)
+    assert json.loads((tmp_path / "predictions.json").read_text()) == {"7": "1.5"}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["mnli", "squad_v1"])
+def test_a_model_whose_logits_are_not_finite_is_not_judged(model, split, name, value):
+    """The largest of a row of NaN is its first: an accuracy like any other."""
+    broken, rows = deepcopy(model), split(name)
+    with torch.no_grad():
+        broken.encoder.embeddings.LayerNorm.bias[0] = value
+    with pytest.raises(DivergedError, match=f"task {rows.task.name}: the model's logits are not"):
+        evaluate_split(broken, rows, pad_id=0, device=CPU)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("name", ["nli", "similarity", "completion", "ner", "mrc"])
+def test_answers_refuses_one_logit_that_is_not_finite_of_any_kind(split, name, value):
+    kind = task(name).kind
+
+    def ask(batch):
+        count, length = batch["input_ids"].shape
+        shapes = {"completion": (4,), "ner": (length, kind.width), "mrc": (2, length)}
+        logits = torch.zeros(count, *shapes.get(name, (kind.width,)))
+        logits.view(count, -1)[-1, 0] = given
+        return logits
+
+    given, features = 0.0, split("mnli").features
+    assert len(answers(ask, features, kind, 0)) == len(features)
+    given = value
+    with pytest.raises(DivergedError):
+        answers(ask, features, kind, 0)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_joint_spans_bar_places_by_minus_infinity_and_nothing_else(split, value):
+    def ask(batch):
+        row = torch.zeros(len(batch["input_ids"]), 3, batch["input_ids"].shape[1])
+        row[:, 2, 1:] = float("-inf")
+        row[-1, 0, 0] = given
+        return row
+
+    given, features = 0.0, split("squad_v1").features
+    assert len(answers(ask, features, JointSpan(), 0)) == len(features)
+    given = value
+    with pytest.raises(DivergedError):
+        answers(ask, features, JointSpan(), 0)
+
+
+def test_write_refuses_a_directory_in_the_place_of_predictions_and_replaces_a_dangling_link(
+    tmp_path,
+):
+    path = tmp_path / "predictions.json"
+    result = Evaluation({}, labels=["0"], ids=["one"])
+    path.mkdir()
+    with pytest.raises(ResourceError, match=r"predictions\.json: is a directory"):
+        result.write(tmp_path)
+    path.rmdir()
+    path.symlink_to("gone/gone")
+    result.write(tmp_path)
+    assert json.loads(path.read_text()) == {"one": "0"}

@@ -1,0 +1,68 @@
+"""Labels of a stored head are matched by name, or refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from road_ray.data.catalog import task
+from road_ray.data.schema import Classify, Task
+from road_ray.errors import CheckpointError
+from road_ray.models.heads.label_order import label_order
+
+NLI = task("nli")
+
+
+def order(*names, of=NLI, label_map=None):
+    return label_order(Path("model"), dict(enumerate(names)), of, label_map)
+
+
+def test_label_order_finds_labels_by_name_whatever_their_order_case_and_spaces():
+    assert order("contradiction", "entailment", "neutral") is None
+    assert order("ENTAILMENT ", "Neutral", " contradiction") == (2, 0, 1)
+    assert order("not-entailment", "entailment", of=task("rte")) == (1, 0)
+    assert order("start", "end", of=task("mrc")) is None
+
+
+def test_label_order_tells_labels_apart_that_differ_in_case_alone():
+    cased = Task("x", Classify(("A", "a", "b")))
+    assert order("a", "b", "A", of=cased) == (2, 0, 1)
+    with pytest.raises(CheckpointError, match="not those of task"):
+        order("a ", "b", "A", of=cased)
+
+
+def test_label_order_takes_a_map_from_the_names_of_the_head():
+    names = {"LABEL_0": "entailment", "LABEL_1": "neutral", "LABEL_2": "contradiction"}
+    assert order(*names, label_map=names) == (2, 0, 1)
+
+
+def test_label_order_takes_a_map_for_one_model_before_the_map_for_all():
+    names = ("LABEL_0", "LABEL_1", "LABEL_2")
+    everywhere = dict(zip(names, ("contradiction", "entailment", "neutral"), strict=True))
+    turned = dict(zip(names, ("neutral", "entailment", "contradiction"), strict=True))
+    assert order(*names, label_map=everywhere | {"another": turned}) is None
+    assert order(*names, label_map=everywhere | {"model": turned}) == (2, 1, 0)
+    assert order(*names, label_map={"model": turned}) == (2, 1, 0)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ("LABEL_0", "LABEL_1", "LABEL_2"),
+        ("entailment", "neutral"),
+        ("entailment", "neutral", "contradiction", "contradiction"),
+        ("entailment", "entailment", "neutral"),
+        ("entailment", "neutral", "other"),
+    ],
+)
+def test_label_order_refuses_other_names(labels):
+    with pytest.raises(CheckpointError, match=r"config\.json: the labels of its head"):
+        order(*labels)
+
+
+def test_label_order_shows_the_line_to_paste():
+    with pytest.raises(CheckpointError) as refused:
+        order("LABEL_0", "LABEL_1", "LABEL_2")
+    line = "label_map='{LABEL_0: contradiction, LABEL_1: entailment, LABEL_2: neutral}'"
+    assert str(refused.value).splitlines()[-1].strip() == line

@@ -1,0 +1,164 @@
+"""ELECTRA against a plain reference: Hugging Face's classes on logits of the whole vocabulary."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+from torch.testing import assert_close
+from transformers import ElectraForMaskedLM, ElectraForPreTraining
+
+from road_ray.objectives.masking import choose, mask, sample
+from road_ray.objectives.pretraining.electra import Electra
+from road_ray.objectives.pretraining.parts.detection import area_under_curve
+
+SPECIAL, MASK = (0, 2, 3, 4), 4
+
+
+@pytest.fixture
+def electra(generator, discriminator):
+    return Electra(generator, discriminator, special_ids=SPECIAL, mask_id=MASK)
+
+
+def losses(electra, batch):
+    return {name: t.weight * t.total / t.count for name, t in electra(batch).terms.items()}
+
+
+def reference(electra, batch):
+    """The two losses as the paper writes them, without sparing anything."""
+    tokens, attention, noise = batch["input_ids"], batch["attention_mask"], batch["noise"]
+    more = {"attention_mask": attention, "token_type_ids": batch["token_type_ids"]}
+    chosen = choose(tokens, attention, noise[0], special_ids=SPECIAL)
+    masked = mask(tokens, chosen, noise[1], mask_id=MASK)
+    labels = tokens.masked_fill(~chosen, -100)
+    outputs = electra.generator(input_ids=masked, labels=labels, **more)
+    sampled = sample(outputs.logits, noise[2])
+    corrupted = tokens.clone()
+    corrupted[chosen] = sampled[chosen]
+    fake = (corrupted != tokens).long()
+    detection = electra.discriminator(input_ids=corrupted, labels=fake, **more)
+    return {"generator": outputs.loss, "discriminator": 50 * detection.loss}, corrupted, detection
+
+
+def gradients(electra, found):
+    electra.zero_grad()
+    sum(found.values()).backward()
+    return {name: p.grad.clone() for name, p in electra.named_parameters()}
+
+
+def test_losses_and_all_gradients_equal_the_reference(electra, batch):
+    ours = losses(electra, batch)
+    theirs, corrupted, _ = reference(electra, batch)
+    assert (corrupted != batch["input_ids"]).any()
+    assert_close(ours, {name: loss.detach() for name, loss in theirs.items()})
+    assert_close(gradients(electra, ours), gradients(electra, theirs), rtol=1e-4, atol=1e-6)
+
+
+def test_in_bf16_the_losses_stay_near_those_in_fp32(electra, batch):
+    exact = losses(electra, batch)
+    with torch.autocast("cpu", torch.bfloat16):
+        near = losses(electra, batch)
+    assert near["generator"].dtype == near["discriminator"].dtype == torch.float32
+    assert_close(near["generator"], exact["generator"], rtol=0.05, atol=0.05)
+
+
+def test_the_generator_learns_nothing_from_the_discriminator(electra, batch):
+    electra(batch).terms["discriminator"].total.backward()
+    own = [
+        name
+        for name, p in electra.generator.named_parameters()
+        if p.grad is not None and "embeddings." not in name
+    ]
+    assert own == []
+
+
+def test_counts_are_chosen_positions_and_real_tokens(electra, batch):
+    terms = electra(batch).terms
+    # Rows of 24, 17, 9, 4 and 3 tokens, [CLS] and [SEP] among them.
+    assert int(terms["generator"].count) == 4 + 3 + 1 + 1 + 1
+    assert int(terms["discriminator"].count) == 24 + 17 + 9 + 4 + 3
+    assert terms["generator"].weight == 1.0
+    assert terms["discriminator"].weight == 50.0
+
+
+def test_what_lies_in_the_padding_changes_nothing(electra, batch):
+    terms = electra(batch).terms
+    padded = batch | {"input_ids": batch["input_ids"] + 9 * (1 - batch["attention_mask"])}
+    assert_close(
+        {name: term.total for name, term in electra(padded).terms.items()},
+        {name: term.total for name, term in terms.items()},
+    )
+
+
+def test_metrics_count_hits_of_the_convention_that_1_is_fake(electra, batch):
+    metrics = electra(batch).metrics
+    _, corrupted, detection = reference(electra, batch)
+    real = batch["attention_mask"].bool()
+    fake = (corrupted != batch["input_ids"])[real]
+    said = (detection.logits > 0)[real]
+    counted = {name: (int(total), int(n)) for name, (total, n) in metrics.items()}
+    assert counted["detection_accuracy"] == (int((said == fake).sum()), 57)
+    assert counted["detection_recall"] == (int((said & fake).sum()), int(fake.sum()))
+    assert counted["detection_precision"] == (int((said & fake).sum()), int(said.sum()))
+    assert counted["replaced_fraction"] == (int(fake.sum()), 57)
+    assert counted["generator_accuracy"][1] == 10
+
+
+def test_the_area_under_the_curve_is_that_of_scikit_learn(electra, batch):
+    torch.manual_seed(0)
+    scores = torch.randn(200)
+    fake, every = torch.rand(200) < torch.sigmoid(scores - 2), torch.ones(200, dtype=torch.bool)
+    expected = roc_auc_score(fake.numpy(), scores.numpy())
+    assert float(area_under_curve(scores, fake, every)) == pytest.approx(expected)
+    assert float(area_under_curve(scores, every, every)) == 0.5
+    assert float(area_under_curve(scores[:0], fake[:0], every[:0])) == 0.5
+    total, count = electra(batch).metrics["detection_auc"]
+    _, corrupted, detection = reference(electra, batch)
+    real = batch["attention_mask"].bool()
+    fake = (corrupted != batch["input_ids"])[real]
+    expected = roc_auc_score(fake.numpy(), detection.logits.detach()[real].numpy())
+    assert float(total / count) == pytest.approx(expected)
+
+
+def test_a_perfect_generator_leaves_nothing_to_detect(electra, batch):
+    tokens = batch["input_ids"].clone()
+    tokens[tokens > 4] = 7
+    with torch.no_grad():
+        electra.generator.generator_lm_head.bias[7] = 1e4
+    metrics = electra(batch | {"input_ids": tokens}).metrics
+    total, count = metrics["generator_accuracy"]
+    assert total == count
+    assert metrics["replaced_fraction"][0] == 0
+
+
+def shared(electra):
+    word = electra.discriminator.electra.embeddings.word_embeddings.weight
+    ours, theirs = electra.generator.electra, electra.discriminator.electra
+    return (
+        list(map(id, ours.embeddings.parameters())) == list(map(id, theirs.embeddings.parameters()))
+        and electra.generator.generator_lm_head.weight is word
+        and electra.generator.electra.embeddings.word_embeddings.weight is word
+    )
+
+
+def test_embeddings_and_decoding_matrix_are_one_tensor_for_good(electra):
+    assert shared(electra)
+    state = {name: value + 1 for name, value in electra.state_dict().items()}
+    electra.load_state_dict(state)
+    assert shared(electra)
+    electra.to(torch.float64).to("cpu")
+    assert shared(electra)
+    # One update reaches all: no parameter is listed twice.
+    listed = [id(parameter) for parameter in electra.parameters()]
+    assert len(listed) == len(set(listed))
+
+
+def test_the_export_is_read_by_plain_transformers(electra, batch, tmp_path):
+    electra.export(tmp_path)
+    inputs = {k: batch[k] for k in ("input_ids", "attention_mask", "token_type_ids")}
+    detector = ElectraForPreTraining.from_pretrained(tmp_path).eval()
+    writer = ElectraForMaskedLM.from_pretrained(tmp_path / "generator").eval()
+    assert_close(detector(**inputs).logits, electra.discriminator(**inputs).logits)
+    assert_close(writer(**inputs).logits, electra.generator(**inputs).logits)
+    assert shared(electra)
+    assert not list(tmp_path.rglob("*.bin"))

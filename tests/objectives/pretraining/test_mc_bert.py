@@ -1,0 +1,100 @@
+"""MC-BERT: candidates, the reject option, duplicates of the gold."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.testing import assert_close
+from transformers import ElectraForMaskedLM
+
+from road_ray.errors import ConfigError
+from road_ray.objectives.pretraining.mc_bert import MCBert, choices
+from road_ray.objectives.pretraining.parts.generator import Frequencies
+from tests.objectives.conftest import MASK, SPECIAL, VOCAB, config_of
+
+DRAWN = torch.tensor([[7, 5, 9], [7, 5, 9]])
+GOLD = torch.tensor([5, 5])
+REPLACED = torch.tensor([True, False])
+
+
+def test_the_gold_stands_in_slot_1_where_replaced_and_its_duplicates_do_not_count():
+    candidates, counts = choices(DRAWN, GOLD, REPLACED, faithful=False)
+    assert candidates.tolist() == [[5, 5, 9], [7, 5, 9]]
+    assert counts.tolist() == [[True, False, True], [True, False, True]]
+
+
+def test_the_released_code_keeps_duplicates():
+    candidates, counts = choices(DRAWN, GOLD, REPLACED, faithful=True)
+    assert candidates.tolist() == [[5, 5, 9], [7, 5, 9]]
+    assert counts.all()
+
+
+def test_the_unchanged_token_is_no_candidate_where_rejecting_is_right():
+    candidates, counts = choices(
+        torch.tensor([[5, 7]]), torch.tensor([5]), torch.tensor([False]), faithful=False
+    )
+    assert (candidates.tolist(), counts.tolist()) == ([[5, 7]], [[False, True]])
+
+
+@pytest.fixture
+def objective(generator):
+    torch.manual_seed(2)
+    model = ElectraForMaskedLM(config_of(32))
+    return MCBert(generator, model, special_ids=SPECIAL, mask_id=MASK, candidates=4)
+
+
+@pytest.fixture
+def wide(batch):
+    return batch | {"noise": torch.rand(6, 5, 24, generator=torch.Generator().manual_seed(4))}
+
+
+def test_losses_equal_a_reference_that_walks_over_positions(objective, wide):
+    assert objective.noise_channels == 6
+    terms = objective(wide).terms
+    tokens, noise = wide["input_ids"], wide["noise"]
+    more = {k: wide[k] for k in ("attention_mask", "token_type_ids")}
+    chosen, masked = objective.hide(wide)
+    assert (masked[chosen] == MASK).all()  # every chosen position is masked
+    said = objective.generator(input_ids=masked, **more).logits
+    chances = torch.softmax(said, -1).cumsum(-1)
+
+    def at(channel):
+        return torch.searchsorted(chances, noise[channel][..., None]).squeeze(-1)
+
+    corrupted = torch.where(chosen, at(2), tokens)
+    hidden = objective.encoder(input_ids=corrupted, **more).last_hidden_state
+    state = objective.model.generator_predictions(hidden)
+    table = objective.encoder.embeddings.word_embeddings.weight
+    bias = objective.generator.generator_lm_head.bias
+    total, count = 0.0, 0
+    for row, column in wide["attention_mask"].nonzero().tolist():
+        here, gold = state[row, column], int(tokens[row, column])
+        replaced = int(corrupted[row, column]) != gold
+        listed = [int(at(channel)[row, column]) for channel in (3, 4, 5)]
+        others = [c for c in (listed[1:] if replaced else listed) if c != gold]
+        listed = [gold, *others] if replaced else others
+        scores = torch.stack(
+            [here @ objective.none + objective.none_bias[0]]
+            + [here @ table[c] + bias[c] for c in listed]
+        )
+        total = total - torch.log_softmax(scores, 0)[int(replaced)]
+        count += 1
+    assert int(terms["choice"].count) == count == 57
+    assert_close(terms["choice"].total, total, rtol=1e-4, atol=1e-4)
+    expected = torch.nn.functional.cross_entropy(said[chosen], tokens[chosen], reduction="sum")
+    assert_close(terms["generator"].total, expected)
+    assert terms["choice"].weight == 50.0
+
+
+def test_one_table_and_one_bias_serve_both_networks(objective, tmp_path):
+    ours, theirs = objective.model.generator_lm_head, objective.generator.generator_lm_head
+    assert ours.weight is theirs.weight
+    assert ours.bias is theirs.bias
+    objective.export(tmp_path)
+    assert ElectraForMaskedLM.from_pretrained(tmp_path).config.vocab_size == VOCAB
+
+
+def test_a_generator_that_does_not_learn_is_refused(generator):
+    model = ElectraForMaskedLM(config_of(32))
+    with pytest.raises(ConfigError, match="mc_bert needs a generator that learns"):
+        MCBert(Frequencies(torch.ones(VOCAB)), model, special_ids=SPECIAL, mask_id=MASK)

@@ -1,0 +1,181 @@
+"""What holds for every pre-training objective; a new one inherits these tests by its entry."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch.testing import assert_close
+from transformers import AutoModel, ElectraForMaskedLM, ElectraForPreTraining
+
+from road_ray.models.language_model import decoder
+from road_ray.objectives.pretraining.registry import (
+    OBJECTIVES,
+    models_of,
+    objective_class,
+    options_of,
+)
+from road_ray.training.performance.compile import recompute
+from tests.objectives.conftest import MASK, SPECIAL, config_of
+
+EXTRA = {"teams": {"shared_layers": 1, "candidates": 3}, "mc_bert": {"candidates": 4}}
+
+
+@pytest.fixture(params=OBJECTIVES)
+def objective(request):
+    torch.manual_seed(0)
+    name = request.param
+    width = 32 if name == "teams" else 16
+    makers = {
+        "generator": lambda: ElectraForMaskedLM(config_of(width)),
+        "model": lambda: ElectraForMaskedLM(config_of(32)),
+        "discriminator": lambda: ElectraForPreTraining(config_of(32)),
+    }
+    kind = objective_class(name)
+    models = [makers[model]() for model in models_of(kind)]
+    return kind(*models, special_ids=SPECIAL, mask_id=MASK, **EXTRA.get(name, {}))
+
+
+@pytest.fixture
+def wide_batch(batch, objective):
+    chance = torch.Generator().manual_seed(4)
+    noise = torch.rand(objective.noise_channels, 5, 24, generator=chance)
+    return batch | {"noise": noise}
+
+
+def test_every_parameter_gets_a_finite_gradient(objective, wide_batch):
+    terms = objective(wide_batch).terms
+    sum(term.weight * term.total / term.count for term in terms.values()).backward()
+    without = [n for n, p in objective.named_parameters() if p.grad is None]
+    # Heads of the language model that the choice among candidates does not use.
+    assert all("lm_head.bias" in name for name in without), without
+    assert all(p.grad.isfinite().all() for p in objective.parameters() if p.grad is not None)
+
+
+def test_its_metrics_are_those_that_its_class_names(objective, wide_batch):
+    losses = objective(wide_batch)
+    assert {*losses.terms, *losses.metrics} == {*type(objective).metric_names}
+
+
+def test_layers_that_run_again_give_the_same_gradients(objective, wide_batch):
+    def gradients():
+        objective.zero_grad()
+        terms = objective.train()(wide_batch).terms.values()
+        sum(term.weight * term.total / term.count for term in terms).backward()
+        named = objective.named_parameters()
+        return {name: p.grad.clone() for name, p in named if p.grad is not None}
+
+    straight = gradients()
+    recompute(objective)
+    assert_close(gradients(), straight)
+
+
+def test_the_same_batch_gives_the_same_terms_and_metrics(objective, wide_batch):
+    def values(losses):
+        return {name: term.total for name, term in losses.terms.items()} | losses.metrics
+
+    assert_close(values(objective(wide_batch)), values(objective(wide_batch)))
+
+
+def test_metrics_carry_no_gradient_and_a_copy_can_be_made_after_a_pass(objective, wide_batch):
+    losses = objective(wide_batch)
+    assert losses.metrics
+    pairs = [torch.as_tensor(value) for pair in losses.metrics.values() for value in pair]
+    assert not any(value.requires_grad for value in pairs)
+    copy.deepcopy(objective)  # no tensor of the graph is left in the module
+
+
+def test_what_lies_in_the_padding_changes_nothing(objective, wide_batch):
+    tokens = wide_batch["input_ids"] + 9 * (1 - wide_batch["attention_mask"])
+    padded = objective(wide_batch | {"input_ids": tokens}).terms
+    for name, term in objective(wide_batch).terms.items():
+        assert_close(padded[name].total, term.total)
+        assert int(padded[name].count) == int(term.count)
+
+
+def test_two_halves_make_the_whole(objective, wide_batch):
+    def part(rows):
+        return {
+            name: value[:, rows] if name == "noise" else value[rows]
+            for name, value in wide_batch.items()
+            if torch.is_tensor(value)
+        }
+
+    whole = objective(wide_batch).terms
+    halves = [objective(part(slice(0, 2))).terms, objective(part(slice(2, 5))).terms]
+    for name, term in whole.items():
+        assert_close(sum(h[name].total for h in halves), term.total, rtol=1e-4, atol=1e-4)
+        assert int(sum(h[name].count for h in halves)) == int(term.count)
+
+
+def test_the_encoder_loads_with_plain_transformers(objective, wide_batch, tmp_path):
+    objective.export(tmp_path)
+    inputs = {k: wide_batch[k] for k in ("input_ids", "attention_mask", "token_type_ids")}
+    loaded = AutoModel.from_pretrained(tmp_path).eval()
+    objective.eval()
+    assert_close(loaded(**inputs).last_hidden_state, objective.encoder(**inputs).last_hidden_state)
+
+
+def test_a_step_of_the_optimizer_lowers_the_loss_of_what_learns(objective, wide_batch):
+    terms = objective(wide_batch).terms
+    learnt = [name for name in terms if name not in ("generator", "baseline")] or ["mlm"]
+
+    def loss():
+        terms = objective(wide_batch).terms
+        return sum(terms[n].total / terms[n].count for n in learnt)
+
+    before = loss()
+    optimizer = torch.optim.SGD(objective.parameters(), lr=0.02)
+    before.backward()
+    for name, parameter in objective.named_parameters():
+        if name.startswith("generator.") and "embeddings" not in name:
+            parameter.grad = None  # another generator would draw other tokens
+        if "embeddings" in name:
+            parameter.grad = None
+    optimizer.step()
+    assert loss() < before
+
+
+def test_options_are_those_of_the_signatures():
+    options = options_of(objective_class("teams"))
+    assert options["discriminator_weight"] == 5.0
+    assert options["choose_fraction"] == 0.15
+    assert options_of(objective_class("mc_bert"))["mask_fraction"] == 1.0
+    assert "temperature" not in options_of(objective_class("mlm"))
+    assert models_of(objective_class("mlm")) == ("model",)
+    assert models_of(objective_class("adversarial")) == ("generator", "discriminator")
+
+
+@pytest.mark.parametrize(("disallow", "replaces_all"), [(False, False), (True, True)])
+def test_disallow_correct_replaces_every_chosen_token_of_a_perfect_generator(
+    objective, wide_batch, disallow, replaces_all
+):
+    if not hasattr(objective, "disallow_correct"):
+        pytest.skip("no generator")
+    tokens = wide_batch["input_ids"].where(wide_batch["input_ids"] < 5, 7)
+    with torch.no_grad():
+        decoder(objective.generator).bias[7] = 50.0
+    objective.disallow_correct, objective.mask_fraction = disallow, 1.0
+    metrics = objective(wide_batch | {"input_ids": tokens}).metrics
+    replaced, chosen = metrics["replaced_fraction"][0], metrics["generator_accuracy"][1]
+    assert int(replaced) == (int(chosen) if replaces_all else 0)
+
+
+def test_a_low_temperature_makes_samples_independent_of_the_noise(objective, wide_batch):
+    if not hasattr(objective, "temperature") or not hasattr(objective, "disallow_correct"):
+        pytest.skip("no generator")
+    other = wide_batch["noise"].clone()
+    other[2:] = torch.rand(other[2:].shape, generator=torch.Generator().manual_seed(9))
+
+    def samples(noise):
+        seen = []
+        embed = objective.encoder.get_input_embeddings()
+        hook = embed.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].clone()))
+        objective(wide_batch | {"noise": noise})
+        hook.remove()
+        return seen[-1]
+
+    assert not torch.equal(samples(wide_batch["noise"]), samples(other))
+    objective.temperature = 1e-4
+    assert torch.equal(samples(wide_batch["noise"]), samples(other))

@@ -1,0 +1,79 @@
+"""Equal budgets, chained stages, and the table of published beside measured."""
+
+from __future__ import annotations
+
+import pytest
+
+import road_ray as rr
+from road_ray.errors import ConfigError
+from road_ray.recipes.comparison.config import ReproduceConfig
+from road_ray.recipes.comparison.pretraining_arms import comparison_table, plan
+from road_ray.recipes.comparison.pretraining_catalog import COMPARISONS
+from road_ray.recipes.pretraining.flops import cost
+from road_ray.verbs import configure
+
+
+def test_arms_of_equal_cost_cost_the_same():
+    config = ReproduceConfig(flops=1e13, num_seeds=2)
+    planned = plan(config)
+    assert len(planned) == 10
+    assert [arm.seed for arm in planned[:2]] == [0, 1]
+    costs = [sum(cost(stage).train_paper for stage in arm.stages) for arm in planned]
+    assert costs == pytest.approx([1e13] * 10, rel=0.01)
+    steps = {a.run_dir.parent.name: a.stages[0].training.steps for a in planned}
+    assert steps["mlm"] > steps["electra"] > steps["all_tokens_mlm"]
+
+
+def test_arms_of_equal_length_have_the_same_steps_and_fractions_fewer():
+    sizes = plan(ReproduceConfig(comparison="generator_size", flops=1e13))
+    assert len({arm.stages[0].training.steps for arm in sizes}) == 1
+    shares = plan(ReproduceConfig(comparison="fractions", flops=1e14, num_seeds=1))
+    steps = [arm.stages[0].training.steps for arm in shares]
+    assert [s / steps[0] for s in steps] == pytest.approx([1, 0.5, 0.25, 0.125, 0.0625], rel=0.01)
+
+
+def test_two_stages_share_the_budget_and_the_second_goes_on_from_the_first():
+    config = ReproduceConfig(comparison="algorithms", flops=1e13, num_seeds=1)
+    first, second = plan(config)[1].stages
+    assert first.objective.name == "mlm"
+    assert second.init == second.generator.init == str(first.run_dir)
+    assert second.generator.frozen
+    assert cost(first).train_paper == pytest.approx(cost(second).train_paper, rel=0.01)
+
+
+def test_the_table_shows_published_beside_measured_with_the_noise():
+    scores = {
+        arm.name: [{"score": base + n, "sst2": base} for n in (0.0, 1.0, 2.0)]
+        for arm, base in zip(COMPARISONS["table5"].arms, (70, 69, 68, 68, 67), strict=True)
+    }
+    table = comparison_table(COMPARISONS["table5"], scores, ["sst2"])
+    assert "| ELECTRA | 85.0 | 71.00 ± 1.00 | - | 70.00 ± 0.00 |" in table
+    assert "| BERT | 82.2 | 68.00 ± 1.00 | -3.00 (p = 0.00) | 67.00 ± 0.00 |" in table
+
+
+def test_a_comparison_runs_and_is_gone_on_with(world, pretraining, tmp_path):
+    small = {f"pretrain.{key}": value for key, value in pretraining.items() if key != "console"}
+    del small["pretrain.optimizer.warmup_steps"]
+    told = small | {
+        "comparison": "algorithms",
+        "run_dir": str(tmp_path / "run"),
+        "root": str(world),
+        "flops": 2e9,
+        "num_seeds": 1,
+        "probe_on": ["sst2"],
+        "probe.training.steps": 1,
+        "probe.data.max_judged_rows": 20,
+        "console": "quiet",
+    }
+    run = rr.reproduce(overrides=told)
+    assert {f"eval/{arm}/score" for arm in ("electra", "two_stage", "adversarial")} <= set(
+        run.metrics
+    )
+    assert all(0 <= run.metrics[f"eval/{arm}/sst2"] <= 100 for arm in ("electra", "two_stage"))
+    assert "two stages" in (run.directory / "comparison.md").read_text()
+    assert rr.reproduce(overrides=told).metrics == run.metrics
+
+
+def test_an_unknown_comparison_gets_the_nearest():
+    with pytest.raises(ConfigError, match="did you mean 'table5'"):
+        configure("reproduce", overrides=["comparison=tabel5"])

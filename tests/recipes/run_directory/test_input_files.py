@@ -1,0 +1,174 @@
+"""A finished run is of the files that it read: others are refused by name."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import pytest
+
+import road_ray as rr
+from road_ray.data.config import SourceConfig
+from road_ray.errors import CheckpointError, ResourceError
+from road_ray.recipes.run_directory.input_files import (
+    changed_inputs,
+    found_inputs,
+    model_files,
+    split_files,
+)
+from road_ray.training.monitoring.journal import write_json_atomic
+
+
+def record(run_dir, *paths):
+    write_json_atomic(run_dir / "inputs.json", found_inputs(run_dir, {"data": paths}))
+
+
+def test_changed_inputs_compares_content_not_time(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("one")
+    record(tmp_path, path)
+    os.utime(path, (1, 1))
+    assert changed_inputs(tmp_path) == []
+    path.write_text("two")
+    (line,) = changed_inputs(tmp_path)
+    assert line.startswith(f"{path}: then 3 bytes, sha256 7692c3ad3540, now 3 bytes, sha256 3fc4cc")
+    assert changed_inputs(tmp_path, allow={"data"}) == []
+
+
+def test_changed_inputs_tells_a_missing_file_but_not_a_missing_folder(tmp_path):
+    path = tmp_path / "data" / "a.txt"
+    path.parent.mkdir()
+    path.write_text("one")
+    record(tmp_path, path)
+    path.unlink()
+    assert changed_inputs(tmp_path) == [f"{path}: then 3 bytes, sha256 7692c3ad3540, now missing"]
+    path.parent.rmdir()
+    assert changed_inputs(tmp_path) == []
+    record(tmp_path)  # what began with it still says so
+    assert str(path) in (tmp_path / "inputs.json").read_text()
+
+
+@pytest.mark.parametrize(
+    "content", ["", "null", "[]", '{"data": 1}', '{"data": {"a": {"bytes": 1}}}']
+)
+def test_changed_inputs_names_a_damaged_record(tmp_path, content):
+    (tmp_path / "inputs.json").write_text(content)
+    with pytest.raises(CheckpointError) as refused:
+        changed_inputs(tmp_path)
+    assert str(refused.value).startswith(f"{tmp_path / 'inputs.json'}: ")
+
+
+def test_model_files_are_those_that_decide(teachers, tmp_path):
+    names = {path.name for path in model_files(str(teachers.directory / "teacher-0"))}
+    assert {"config.json", "model.safetensors", "tokenizer.json", "road_ray.json"} <= names
+    assert "README.md" not in names
+    assert model_files("") == model_files("google/electra-small") == []
+
+
+def test_split_files_takes_the_packed_file_where_there_is_no_plain_one(world, tmp_path):
+    (plain,) = split_files(SourceConfig(root=str(world)), ["sst2"], "dev")
+    place = tmp_path / plain.relative_to(world)
+    place.parent.mkdir(parents=True)
+    packed = place.with_name(f"{place.name}.gz")
+    packed.write_bytes(b"")
+    assert split_files(SourceConfig(root=str(tmp_path)), ["sst2"], "dev") == [packed]
+    assert split_files(SourceConfig(root="hub"), ["sst2"], "dev") == []
+
+
+@pytest.fixture
+def trained(world, sentiment, tmp_path):
+    """A finished fine-tuning with a data root and a model of its own."""
+    shutil.copytree(world / "glue" / "SST-2", tmp_path / "world" / "glue" / "SST-2")
+    shutil.copytree(f"{sentiment['init']}/hf", tmp_path / "model")
+    told = {"init": str(tmp_path / "model"), "data.root": str(tmp_path / "world")}
+    overrides = sentiment | told | {"run_dir": str(tmp_path / "run")}
+    rr.finetune(overrides=overrides)
+    return overrides
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "world/glue/SST-2/dev.tsv",
+        "world/glue/SST-2/train.tsv",
+        "model/tokenizer.json",
+        "model/config.json",
+        "model/model.safetensors",
+    ],
+)
+def test_finetune_refuses_to_give_figures_of_other_inputs(trained, tmp_path, name):
+    path = tmp_path / name
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
+    before = (tmp_path / "run" / "metrics.json").read_bytes()
+    with pytest.raises(CheckpointError) as refused:
+        rr.finetune(overrides=trained)
+    assert f"{path}: then {len(whole)} bytes, sha256 " in str(refused.value)
+    assert "fix: restore them, or name another run_dir" in str(refused.value)
+    assert (tmp_path / "run" / "metrics.json").read_bytes() == before
+    (tmp_path / "run" / "metrics.json").unlink()  # nor does it go on with them
+    with pytest.raises(CheckpointError, match="was trained with other inputs"):
+        rr.finetune(overrides=trained)
+    path.write_bytes(whole)
+    rr.finetune(overrides=trained)
+    assert (tmp_path / "run" / "metrics.json").read_bytes() == before
+
+
+def test_finetune_is_finished_also_when_its_inputs_are_gone(trained, tmp_path):
+    before = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    shutil.rmtree(tmp_path / "model")
+    shutil.rmtree(tmp_path / "world" / "glue" / "SST-2")
+    assert rr.finetune(overrides=trained).metrics == before
+
+
+def test_pretrain_refuses_another_corpus(world, pretraining, tmp_path):
+    shutil.copytree(world / "wikipedia", tmp_path / "world" / "wikipedia")
+    told = {"run_dir": str(tmp_path / "run"), "data.root": str(tmp_path / "world")}
+    rr.pretrain(overrides=pretraining | told)
+    path = next((tmp_path / "world" / "wikipedia").glob("train-*.parquet"))
+    path.write_bytes(path.read_bytes() + b" ")
+    with pytest.raises(CheckpointError, match=str(path)):
+        rr.pretrain(overrides=pretraining | told)
+
+
+def test_multitask_refuses_another_data_set(world, sentiment, tmp_path):
+    shutil.copytree(world / "glue", tmp_path / "world" / "glue")
+    told = {key: one for key, one in sentiment.items() if key != "data.dataset"}
+    told |= {"run_dir": str(tmp_path / "run"), "data.root": str(tmp_path / "world")}
+    told |= {"data.datasets": ["sst2", "rte"], "mixing.passes": 2, "training.steps": 2}
+    rr.multitask(overrides=told)
+    path = tmp_path / "world" / "glue" / "RTE" / "dev.tsv"
+    path.write_text(path.read_text() + "\n")
+    with pytest.raises(CheckpointError, match=str(path)):
+        rr.multitask(overrides=told)
+
+
+def test_distill_refuses_another_teacher_unless_allowed(sentiment, teachers, tmp_path):
+    shutil.copytree(teachers.directory / "teacher-0" / "hf", tmp_path / "teacher")
+    told = {"distillation.teachers": [str(tmp_path / "teacher")], "distillation.num_teachers": 1}
+    told |= sentiment | {"run_dir": str(tmp_path / "run"), "distillation.host": "process"}
+    run = rr.distill(overrides=told)
+    shutil.copytree(
+        teachers.directory / "teacher-1" / "hf", tmp_path / "teacher", dirs_exist_ok=True
+    )
+    with pytest.raises(CheckpointError, match=r"teacher/model\.safetensors"):
+        rr.distill(overrides=told)
+    again = rr.distill(overrides=told | {"distillation.allow_other_teachers": True})
+    assert again.metrics == run.metrics
+
+
+def test_finetunings_notice_what_one_of_them_read(world, sentiment, tmp_path):
+    shutil.copytree(world / "glue" / "SST-2", tmp_path / "world" / "glue" / "SST-2")
+    told = {"run_dir": str(tmp_path / "run"), "data.root": str(tmp_path / "world")}
+    told = sentiment | told | {"num_seeds": 2}
+    rr.finetune(overrides=told)
+    path = tmp_path / "world" / "glue" / "SST-2" / "dev.tsv"
+    path.write_text(path.read_text() + "\n")
+    with pytest.raises(CheckpointError, match=str(path)):
+        rr.finetune(overrides=told)
+
+
+def test_found_inputs_names_a_file_that_cannot_be_read(tmp_path):
+    with pytest.raises(ResourceError, match=f"{tmp_path / 'gone'}: cannot be read: No such file"):
+        found_inputs(tmp_path, {"data": [tmp_path / "gone"]})

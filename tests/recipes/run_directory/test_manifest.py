@@ -1,0 +1,144 @@
+"""A finished run whose files are damaged is made again from its checkpoint, or refused by name."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+import road_ray as rr
+from road_ray.errors import CheckpointError
+from road_ray.recipes.run_directory.manifest import damage
+
+
+@pytest.fixture(scope="module")
+def whole(sentiment, tmp_path_factory):
+    """A finished fine-tuning, to be copied."""
+    return rr.finetune(overrides=sentiment, run_dir=tmp_path_factory.mktemp("outputs") / "run")
+
+
+@pytest.fixture
+def copied(whole, tmp_path):
+    shutil.copytree(whole.directory, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def delete(path):
+    path.unlink()
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def null(path):
+    path.write_text("null")
+
+
+FILES = [
+    "hf/model.safetensors",
+    "hf/config.json",
+    "hf/tokenizer.json",
+    "hf/road_ray.json",
+    "metrics.json",
+    "predictions/sst2/predictions.json",
+]
+
+
+@pytest.mark.parametrize("harm", [delete, cut, flip, null])
+@pytest.mark.parametrize("name", FILES)
+def test_damaged_file_of_a_finished_run_is_made_again(sentiment, whole, copied, harm, name, caplog):
+    harm(copied / name)
+    again = rr.finetune(overrides=sentiment, run_dir=copied)
+    assert again.metrics == whole.metrics
+    for path in FILES:
+        assert (copied / path).read_bytes() == (whole.directory / path).read_bytes(), path
+    if name != "metrics.json" or harm is not delete:  # that one is a run not finished
+        assert f"exported again, it is damaged:\n    {name} " in caplog.text
+    assert damage(copied) == []
+
+
+def test_deleted_model_of_a_finished_run_is_made_again(sentiment, whole, copied):
+    shutil.rmtree(copied / "hf")
+    rr.finetune(overrides=sentiment, run_dir=copied)
+    weights = (copied / "hf" / "model.safetensors").read_bytes()
+    assert weights == (whole.hf_dir / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("harm", [delete, cut, flip, null])
+def test_damaged_model_without_a_checkpoint_is_refused(sentiment, copied, harm):
+    shutil.rmtree(copied / "checkpoints")
+    harm(copied / "hf" / "model.safetensors")
+    with pytest.raises(CheckpointError) as refused:
+        rr.finetune(overrides=sentiment, run_dir=copied)
+    assert f"{copied}/hf/model.safetensors " in str(refused.value)
+    assert "fix: restore them" in str(refused.value)
+    assert "kept: that run" in str(refused.value)
+
+
+@pytest.mark.parametrize("content", ["", "null", "[]", '{"format": 1, "files": [], "runs": []}'])
+def test_damaged_manifest_is_named(sentiment, copied, content):
+    (copied / "MANIFEST.json").write_text(content)
+    with pytest.raises(CheckpointError, match=f"{copied}/MANIFEST.json: "):
+        rr.finetune(overrides=sentiment, run_dir=copied)
+
+
+def test_run_of_an_earlier_version_gets_a_manifest(sentiment, whole, copied):
+    for name in ("MANIFEST.json", "inputs.json"):
+        (copied / name).unlink()
+    assert rr.finetune(overrides=sentiment, run_dir=copied).metrics == whole.metrics
+    flip(copied / "hf" / "model.safetensors")
+    assert damage(copied)
+
+
+def test_damaged_teacher_of_a_finished_list_is_made_again(sentiment, teachers, tmp_path):
+    place = tmp_path / "teachers"
+    shutil.copytree(teachers.directory, place)
+    weights = place / "teacher-1" / "hf" / "model.safetensors"
+    flip(weights)
+    assert rr.teachers(overrides=sentiment, run_dir=place).metrics == teachers.metrics
+    assert (
+        weights.read_bytes()
+        == (teachers.directory / "teacher-1" / "hf" / "model.safetensors").read_bytes()
+    )
+    assert damage(place) == []
+
+
+def test_missing_report_of_a_finished_run_is_made(sentiment, copied):
+    (copied / "report.html").unlink()
+    rr.finetune(overrides=sentiment, run_dir=copied)
+    assert (copied / "report.html").is_file()
+
+
+def test_damaged_weights_of_a_finished_run_are_not_taken(sentiment, teachers, tmp_path):
+    place = tmp_path / "teacher"
+    shutil.copytree(teachers.directory / "teacher-0", place)
+    flip(place / "hf" / "model.safetensors")
+    told = {key: sentiment[key] for key in ("data.root", "console")}
+    shown = f"{place}/hf/model.safetensors has the right size but other content"
+    for init in (place, place / "hf"):
+        with pytest.raises(CheckpointError, match=shown):
+            rr.evaluate(overrides=told | {"init": str(init), "run_dir": str(tmp_path / "judged")})
+    named = {"distillation.teachers": [str(place)], "distillation.num_teachers": 1}
+    with pytest.raises(CheckpointError, match=shown):
+        rr.distill(overrides=sentiment | named | {"run_dir": str(tmp_path / "student")})
+
+
+@pytest.mark.parametrize("content", ["", "null", "[]", "{}", '{"teachers": [3]}'])
+def test_damaged_record_of_teachers_is_named(sentiment, teachers, tmp_path, content):
+    named = {"distillation.teachers": [str(teachers.directory / "teacher-0")]}
+    told = sentiment | named | {"distillation.num_teachers": 1, "distillation.host": "process"}
+    told |= {"run_dir": str(tmp_path / "run")}
+    run = rr.distill(overrides=told)
+    path = tmp_path / "run" / "teachers.json"
+    path.write_text(content)
+    with pytest.raises(CheckpointError, match=f"{path}: "):
+        rr.distill(overrides=told)
+    path.unlink()
+    assert rr.distill(overrides=told).metrics == run.metrics

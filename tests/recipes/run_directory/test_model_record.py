@@ -1,0 +1,102 @@
+"""Heads and thresholds come along from a model of the same task, and only from such a one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import torch
+
+import road_ray as rr
+from road_ray.config import load
+from road_ray.data.catalog import TASKS
+from road_ray.data.tokenizer import load_tokenizer
+from road_ray.errors import CheckpointError
+from road_ray.recipes.finetuning.config import FinetuneConfig
+from road_ray.recipes.finetuning.finetune import prepare
+from road_ray.recipes.run_directory.model_record import (
+    other_task,
+    stored_threshold,
+    trained_head,
+    trained_length,
+)
+from road_ray.training.worker import Worker
+
+
+def test_a_run_of_the_task_has_its_head_and_another_has_none(asked, pretrained):
+    assert trained_head(asked.hf_dir, TASKS["mrc"]) == asked.hf_dir
+    assert trained_head(asked.hf_dir, TASKS["sentiment"]) is None
+    assert trained_head(pretrained.hf_dir, TASKS["mrc"]) is None
+
+
+def test_a_head_for_another_task_is_told_of(asked, pretrained):
+    assert other_task(asked.hf_dir, TASKS["sentiment"], "sst2") == "mrc"
+    assert other_task(asked.hf_dir, TASKS["mrc"], "squad_v2") is None
+    assert other_task(pretrained.hf_dir, TASKS["sentiment"], "sst2") is None
+
+
+def test_the_threshold_is_that_of_the_file(asked, pretrained):
+    told = json.loads((asked.hf_dir / "road_ray.json").read_text())
+    assert stored_threshold(asked.hf_dir) == told["no_answer_threshold"]
+    assert stored_threshold(pretrained.hf_dir) is None
+
+
+def test_the_length_of_the_rows_is_kept_for_those_who_judge_it(asked, pretrained):
+    assert trained_length(asked.hf_dir) == 96
+    assert trained_length(pretrained.hf_dir) is None
+
+
+def test_every_model_has_a_card_that_names_its_seed_and_data(asked, pretrained):
+    card = (asked.hf_dir / "README.md").read_text()
+    assert "a head for the task `mrc`, trained on squad_v2" in card
+    assert "- seed: `0`" in card
+    assert "eval/newsqa/f1" in card
+    assert "- objective: `electra`" in (pretrained.hf_dir / "README.md").read_text()
+
+
+@pytest.mark.parametrize("at", ["hf", "checkpoints/step-00000006/hf"])
+def test_runs_and_checkpoints_record_the_files_that_decide_what_a_model_computes(
+    asked, tmp_path, at
+):
+    model = shutil.copytree(asked.directory / at, tmp_path / "model")
+    told = json.loads((model / "road_ray.json").read_text())
+    assert {"model.safetensors", "tokenizer.json", "tokenizer_config.json"} == set(told["files"])
+    (model / "tokenizer.json").write_text((model / "tokenizer.json").read_text() + " ")
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json: .*road_ray\.json records"):
+        load_tokenizer(model)
+
+
+@pytest.fixture(scope="module")
+def mixture(questions, tmp_path_factory):
+    several = {k: v for k, v in questions.items() if k not in ("data.dataset", "data.evaluate_on")}
+    place = tmp_path_factory.mktemp("runs") / "mixture"
+    return rr.multitask(
+        overrides=several
+        | {"data.datasets": ["sst2", "squad_v2"], "training.steps": 3, "run_dir": str(place)}
+    )
+
+
+def test_fine_tuning_goes_on_with_the_head_that_the_mixture_trained(mixture, questions):
+    named = questions | {"init": str(mixture.directory)}
+    kept = prepare(load(FinetuneConfig, overrides=named), Worker())
+    fresh = prepare(load(FinetuneConfig, overrides=named | {"keep_head": False}), Worker())
+    stored = trained_head(mixture.hf_dir, TASKS["mrc"])
+    assert stored == mixture.hf_dir / "heads" / "mrc"
+    from transformers import AutoModelForQuestionAnswering
+
+    head = AutoModelForQuestionAnswering.from_pretrained(stored).qa_outputs.weight
+    assert torch.equal(kept.model.heads["mrc"].qa_outputs.weight, head)
+    assert not torch.equal(fresh.model.heads["mrc"].qa_outputs.weight, head)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "null", "[]", '{"no_answer_threshold": "high", "max_length_tokens": true}'],
+)
+def test_a_damaged_record_of_a_model_is_named(tmp_path, content):
+    (tmp_path / "road_ray.json").write_text(content)
+    for read in (stored_threshold, trained_length):
+        with pytest.raises(CheckpointError) as refused:
+            read(tmp_path)
+        assert str(refused.value).startswith(f"{tmp_path / 'road_ray.json'}: ")

@@ -1,0 +1,57 @@
+"""Which keys a run directory is bound to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from road_ray.config.fields import field_at
+from road_ray.errors import ConfigError
+from road_ray.recipes.distillation.config import DistillationConfig, DistillConfig
+from road_ray.recipes.finetuning.config import FinetuneConfig
+from road_ray.recipes.run_directory.recorded_config import (
+    FREE_ON_RESUME,
+    RECORD,
+    allowed_inputs,
+    deciding_digest,
+    load_recorded,
+    require_same,
+)
+from road_ray.recipes.sweep.config import SweepConfig
+from road_ray.verbs import VERBS
+
+
+def test_deciding_digest_changes_with_what_another_run_is_refused_for():
+    plain = deciding_digest(FinetuneConfig())
+    assert deciding_digest(FinetuneConfig(run_dir=Path("elsewhere"), workers=2)) == plain
+    assert deciding_digest(FinetuneConfig(init="runs/x")) != plain
+
+
+def test_allowed_inputs_are_teachers_where_others_are_allowed():
+    assert allowed_inputs(FinetuneConfig()) == allowed_inputs(DistillConfig()) == set()
+    settings = DistillationConfig(allow_other_teachers=True)
+    assert allowed_inputs(DistillConfig(distillation=settings)) == {"teachers"}
+
+
+@pytest.mark.parametrize("recorded", ["", "null\n", "init: another\n"])
+def test_require_same_names_the_file_that_holds_another_configuration(tmp_path, recorded):
+    (tmp_path / RECORD).write_text(recorded)
+    with pytest.raises(ConfigError, match=r"config\.resolved\.yaml"):
+        require_same(FinetuneConfig(init="one"), tmp_path)
+
+
+@pytest.mark.parametrize("key", sorted(FREE_ON_RESUME))
+def test_every_key_that_is_free_on_resume_is_a_key_of_some_verb(key):
+    assert any(field_at(verb.config, tuple(key.split("."))) for verb in VERBS.values())
+
+
+def test_load_recorded_names_the_keys_of_another_version_and_advises_no_edit(tmp_path):
+    path = tmp_path / "sweep.resolved.yaml"
+    path.write_text("verb: finetune\nmetric: eval/sst2/accuracy\nat_once: 1\n")
+    with pytest.raises(ConfigError) as refused:
+        load_recorded(SweepConfig, path)
+    message = str(refused.value)
+    assert f"{path}:3  at_once = 1" in message
+    assert "resume with the version that began this one" in message
+    assert "remove" not in message

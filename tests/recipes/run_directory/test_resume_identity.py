@@ -1,0 +1,132 @@
+"""Copies on a mirror tell of which run they are; runs inside another have places of their own."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import road_ray as rr
+from road_ray.errors import CheckpointError
+from road_ray.recipes.comparison.config import ReproduceConfig
+from road_ray.recipes.comparison.pretraining_arms import plan
+from road_ray.recipes.distillation.born_again import generation
+from road_ray.recipes.distillation.config import DistillConfig
+from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuningsConfig, TeachersConfig
+from road_ray.recipes.finetuning.many import plan_runs
+from road_ray.recipes.finetuning.teachers import _single
+from road_ray.recipes.multitask.config import MixingConfig, MultitaskConfig
+from road_ray.recipes.pretraining.config import PretrainConfig
+from road_ray.recipes.run_directory.resume_identity import mirrored_below, resume_identity
+from road_ray.recipes.run_directory.run import Run
+from road_ray.recipes.sweep.config import StageConfig, SweepConfig
+from road_ray.recipes.sweep.stages import runs_of
+from road_ray.training.config import TrainingConfig
+from road_ray.training.monitoring.journal import read_rows
+
+OUTER = Path("runs/outer")
+MIRRORED = {"run_dir": OUTER, "training": TrainingConfig(mirror="s3://bucket/all?region=x")}
+
+
+def _folds():
+    config = TeachersConfig(**MIRRORED, num_folds=2, num_teachers=2)
+    return [_single(config, number, fold) for fold in range(2) for number in range(2)]
+
+
+def _tasks():
+    config = FinetuningsConfig(**MIRRORED, pool={"rte": {}, "mnli": {}}, num_seeds=2)
+    return [one for wave in plan_runs(config) for one in wave]
+
+
+def _generations():
+    config = DistillConfig(**MIRRORED)
+    return [generation(config, n, Run(OUTER, {}) if n else None) for n in range(3)]
+
+
+def _arms():
+    told = {"training": MIRRORED["training"].model_copy(update={"steps": 1})}
+    scale = {"pretrain": PretrainConfig(**told), "probe": FinetuneConfig(**told)}
+    arms = plan(ReproduceConfig(run_dir=OUTER, num_seeds=2, **scale))
+    return [one for arm in arms for one in (*arm.stages, *arm.probes)]
+
+
+def _trials():
+    mirror = {"training.mirror": MIRRORED["training"].mirror}
+    sweep = SweepConfig(
+        verb="pretrain",
+        run_dir=OUTER,
+        overrides=mirror,
+        then=StageConfig(verb="finetune", overrides=mirror),
+        metric="m",
+        space={"data.batch_size": {"int": [1, 2]}},
+    )
+    places = [(OUTER / "trials" / f"{n:04d}", seed) for n in range(2) for seed in range(2)]
+    return [run for place, seed in places for _, run in runs_of(sweep, {}, place, seed)]
+
+
+@pytest.mark.parametrize("inner", [_folds, _tasks, _generations, _arms, _trials])
+def test_runs_inside_a_run_have_copies_where_their_directories_are(inner):
+    runs = inner()
+    assert len({run.training.mirror for run in runs}) == len(runs) > 1
+    for run in runs:
+        place = run.run_dir.relative_to(OUTER)
+        assert run.training.mirror == f"s3://bucket/all/{place}?region=x"
+
+
+def test_without_a_mirror_there_is_none_below():
+    assert mirrored_below(TrainingConfig(), Path("a")).mirror is None
+    told = mirrored_below(TrainingConfig(mirror="/disk/what?/"), Path("a/b"))
+    assert told.mirror == "/disk/what?/a/b"
+
+
+def test_a_run_is_told_by_what_decides_it():
+    config = MultitaskConfig(seed=3, workers=2, mixing=MixingConfig(weights={"mnli": 2.0}))
+    found = resume_identity(config)
+    assert found["verb"] == "multitask"
+    assert found["seed"] == 3
+    assert found["mixing.weights"] == {"mnli": 2.0}
+    assert found["optimizer.peak_lr"] == config.optimizer.peak_lr
+    assert not {"run_dir", "workers", "training.mirror", "data.root"} & found.keys()
+    assert resume_identity(config.model_copy(update={"workers": 0})) == found
+
+
+@pytest.fixture
+def mirrored(sentiment, tmp_path):
+    """Overrides of a fine-tuning of one step with copies."""
+    return sentiment | {"training.steps": 1, "training.mirror": str(tmp_path / "mirror")}
+
+
+def weights(directory):
+    return (directory / "model.safetensors").read_bytes()
+
+
+def test_teachers_with_a_mirror_are_different_and_come_back_as_they_were(mirrored, tmp_path):
+    told = mirrored | {"num_teachers": 2, "judge_ensemble": False}
+    run = rr.teachers(overrides=told, run_dir=tmp_path / "run")
+    places = [run.directory / f"teacher-{number}" for number in range(2)]
+    before = [weights(place / "hf") for place in places]
+    assert before[0] != before[1]
+    shutil.rmtree(run.directory)
+    rr.teachers(overrides=told, run_dir=tmp_path / "run")
+    assert [weights(place / "hf") for place in places] == before
+    for place in places:
+        kinds = [event["kind"] for event in read_rows(place / "events.jsonl")]
+        assert kinds == ["fetched_from_mirror", "resumed"]
+
+
+def test_a_mirror_of_another_run_is_refused_and_of_the_same_one_taken(mirrored, tmp_path):
+    first = rr.finetune(overrides=mirrored, run_dir=tmp_path / "first")
+    with pytest.raises(CheckpointError) as refused:
+        rr.finetune(overrides=mirrored, run_dir=tmp_path / "second", seed=1)
+    text = str(refused.value)
+    assert f"{tmp_path}/mirror/step-00000001: is of another run:" in text
+    assert "\n    seed: there 0, asked 1\n  fix: name another training.mirror" in text
+    assert not [*(tmp_path / "second" / "checkpoints").iterdir()]
+    # Another machine: the data lie elsewhere, and rows are logged more often.
+    (tmp_path / "link").symlink_to(mirrored["data.root"])
+    moved = {"data.root": str(tmp_path / "link"), "training.log_every_steps": 7}
+    again = rr.finetune(overrides=mirrored | moved, run_dir=tmp_path / "second")
+    assert weights(again.hf_dir) == weights(first.hf_dir)
+    kinds = [event["kind"] for event in read_rows(again.directory / "events.jsonl")]
+    assert kinds == ["fetched_from_mirror", "resumed"]

@@ -1,0 +1,165 @@
+"""A run directory has one process, one configuration, and is gone on with by the same command."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from road_ray.errors import CheckpointError, ConfigError, ResourceError
+from road_ray.recipes.finetuning.config import FinetuneConfig
+from road_ray.recipes.run_directory.run import (
+    Run,
+    checkpoints,
+    journal,
+    load_finished_run,
+    open_run_directory,
+)
+from road_ray.training.config import TrainingConfig
+from road_ray.training.context import RunContext
+
+
+def config(directory: Path, **changes: object) -> FinetuneConfig:
+    return FinetuneConfig(run_dir=directory, console="quiet", **changes)
+
+
+def finish(directory: Path, **changes: object) -> None:
+    with open_run_directory(config(directory, **changes)):
+        (directory / "metrics.json").write_text('{"eval/a": 1.0}')
+
+
+def test_what_runs_is_recorded_before_it_runs(tmp_path):
+    with open_run_directory(config(tmp_path / "run", seed=3)) as directory:
+        text = (directory / "config.resolved.yaml").read_text()
+        assert text.startswith("# road_ray 0.")
+        assert "seed: 3" in text
+        recorded = json.loads((directory / "environment.json").read_text())
+        assert recorded["seed"] == 3
+        assert recorded["packages"]["torch"]
+        assert isinstance(recorded["devices"], list)
+
+
+def test_damaged_inputs_of_a_run_without_a_checkpoint_are_recorded_anew(tmp_path):
+    (tmp_path / "inputs.json").write_text('{"data": ')
+    with open_run_directory(config(tmp_path)):
+        assert json.loads((tmp_path / "inputs.json").read_text()) is not None
+
+
+def test_a_second_process_is_refused(tmp_path):
+    again = open_run_directory(config(tmp_path))
+    with open_run_directory(config(tmp_path)), pytest.raises(ResourceError) as refused:
+        again.__enter__()
+    assert refused.value.exit_code == 4
+    assert f"in use by process {os.getpid()} on " in str(refused.value)
+    with open_run_directory(config(tmp_path)):
+        pass
+
+
+def test_a_finished_run_is_given_back_and_an_unfinished_one_is_not(tmp_path):
+    assert load_finished_run(config(tmp_path)) is None
+    finish(tmp_path)
+    found = load_finished_run(config(tmp_path))
+    assert found == Run(tmp_path, {"eval/a": 1.0})
+    assert found.hf_dir == tmp_path / "hf"
+
+
+def test_figures_that_are_damaged_are_made_again(tmp_path):
+    finish(tmp_path)
+    (tmp_path / "metrics.json").write_text("{")
+    assert load_finished_run(config(tmp_path)) is None
+
+
+def test_another_configuration_is_refused_by_its_keys(tmp_path):
+    finish(tmp_path)
+    other = config(tmp_path, seed=1, training=TrainingConfig(steps=5))
+    for attempt in (load_finished_run, lambda c: open_run_directory(c).__enter__()):
+        with pytest.raises(ConfigError) as refused:
+            attempt(other)
+        text = str(refused.value)
+        assert "seed: there 0, asked 1" in text
+        assert "training.steps: there None, asked 5" in text
+        assert "data." not in text
+
+
+def test_where_and_how_a_run_goes_on_is_free(tmp_path):
+    finish(tmp_path)
+    training = TrainingConfig(log_every_steps=7, save_every_steps=9, keep_checkpoints=5)
+    assert load_finished_run(config(tmp_path, workers=2, training=training)) is not None
+
+
+def test_a_start_that_failed_may_be_corrected(tmp_path):
+    with pytest.raises(RuntimeError), open_run_directory(config(tmp_path, seed=1)):
+        raise RuntimeError
+    with open_run_directory(config(tmp_path, seed=2)):
+        pass
+    assert "seed: 2" in (tmp_path / "config.resolved.yaml").read_text()
+
+
+def test_a_committed_checkpoint_binds_to_its_configuration(tmp_path):
+    with open_run_directory(config(tmp_path, seed=1)):
+        (tmp_path / "checkpoints" / "step-00000001").mkdir(parents=True)
+    with (
+        pytest.raises(ConfigError, match="seed: there 1, asked 2"),
+        open_run_directory(config(tmp_path, seed=2)),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("blocked", ["run", "run/config.resolved.partial"])
+def test_a_directory_that_cannot_be_written_is_named(tmp_path, blocked):
+    place = tmp_path / blocked
+    place.parent.mkdir(exist_ok=True)
+    if blocked == "run":
+        place.write_text("a file")
+    else:
+        place.mkdir()
+    with pytest.raises(ResourceError, match=r"run_dir = .*cannot be written"):
+        open_run_directory(config(tmp_path / "run")).__enter__()
+
+
+def test_a_damaged_checkpoint_is_an_event_of_the_run(tmp_path):
+    run = config(tmp_path)
+    with journal(run, RunContext(), leads=True, total_steps=None) as log:
+        kept = checkpoints(run, log, keep=2)
+        kept.save(1, lambda place: (place / "a").write_text("x"))
+        kept.save(2, lambda place: (place / "a").write_text("y"))
+        (tmp_path / "checkpoints" / "step-00000002" / "a").write_text("yy")
+        assert kept.newest() == tmp_path / "checkpoints" / "step-00000001"
+    event = json.loads((tmp_path / "events.jsonl").read_text())
+    assert event["kind"] == "checkpoint_damaged"
+    assert event["path"].endswith("step-00000002")
+
+
+def test_a_worker_that_does_not_lead_writes_nothing(tmp_path):
+    run = config(tmp_path / "run")
+    with journal(run, RunContext(), leads=False, total_steps=None) as log:
+        checkpoints(run, log, keep=1)
+        log.write(1, {"a": 1.0})
+    assert not (tmp_path / "run").exists()
+
+
+def test_finished_names_a_configuration_that_is_missing(tmp_path):
+    finish(tmp_path)
+    (tmp_path / "config.resolved.yaml").unlink()
+    with pytest.raises(CheckpointError, match=r"config\.resolved\.yaml is missing"):
+        load_finished_run(config(tmp_path))
+
+
+def test_a_run_on_a_disk_that_is_full_at_its_report_makes_it_later(small_disk, caplog):
+    place = small_disk(256)
+    with open_run_directory(config(place / "run")) as directory:
+        (directory / "metrics.json").write_text('{"eval/a": 1.0}')
+        with contextlib.suppress(OSError), (place / "filler").open("wb", buffering=0) as filler:
+            while True:
+                filler.write(bytes(4096))
+        with (place / "filler").open("r+b") as filler:  # room for all but the report
+            filler.truncate(filler.seek(0, 2) - 16_384)
+    assert "no report.html" in caplog.text
+    assert (directory / "MANIFEST.json").is_file()
+    assert not list(directory.glob(".*"))
+    (place / "filler").unlink()
+    assert load_finished_run(config(directory)) == Run(directory, {"eval/a": 1.0})
+    assert (directory / "report.html").is_file()

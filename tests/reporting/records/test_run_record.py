@@ -1,0 +1,111 @@
+"""Run directories, damaged ones included."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from road_ray.reporting.records.run_record import (
+    RunRecord,
+    is_decisive,
+    is_run,
+    read_run,
+    runs_below,
+)
+
+
+def test_a_run_is_read(run_directory):
+    run = read_run(run_directory)
+    assert (run.name, run.verb, run.finished, run.steps) == ("student-1", "distill", True, 8)
+    assert run.seconds == 8.0
+    assert run.settings["data.dataset"] == "squad_v2"
+    assert run.series("train/squad_v2")[1] == (2.0, 2.0)
+    assert run.last("train/squad_v2") == 0.5
+    assert run.last("train/none") is None
+    assert run.problems == ()
+
+
+def test_damage_is_told_and_the_rest_read(run_directory):
+    (run_directory / "metrics.json").write_text("{")
+    (run_directory / "config.resolved.yaml").write_text("a: [")
+    run = read_run(run_directory)
+    assert len(run.problems) == 2
+    assert "metrics.json is damaged" in " ".join(run.problems)
+    assert run.steps == 8
+
+
+def test_a_torn_last_row_is_left_out(run_directory):
+    with (run_directory / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 9, "tra')
+    assert read_run(run_directory).steps == 8
+
+
+def test_secrets_are_masked(write_run, tmp_path):
+    run = read_run(write_run(tmp_path / "r", tracking={"api_key": "very-secret-value"}))
+    assert "very-secret-value" not in str(run)
+
+
+def test_runs_are_found_below_a_folder(write_run, tmp_path):
+    for name in ("a-1", "deep/b-1", "a-1/checkpoints/c"):
+        if not (tmp_path / name).exists():
+            write_run(tmp_path / name)
+    assert [path.name for path in runs_below(tmp_path)] == ["a-1", "b-1"]
+    assert is_run(tmp_path / "a-1")
+    assert not is_run(tmp_path)
+
+
+def test_what_makes_runs_different():
+    assert not is_decisive("seed")
+    assert not is_decisive("tracking.wandb_project")
+    assert is_decisive("weighting.wrong")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("metrics.jsonl", "null\n"),
+        ("metrics.jsonl", '{"step": "one"}\n'),
+        ("metrics.json", "[]"),
+        ("metrics.json", '{"eval/a": "high"}'),
+        ("environment.json", "null"),
+    ],
+)
+def test_a_record_of_the_wrong_kind_is_told(run_directory, name, content):
+    (run_directory / name).write_text(content)
+    (problem,) = read_run(run_directory).problems
+    assert problem.startswith(name)
+    assert "left out" in problem
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        *("pretrain", "multitask", "finetune", "teachers"),
+        *("distill", "evaluate", "reproduce", "demo"),
+    ],
+)
+def test_the_verb_follows_from_the_configuration_not_from_who_started_the_run(verb):
+    from road_ray.config import to_dict
+    from road_ray.verbs import VERBS
+
+    config = to_dict(VERBS[verb].config())
+    run = RunRecord(Path("r"), config, environment={"command": ["road", "sweep"]})
+    assert run.verb == verb
+    assert RunRecord(Path("r"), environment={"command": ["road", verb]}).verb == verb
+
+
+def test_routine_events_are_no_faults():
+    kinds = ["initialized", "phase", "stopped_early", "teachers_proven", "teacher_replaced"]
+    run = RunRecord(Path("r"), events=[{"kind": kind} for kind in kinds])
+    assert run.faults == [{"kind": "teacher_replaced"}]
+
+
+def test_what_limits_a_comparison_with_papers_is_named():
+    data = {"root": "miniature", "max_rows": 1000, "max_judged_rows": 400}
+    assert RunRecord(Path("r"), {"data": data}).limits == [
+        "embedded miniature data set",
+        "trained on at most 1,000 rows",
+        "judged on at most 400 rows",
+    ]
+    assert RunRecord(Path("r"), {"data": {"root": "glue"}}).limits == []

@@ -1,0 +1,117 @@
+"""Sweeps from their study and from their trials' directories."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+
+import pytest
+
+from road_ray.errors import DataError
+from road_ray.reporting.records.sweep_record import (
+    Sweep,
+    Trial,
+    is_sweep,
+    read_sweep,
+    trial_directory,
+)
+
+
+def test_a_sweep_is_read(sweep_directory):
+    sweep = read_sweep(sweep_directory)
+    assert (sweep.name, sweep.metrics, sweep.larger) == ("weighted", ("eval/squad_v2/f1",), (True,))
+    assert len(sweep.trials) == 12
+    assert len(sweep.judged) == 11
+    assert sweep.trials[-1].state == "failed"
+    assert sweep.logs == {"distillation.temperature"}
+    assert [trial.params["weighting.wrong"] for trial in sweep.best] == [0.75]
+    assert next(iter(sweep.trials[0].curve)) == (10.0, pytest.approx(51.1))
+
+
+def test_the_front_is_what_no_other_beats(tmp_path):
+    values = [(1.0, 1.0), (2.0, 2.0), (2.0, 3.0), (0.5, 1.0)]
+    trials = [Trial(n, "complete", {}, value) for n, value in enumerate(values)]
+    sweep = Sweep("s", tmp_path, ("quality", "cost"), (True, False), trials)
+    assert [trial.number for trial in sweep.best] == [0, 1]
+
+
+def test_curves_come_from_the_runs_where_the_study_has_none(write_sweep, write_run, tmp_path):
+    sweep = write_sweep(tmp_path / "s", front=True)
+    run = write_run(sweep / "trials" / "0003" / "seed-0")
+    rows = [{"step": step, "eval/squad_v2/f1": 50.0 + step} for step in (1, 2, 3)]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    trials = read_sweep(sweep).trials
+    assert list(trials[3].curve) == [(1.0, 51.0), (2.0, 52.0), (3.0, 53.0)]
+    assert list(trials[4].curve) == []
+
+
+def test_a_trial_says_where_it_ran(tmp_path):
+    (tmp_path / "here").mkdir()
+    assert trial_directory(3, {"run_dir": "here"}, tmp_path) == tmp_path / "here"
+    assert trial_directory(3, {"run_dir": "gone"}, tmp_path) is None
+
+
+def test_a_study_that_cannot_be_opened_is_told(tmp_path):
+    (tmp_path / "study.journal").write_text("")
+    assert is_sweep(tmp_path)
+    with pytest.raises(DataError, match="holds no study"):
+        read_sweep(tmp_path)
+
+
+def test_a_damaged_study_is_read_from_the_records_of_its_trials(tmp_path, caplog):
+    (tmp_path / "study.journal").write_text("no study\nat all\n")
+    told = {"name": "s", "metric": ["m"], "mode": ["min"], "space": {}}
+    (tmp_path / "sweep.resolved.yaml").write_text(json.dumps(told))
+    for number, state in enumerate(("complete", "complete", "failed")):
+        place = tmp_path / "trials" / f"{number:04d}"
+        place.mkdir(parents=True)
+        record = {"number": number, "state": state, "params": {"a": number}, "deviation": [0.5]}
+        record |= {"values": [9.0 - number] if state == "complete" else [], "reason": "NaN"}
+        (place / "trial.json").write_text(json.dumps(record))
+        rows = [{"step": step, "percent": 50.0, "value": 9.0 - step} for step in (1, 2)]
+        (place / "reports.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "trials" / "0003").mkdir()
+    (tmp_path / "trials" / "0003" / "trial.json").write_text("{")
+    sweep = read_sweep(tmp_path)
+    assert [trial.number for trial in sweep.best] == [1]
+    assert [trial.state for trial in sweep.trials] == ["complete", "complete", "failed"]
+    assert list(sweep.trials[0].curve) == [(1.0, 8.0), (2.0, 7.0)]
+    assert sweep.trials[0].deviations == (0.5,)
+    assert "read instead" in caplog.text
+
+
+def test_secrets_of_a_storage_stay_out(tmp_path):
+    told = {"storage": "nosuch://me:very-secret@host/db", "space": {}}
+    (tmp_path / "sweep.resolved.yaml").write_text(json.dumps(told))
+    with pytest.raises(DataError) as error:
+        read_sweep(tmp_path)
+    assert "very-secret" not in str(error.value)
+
+
+def test_a_database_is_opened_with_the_password_of_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("ROAD_SWEEP_PASSWORD", "very-secret")
+    told = {"storage": "sqlite://me@/x.db", "space": {}}
+    (tmp_path / "sweep.resolved.yaml").write_text(json.dumps(told))
+    with pytest.raises(DataError, match=r"cannot be opened: .*sqlite://\*\*\*@/x.db") as error:
+        read_sweep(tmp_path)
+    assert "very-secret" not in str(error.value)
+
+
+def test_reading_a_sweep_neither_makes_nor_changes_a_database_that_it_names(tmp_path):
+    foreign = tmp_path / "mlflow.db"
+    with contextlib.closing(sqlite3.connect(foreign)) as database:
+        database.execute("CREATE TABLE experiments (name)")
+        database.commit()
+    before = foreign.read_bytes()
+    for url, why in (
+        (f"sqlite:///{foreign}", "another application"),
+        (f"sqlite:///{tmp_path}/new.db", "no file"),
+        ("mssql+pyodbc://me@h/d?driver=/tmp/x.so", "no URL"),
+    ):
+        told = {"storage": url, "space": {}}
+        (tmp_path / "sweep.resolved.yaml").write_text(json.dumps(told))
+        with pytest.raises(DataError, match=why):
+            read_sweep(tmp_path)
+    assert foreign.read_bytes() == before
+    assert not (tmp_path / "new.db").exists()

@@ -1,0 +1,85 @@
+"""The core without what only Linux has: a process in which it is missing trains and predicts."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from road_ray.errors import ConfigError
+from road_ray.models.performance.precision import default_device
+from road_ray.system.operating_system import process_exists, sync, usable_cores
+
+ROOT = Path(__file__).parents[2]
+# Only the package itself is denied the modules: libraries choose theirs by the name of the system.
+PROCESS = """
+import builtins, json, os, sys
+MISSING = {"fcntl", "resource", "pwd", "grp", "termios"}
+real = builtins.__import__
+
+def without(name, globals=None, *rest, **words):
+    if name in MISSING and (globals or {}).get("__name__", "").startswith("road_ray"):
+        raise ImportError(f"{name} is missing")
+    return real(name, globals, *rest, **words)
+
+builtins.__import__ = without
+import datasets, ray.train.torch, sklearn.metrics, torch, transformers.modeling_utils
+for name in ("sched_getaffinity", "sysconf", "getloadavg"):
+    delattr(os, name)
+import road_ray as rr
+overrides = json.loads(sys.argv[1])
+run = rr.finetune(overrides=overrides)
+again = rr.finetune(overrides=overrides)
+assert again.metrics == run.metrics
+from road_ray.system import file_lock
+assert file_lock.fcntl is None
+print(json.dumps([run.metrics["eval/sst2/accuracy"], rr.load(run.directory)("a fine film")]))
+"""
+
+
+@pytest.mark.slow
+def test_core_trains_and_predicts_without_modules_of_linux(sentiment, tmp_path):
+    overrides = sentiment | {"run_dir": str(tmp_path / "run"), "data.max_judged_rows": 16}
+    done = subprocess.run(
+        [sys.executable, "-c", PROCESS, json.dumps(overrides)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr
+    accuracy, prediction = json.loads(done.stdout.splitlines()[-1])
+    assert 0 <= accuracy <= 100
+    assert prediction["label"] in ("negative", "positive")
+
+
+def test_cores_without_affinity_are_all_cores(monkeypatch):
+    assert usable_cores() == len(os.sched_getaffinity(0))
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert usable_cores() == os.cpu_count()
+
+
+def test_a_process_exists_until_it_is_reaped(tmp_path):
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as one:
+        assert process_exists(one.pid)
+        one.communicate(b"\n")
+    assert not process_exists(one.pid)
+    (tmp_path / "file").write_text("x")
+    sync(tmp_path)
+    sync(tmp_path / "file")
+
+
+@pytest.mark.parametrize("name", ["cpu", ""])
+def test_default_device_is_the_named_one(monkeypatch, name):
+    monkeypatch.setenv("ROAD_DEVICE", name)
+    assert default_device().type in ("cpu", "cuda" if not name else "cpu")
+
+
+def test_a_device_that_is_not_here_is_refused(monkeypatch):
+    monkeypatch.setenv("ROAD_DEVICE", "tpu")
+    with pytest.raises(ConfigError, match="allowed: cpu"):
+        default_device()

@@ -1,0 +1,296 @@
+"""Commit, damage, kills, full disks and retention of checkpoints."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from road_ray.errors import CheckpointError, ResourceError
+from road_ray.training.checkpoint.atomic_commit import MANIFEST, Checkpoints, verify
+from road_ray.training.checkpoint.serialization import tensors_from_file, tensors_to_file
+
+FILES = ["model.safetensors", "state.json", "encoder/config.json"]
+
+
+def writer(step):
+    def write(directory: Path) -> None:
+        tensors_to_file(directory / "model.safetensors", {"w": torch.full((50,), float(step))})
+        (directory / "state.json").write_text(json.dumps({"step": step}))
+        (directory / "encoder").mkdir()
+        (directory / "encoder" / "config.json").write_text("{}")
+
+    return write
+
+
+def names(root):
+    return sorted(path.name for path in root.iterdir())
+
+
+@pytest.fixture
+def two(tmp_path):
+    """Steps 10 and 20, both good."""
+    checkpoints = Checkpoints(tmp_path)
+    for step in (10, 20):
+        checkpoints.save(step, writer(step))
+    return checkpoints
+
+
+def test_a_saved_step_verifies_and_reads_back(tmp_path):
+    checkpoints = Checkpoints(tmp_path / "new" / "checkpoints")
+    assert checkpoints.newest() is None
+    path = checkpoints.save(7, writer(7))
+    assert path.name == "step-00000007"
+    assert verify(path) == []
+    assert checkpoints.newest() == path
+    assert sorted(json.loads((path / MANIFEST).read_text())["files"]) == sorted(FILES)
+    assert tensors_from_file(path / "model.safetensors")["w"][0] == 7
+
+
+def test_only_the_newest_good_ones_are_kept(tmp_path):
+    checkpoints = Checkpoints(tmp_path, keep=2)
+    for step in (5, 10, 15, 20):
+        checkpoints.save(step, writer(step))
+    assert names(tmp_path) == ["step-00000015", "step-00000020"]
+
+
+def test_a_damaged_one_does_not_count_as_kept(two):
+    (two.root / "step-00000020" / "state.json").unlink()
+    two.save(30, writer(30))
+    assert names(two.root) == ["step-00000010", "step-00000030"]
+
+
+def test_saving_a_committed_step_again_changes_nothing_but_leftovers(two):
+    manifest = two.root / "step-00000020" / MANIFEST
+    before = manifest.stat().st_mtime_ns
+    Checkpoints(two.root, keep=1).save(20, writer(99))  # as after a kill between rename and prune
+    assert names(two.root) == ["step-00000020"]
+    assert manifest.stat().st_mtime_ns == before
+
+
+def test_saving_a_damaged_step_again_mends_it(two):
+    (two.root / "step-00000020" / "state.json").write_text("{")
+    two.save(20, writer(20))
+    assert verify(two.root / "step-00000020") == []
+    assert names(two.root) == ["step-00000010", "step-00000020"]
+
+
+@pytest.mark.parametrize("name", [*FILES, MANIFEST])
+@pytest.mark.parametrize("fraction", [0, 4, 0.5, 0.99])
+def test_a_truncated_file_is_seen_and_the_older_one_taken(
+    two, caplog, name, fraction, record_property
+):
+    path = two.root / "step-00000020" / name
+    size = path.stat().st_size
+    cut = min(int(fraction if fraction in (0, 4) else fraction * size), size - 1)
+    os.truncate(path, cut)
+    events = []
+    with caplog.at_level(logging.WARNING):
+        found = Checkpoints(two.root, on_event=events.append).newest()
+    assert found == two.root / "step-00000010"
+    assert [event["kind"] for event in events] == ["checkpoint_damaged"]
+    assert name in events[0]["problems"][0]
+    assert "step-00000020" in caplog.text
+    record_property(
+        "newest checkpoint truncated", "seen, named and passed over; the older one loads"
+    )
+
+
+@pytest.mark.parametrize("name", [*FILES, MANIFEST])
+def test_a_deleted_file_is_seen(two, name):
+    (two.root / "step-00000020" / name).unlink()
+    assert verify(two.root / "step-00000020") == [f"{name} is missing"]
+    assert two.newest() == two.root / "step-00000010"
+
+
+@pytest.mark.parametrize("name", [*FILES, MANIFEST])
+def test_every_flipped_bit_is_seen(two, name):
+    path = two.root / "step-00000020" / name
+    good = path.read_bytes()
+    stride = max(1, len(good) * 8 // 150)
+    unseen = []
+    for bit in range(0, len(good) * 8, stride):
+        bad = bytearray(good)
+        bad[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(bad)
+        if not verify(path.parent if "/" not in name else path.parent.parent):
+            unseen.append(bit)
+    assert unseen == []
+    path.write_bytes(good)
+    assert two.newest() == two.root / "step-00000020"
+
+
+def test_an_empty_directory_is_passed_over(two):
+    shutil.rmtree(two.root / "step-00000020")
+    (two.root / "step-00000020").mkdir()
+    assert two.newest() == two.root / "step-00000010"
+
+
+def test_all_damaged_stops_instead_of_starting_afresh(two):
+    for path in two.root.iterdir():
+        (path / MANIFEST).unlink()
+    with pytest.raises(CheckpointError, match=r"(?s)every checkpoint.*00000020.*00000010.*fix:"):
+        two.newest()
+    assert names(two.root) == ["step-00000010", "step-00000020"]
+
+
+def test_a_newer_format_is_named(two):
+    manifest = two.root / "step-00000020" / MANIFEST
+    manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
+    assert verify(manifest.parent) == [f"{MANIFEST} has format 2; this road_ray reads 1"]
+
+
+def test_a_renamed_directory_is_not_another_step(two):
+    (two.root / "step-00000020").rename(two.root / "step-00000030")
+    assert two.newest() == two.root / "step-00000010"
+
+
+def test_a_failing_writer_leaves_nothing_behind(two):
+    def write(directory):
+        writer(30)(directory)
+        raise KeyError("a bug of the caller")
+
+    with pytest.raises(KeyError):
+        two.save(30, write)
+    assert names(two.root) == ["step-00000010", "step-00000020"]
+
+
+CHILD = """
+import os, signal, sys, resource
+from pathlib import Path
+from road_ray.training.checkpoint.atomic_commit import Checkpoints
+from road_ray.errors import ResourceError
+root, mode, number = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+
+def write(directory):
+    for name in ("a", "sub/b"):
+        path = directory / name
+        path.parent.mkdir(exist_ok=True)
+        with path.open("wb", buffering=0) as file:
+            for at in range(10):
+                if mode == "kill" and file.tell() + 500 * (name != "a") >= number:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                file.write(bytes([at]) * 50)
+
+if mode == "limit":
+    resource.setrlimit(resource.RLIMIT_FSIZE, (number, number))
+try:
+    Checkpoints(root).save(30, write)
+except ResourceError as error:
+    print(error)
+    sys.exit(4)
+"""
+
+
+def child(root, mode="none", number=0, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", CHILD, str(root), mode, str(number)],
+        env=os.environ | environment,
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def recovers(root):
+    assert Checkpoints(root).newest() == root / "step-00000020"
+    Checkpoints(root).save(30, writer(30))
+    assert names(root) == ["step-00000020", "step-00000030"]
+    assert Checkpoints(root).newest() == root / "step-00000030"
+
+
+@pytest.mark.parametrize("number", [0, 250, 500, 950])
+def test_a_kill_in_the_midst_of_writing_costs_nothing(two, number):
+    done = child(two.root, "kill", number)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert len(names(two.root)) == 3
+    recovers(two.root)
+
+
+@pytest.mark.parametrize("number", [0, 1, 499, 500, 999, 1000, 1100])
+def test_the_fault_hook_kills_after_so_many_bytes(two, number):
+    done = child(two.root, RR_FAULT=f"checkpoint:after_bytes={number}")
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    (staged,) = two.root.glob(".step-*")
+    assert sum(path.stat().st_size for path in staged.rglob("*") if path.is_file()) == number
+    recovers(two.root)
+
+
+def test_the_fault_hook_does_not_fire_beyond_the_end(two):
+    assert child(two.root, RR_FAULT="checkpoint:after_bytes=100000").returncode == 0
+    assert names(two.root) == ["step-00000020", "step-00000030"]
+
+
+def test_a_staged_directory_of_a_living_process_is_left_alone(two):
+    other = two.root / f".step-00000030.tmp-{os.getppid()}"
+    other.mkdir()
+    two.save(40, writer(40))
+    assert other.is_dir()
+
+
+def test_a_file_size_limit_keeps_the_old_checkpoint(two):
+    done = child(two.root, "limit", 200)
+    assert done.returncode == 4, done.stderr
+    assert str(two.root) in done.stdout
+    assert "ulimit -f" in done.stdout
+    assert f"kept: {two.root / 'step-00000020'}" in done.stdout
+    assert names(two.root) == ["step-00000010", "step-00000020"]
+
+
+def test_too_little_space_is_told_before_anything_is_written(two):
+    with pytest.raises(
+        ResourceError, match=r"(?s)No space left.*needed about .* MiB, free .*kept:"
+    ):
+        two.save(30, writer(30), expected_bytes=2**60)
+    assert names(two.root) == ["step-00000010", "step-00000020"]
+    two.save(30, writer(30))
+
+
+def test_a_full_disk_keeps_the_old_checkpoint(small_disk, record_property):
+    disk = small_disk(300)
+    checkpoints = Checkpoints(disk)
+    checkpoints.save(10, writer(10))
+
+    def write(directory):
+        tensors_to_file(directory / "model.safetensors", {"w": torch.zeros(100_000)})
+
+    with pytest.raises(ResourceError, match=r"(?s)No space left on device.*kept: .*00000010"):
+        checkpoints.save(20, write)
+    record_property("disk full", "path, need and what is kept are told; the old one loads")
+    assert names(disk) == ["step-00000010"]
+    assert checkpoints.newest() == disk / "step-00000010"
+    checkpoints.save(20, writer(20))
+    assert names(disk) == ["step-00000010", "step-00000020"]
+
+
+def test_a_read_only_directory_is_refused_at_the_start(tmp_path):
+    root = tmp_path / "checkpoints"
+    root.mkdir()
+    root.chmod(0o555)
+    if os.access(root, os.W_OK):
+        pytest.skip("this user cannot be refused")
+    with pytest.raises(ResourceError, match=r"(?s)Permission denied.*fix: give this user"):
+        Checkpoints(root).prepare()
+
+
+def test_a_read_only_file_system_is_refused_at_the_start(small_disk):
+    disk = small_disk(300)
+    Checkpoints(disk).save(10, writer(10))
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    with pytest.raises(ResourceError, match=r"(?s)Read-only.*fix: .*kept: .*step-00000010"):
+        Checkpoints(disk).prepare()
+
+
+def test_a_file_in_the_place_of_the_directory_is_refused_at_the_start(tmp_path):
+    (tmp_path / "checkpoints").write_text("")
+    with pytest.raises(ResourceError, match=r"checkpoints: the checkpoint cannot be written"):
+        Checkpoints(tmp_path / "checkpoints").prepare()

@@ -1,0 +1,203 @@
+"""Gradients of a step: passes, counts, and two processes that are one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from road_ray.data.mixing import mixed
+from road_ray.training.monitoring.step_metrics import StepMetrics
+from road_ray.training.optimization.gradient_accumulation import backward
+from road_ray.training.worker import Worker
+from tests.pair import both
+
+ALONE = Worker()
+
+
+def gradients(objective, passes, worker=ALONE, wrapped=None, step=0):
+    objective.zero_grad(set_to_none=True)
+    result = backward(
+        objective if wrapped is None else wrapped,
+        objective,
+        passes,
+        worker,
+        seed=7,
+        step=step,
+        autocast=None,
+    )
+    found = {n: None if p.grad is None else p.grad.clone() for n, p in objective.named_parameters()}
+    return found, result
+
+
+def test_the_gradient_is_that_of_the_weighted_means_averaged_over_passes(tiny):
+    objective = tiny.electra(dropout=0.0)
+    stream = tiny.stream(tiny.rows())
+    passes = [stream[0], stream[1], stream[2]]
+    ours, result = gradients(objective, passes)
+    objective.zero_grad()
+    losses = []
+    for batch in passes:
+        terms = objective(batch).terms
+        losses.append(sum(t.weight * t.total / t.count for t in terms.values()))
+    (sum(losses) / 3).backward()
+    assert_close(result.loss, sum(losses).detach() / 3)
+    theirs = {name: p.grad for name, p in objective.named_parameters()}
+    assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_four_passes_equal_one_batch_of_four_times_the_rows(tiny):
+    objective = tiny.electra(dropout=0.0)
+    stream = tiny.stream(tiny.rows(count=32, length=16))  # equal lengths: equal counts
+    passes = [stream[number] for number in range(4)]
+    joined = {
+        name: torch.cat([batch[name] for batch in passes], 1 if name == "noise" else 0)
+        for name in ("input_ids", "attention_mask", "token_type_ids", "noise")
+    }
+    accumulated, _ = gradients(objective, passes)
+    whole, _ = gradients(objective, [joined])
+    assert_close(accumulated, whole, rtol=1e-4, atol=1e-6)
+
+
+def test_a_pass_without_anything_to_count_adds_nothing(tiny):
+    objective = tiny.supervised(dropout=0.0)
+    known = tiny.stream(tiny.rows())[0]
+    unknown = tiny.stream(tiny.rows(unlabelled=1.0))[0]
+    alone, _ = gradients(objective, [known])
+    beside, result = gradients(objective, [known, unknown])
+    assert result.loss.isfinite()
+    name = "model.heads.nli.classifier.out_proj.weight"
+    assert_close(beside[name], alone[name] / 2)
+
+
+def test_dropout_is_a_function_of_seed_step_and_pass(tiny):
+    objective = tiny.electra(dropout=0.3).train()
+    batch = tiny.stream(tiny.rows())[0]
+    first, _ = gradients(objective, [batch, batch], step=3)
+    torch.rand(5)
+    again, _ = gradients(objective, [batch, batch], step=3)
+    other, _ = gradients(objective, [batch, batch], step=4)
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert any(not torch.equal(first[name], other[name]) for name in first)
+
+
+def test_a_loss_that_is_not_finite_is_told_even_where_the_gradient_is(tiny):
+    objective = tiny.supervised(dropout=0.0)
+    batch = tiny.stream(tiny.rows(tiny.mrc))[0]
+    batch["start_positions"][0] = 1  # in the question
+    _, result = gradients(objective, [batch])
+    assert not result.loss.isfinite()
+
+
+def test_the_tally_means_over_steps_by_their_counts(tiny):
+    objective = tiny.supervised(dropout=0.0)
+    passes = [tiny.stream(tiny.rows(unlabelled=0.5))[n] | {"stats": {"x": n + 1}} for n in (0, 1)]
+    tally, results = StepMetrics(), []
+    for batch in passes:
+        results.append(gradients(objective, [batch])[1])
+        tally.add(results[-1], [batch], data_seconds=0.5, step_seconds=2.0)
+    row = tally.collect(ALONE)
+    sums = [result.sums["train/d_nli"] for result in results]
+    expected = sum(total for total, _ in sums) / sum(count for _, count in sums)
+    assert row["train/d_nli"] == pytest.approx(float(expected))
+    assert row["x"] == 3
+    assert (row["time/step_seconds"], row["time/data_seconds"]) == (2.0, 0.5)
+    examples = sum(len(batch["input_ids"]) for batch in passes)
+    tokens = sum(int(batch["attention_mask"].sum()) for batch in passes)
+    assert row["time/examples_per_second"] == pytest.approx(examples / 4)
+    assert row["time/tokens_per_second"] == pytest.approx(tokens / 4)
+    tally.add(results[0], [passes[0]], data_seconds=0.0, step_seconds=1.0)
+    alone = float(sums[0][0] / sums[0][1])
+    assert tally.collect(ALONE)["train/d_nli"] == pytest.approx(alone)
+
+
+def steps_of(tiny, kind, worker):
+    """Two steps of passes on this worker's share; counts differ between the workers."""
+    place = {"rank": worker.rank, "size": worker.size}
+    if kind == "electra":
+        stream = tiny.stream(tiny.rows(count=21, seed=2), batch_size=7, **place)
+        return tiny.electra(dropout=0.0), [[stream[0], stream[1]], [stream[2]]]
+    tasks = (tiny.nli, tiny.similarity, tiny.mrc)
+    streams = {
+        task.name: tiny.stream(
+            tiny.rows(task, count=21, seed=2, unlabelled=0.4), batch_size=7, **place
+        )
+        for task in tasks
+    }
+    steps = mixed(streams, 3, seed=15)  # two heads in each step, three in all
+    return tiny.supervised(dropout=0.0), [next(steps), next(steps)]
+
+
+def trained(tiny, kind, worker):
+    """Gradients, loss and journal row of each step."""
+    objective, steps = steps_of(tiny, kind, worker)
+    wrapped = worker.wrap(objective, sparse=objective.sparse)
+    rows = []
+    for step, passes in enumerate(steps):
+        found, result = gradients(objective, passes, worker, wrapped, step)
+        tally = StepMetrics()
+        tally.add(result, passes, data_seconds=0, step_seconds=1)
+        row = tally.collect(worker)
+        rows.append((found, float(result.loss), row))
+    return rows
+
+
+def as_alone(worker, tiny, kind, expected):
+    """What each process does: the same steps on its share, and the comparison."""
+    found = trained(tiny, kind, worker)
+    for (ours, loss, row), (theirs, whole_loss, whole_row) in zip(found, expected, strict=True):
+        assert loss == pytest.approx(whole_loss, rel=1e-5)
+        assert row.pop("time/communication_seconds") > 0  # alone there is none
+        # An area is no sum over workers: each ranks its own tokens.
+        area, whole_area = (
+            row.pop("train/detection_auc", 0),
+            whole_row.pop("train/detection_auc", 0),
+        )
+        assert area == pytest.approx(whole_area, abs=0.05)
+        assert row == pytest.approx(whole_row, rel=1e-4, abs=1e-6)
+        untouched = {name for name, gradient in theirs.items() if gradient is None}
+        assert {name for name, gradient in ours.items() if gradient is None} == untouched
+        assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["electra", "supervised"])
+def test_two_processes_are_one_with_unequal_counts_and_other_heads_every_pass(tiny, kind, tmp_path):
+    expected = trained(tiny, kind, ALONE)
+    both(as_alone, tmp_path, tiny, kind, expected, timeout_seconds=60)
+
+
+def figures_of_their_own(worker, tiny):
+    """What only one worker has seen is counted like what both have; so are no figures at all."""
+    batch = tiny.stream(tiny.rows())[0]
+    result = gradients(tiny.supervised(dropout=0.0), [batch])[1]
+    seen = [{"teachers/right_3": 5}, {"teachers/dropped": 1, "teachers/right_2": 4}][worker.rank]
+    tally = StepMetrics()
+    for stats, expected in (
+        (seen, {"teachers/right_3": 5, "teachers/dropped": 1, "teachers/right_2": 4}),
+        ({}, {}),
+    ):
+        tally.add(result, [batch | {"stats": stats}], data_seconds=0, step_seconds=1)
+        row = tally.collect(worker)
+        assert {name: row[name] for name in row if name.startswith("teachers/")} == expected
+    assert worker.union(["é" * worker.rank]) == ["é"]
+
+
+def test_figures_may_differ_by_worker(tiny, tmp_path):
+    both(figures_of_their_own, tmp_path, tiny, timeout_seconds=60)
+
+
+def test_the_two_processes_had_unequal_counts(tiny):
+    counts = []
+    for rank in (0, 1):
+        objective, steps = steps_of(tiny, "supervised", Worker(rank=rank, size=2))
+        counts.append(
+            [
+                [int(t.count) for t in objective(batch).terms.values()]
+                for passes in steps
+                for batch in passes
+            ]
+        )
+    assert counts[0] != counts[1]
+    heads = {batch["task"] for passes in steps for batch in passes}
+    assert len(heads) == 3
+    assert all(len({batch["task"] for batch in passes}) > 1 for passes in steps)

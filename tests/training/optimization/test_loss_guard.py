@@ -1,0 +1,175 @@
+"""Losses that jump are told with their rows; what is learnt from them is for the user to say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from road_ray.data.mixing import accumulated
+from road_ray.errors import DivergedError, InterruptedRunError
+from road_ray.training.loop import train
+from road_ray.training.monitoring.journal import read_rows
+from road_ray.training.optimization.loss_guard import LossGuard, SpikeDetector
+from road_ray.training.worker import Worker
+
+AT = 12
+STEPS = 15
+
+
+def falling(count, seed):
+    """Losses as a training has them: falling from 50 to 15, a tenth of noise."""
+    rng = np.random.default_rng(seed)
+    return (15 + 35 * np.exp(-np.arange(count) / 50)) * rng.normal(1, 0.1, count).clip(0.7, 1.3)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_loss_a_thousand_times_as_large_is_seen_and_no_other(seed):
+    losses = falling(300, seed)
+    at = int(np.random.default_rng(seed).integers(10, 300))
+    assert not any(map(SpikeDetector().seen, losses))
+    losses[at] *= 1e3
+    spikes = SpikeDetector()
+    assert [step for step, loss in enumerate(losses) if spikes.seen(loss)] == [at]
+
+
+def test_the_rare_hard_batch_of_a_mixture_is_usual():
+    losses = [4.0 if step % 10 == 7 else 0.3 for step in range(200)]
+    assert not any(map(SpikeDetector().seen, losses))
+
+
+def test_a_new_level_is_a_spike_four_times_and_then_usual():
+    spikes = SpikeDetector([1.0] * 10)
+    assert [spikes.seen(9.0) for _ in range(30)] == [True] * 4 + [False] * 26
+
+
+def test_nobody_judges_before_ten_losses():
+    assert not any(map(SpikeDetector().seen, [1, 9, 90, 900, 9000, 9e4, 9e5, 9e6, 9e7, 9e8]))
+
+
+def jumping(tiny, at=(AT,)):
+    """Passes of one data set; the gold of the steps ``at`` is a thousand times as large."""
+    stream = tiny.stream(tiny.rows(tiny.similarity))
+
+    def steps(start):
+        for step, passes in enumerate(accumulated(stream.since(start), 1), start):
+            factor = 1e3 if step in at else 1.0
+            yield [batch | {"labels": batch["labels"] * factor} for batch in passes]
+
+    return steps
+
+
+def learned(tiny, place, at=(AT,), steps=None, **options):
+    objective = tiny.supervised(tasks=(tiny.similarity,))
+    made = tiny.training(place, steps=STEPS, **options)
+    train(objective, steps or jumping(tiny, at), made, Worker())
+    path = place / "events.jsonl"
+    events = read_rows(path) if path.is_file() else []
+    return objective, [event for event in events if event["kind"] == "loss_spike"]
+
+
+def same(one, other):
+    ours, theirs = one.state_dict(), other.state_dict()
+    return all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_a_spike_is_an_event_with_its_rows_and_a_quiet_run_has_none(tiny, tmp_path):
+    _, quiet = learned(tiny, tmp_path / "quiet", at=())
+    assert quiet == []
+    _, events = learned(tiny, tmp_path / "loud")
+    (event,) = events
+    rows = tiny.stream(tiny.rows(tiny.similarity)).row_numbers(AT).tolist()
+    assert (event["step"], event["action"], event["datasets"]) == (AT, "warn", ["d_similarity"])
+    assert event["rows"] == rows
+    assert event["loss"] > 1e3 * event["largest_before"]
+
+
+def stopped_and_resumed(tiny, place, at):
+    """As ``learned``, of a run that leaves out spikes, is stopped before ``AT`` and goes on."""
+
+    def broken(start):
+        for step, passes in enumerate(jumping(tiny, at)(start), start):
+            if step == AT:
+                raise InterruptedRunError("gone")
+            yield passes
+
+    options = {"on_spike": "skip", "save_every_steps": AT}
+    with pytest.raises(InterruptedRunError):
+        learned(tiny, place, steps=broken, **options)
+    return learned(tiny, place, at, **options)
+
+
+def test_skipped_it_changes_no_weight_also_where_the_run_was_stopped_before(tiny, tmp_path):
+    """What is usual is kept in checkpoints: a resumed run leaves out the same step."""
+    skipping, events = learned(tiny, tmp_path / "skip", on_spike="skip")
+    assert [event["action"] for event in events] == ["skip"]
+    warned, _ = learned(tiny, tmp_path / "warn")
+    assert not same(skipping, warned)
+    resumed, events = stopped_and_resumed(tiny, tmp_path / "resumed", at=(AT,))
+    assert [event["step"] for event in events] == [AT]
+    assert same(resumed, skipping)
+
+
+def test_a_run_that_was_stopped_amid_spikes_counts_on(tiny, tmp_path):
+    """The fifth in a row is learnt from, wherever the run was stopped."""
+    level = range(AT - 2, STEPS)
+    straight, events = learned(tiny, tmp_path / "straight", at=level, on_spike="skip")
+    assert [event["step"] for event in events] == [AT - 2, AT - 1, AT, AT + 1]
+    resumed, again = stopped_and_resumed(tiny, tmp_path / "resumed", at=level)
+    assert [event["step"] for event in again] == [event["step"] for event in events]
+    assert same(resumed, straight)
+
+
+def test_a_checkpoint_that_knows_no_spikes_has_had_none():
+    assert LossGuard(None, None, {"losses": [1.0, 2.0]}).memory == {
+        "losses": [1.0, 2.0],
+        "spikes_in_a_row": 0,
+    }
+
+
+def test_a_run_may_be_stopped_by_one_and_keeps_what_was_before(tiny, tmp_path):
+    with pytest.raises(DivergedError, match=f"step {AT}: the loss jumped") as raised:
+        learned(tiny, tmp_path, on_spike="stop", save_every_steps=5)
+    assert "step-00000010; the update was not made" in str(raised.value)
+    assert "training.on_spike=skip" in str(raised.value)
+
+
+@pytest.fixture
+def deferred(monkeypatch):
+    """Losses are read at rows of the journal only, as on a GPU."""
+    monkeypatch.setattr("road_ray.training.loop.is_deferrable", lambda *_: True)
+
+
+def diverged(tiny, place, **options):
+    """A run whose labels are not finite at step ``AT``: its weights and its error."""
+    stream = tiny.stream(tiny.rows(tiny.similarity))
+
+    def steps(start):
+        for step, passes in enumerate(accumulated(stream.since(start), 1), start):
+            gap = float("inf") if step == AT else 0.0
+            yield [batch | {"labels": batch["labels"] + gap} for batch in passes]
+
+    objective = tiny.supervised(tasks=(tiny.similarity,))
+    with pytest.raises(DivergedError) as raised:
+        train(objective, steps, tiny.training(place, steps=STEPS, **options), Worker())
+    return objective, str(raised.value)
+
+
+def test_losses_that_are_read_late_end_a_run_with_the_same_error_and_weights(
+    tiny, tmp_path, request
+):
+    at_once, error = diverged(tiny, tmp_path / "at_once")
+    request.getfixturevalue("deferred")
+    late, told = diverged(tiny, tmp_path / "late", log_every_steps=STEPS)
+    assert told.replace("late", "at_once") == error
+    assert f"step {AT}: gradient norm" in error
+    assert same(late, at_once)
+
+
+def test_spikes_that_are_read_late_are_the_same_events(tiny, tmp_path, request):
+    at_once, events = learned(tiny, tmp_path / "at_once")
+    request.getfixturevalue("deferred")
+    late, told = learned(tiny, tmp_path / "late", log_every_steps=STEPS)
+    assert [event["step"] for event in told] == [AT]
+    assert [event["loss"] for event in told] == [event["loss"] for event in events]
+    assert same(late, at_once)

@@ -1,0 +1,229 @@
+"""Schedule, layer-wise rates and ELECTRA's AdamW against figures and an update by hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+from transformers import AlbertConfig, AlbertModel, ElectraConfig, ElectraModel
+
+from road_ray.data.schema import Classify, Span, Task
+from road_ray.models.multitask import MultitaskModel
+from road_ray.objectives.supervised import Supervised
+from road_ray.training.checkpoint.serialization import load_optimizer, optimizer_tensors
+from road_ray.training.config import OptimizerConfig
+from road_ray.training.optimization.layer_decay import layer_multiplier, parameter_groups
+from road_ray.training.optimization.learning_rate import rate
+from road_ray.training.optimization.optimizer import ElectraAdamW, build_optimizer, clip
+
+TASKS = [Task("nli", Classify(("a", "b", "c"))), Task("mrc", Span())]
+
+
+@pytest.fixture
+def objective():
+    torch.manual_seed(0)
+    config = ElectraConfig(
+        vocab_size=50,
+        embedding_size=8,
+        hidden_size=16,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=16,
+    )
+    return Supervised(MultitaskModel(ElectraModel(config), TASKS))
+
+
+def test_warm_up_and_decay_multiply():
+    rates = [rate(step, 100, 10, "warmup_times_decay") for step in range(101)]
+    assert rates[0] == 0
+    assert rates[5] == pytest.approx(0.5 * 0.95)
+    assert rates[10] == pytest.approx(1 - 10 / 100)
+    assert rates[55] == pytest.approx(0.45)
+    assert rates[100] == 0
+    assert max(rates) == rates[10]
+
+
+def test_warm_up_then_decay_reaches_the_peak():
+    rates = [rate(step, 100, 10, "warmup_then_decay") for step in range(101)]
+    assert (rates[0], rates[5], rates[10], rates[55], rates[100]) == (0, 0.5, 1, 0.5, 0)
+
+
+@pytest.mark.parametrize("schedule", ["warmup_times_decay", "warmup_then_decay", "constant"])
+def test_no_rate_leaves_0_to_1_at_odd_lengths(schedule):
+    for total, warmup in [(1, 0), (1, 1), (3, 3), (3, 9), (7, 0)]:
+        rates = [rate(step, total, warmup, schedule) for step in range(total)]
+        assert all(0 <= value <= 1 for value in rates)
+    assert rate(0, 7, 0, schedule) == 1
+
+
+def test_layer_multipliers_are_those_of_the_paper_and_of_the_code():
+    def base(depth, mode):  # ELECTRA-Base at 1e-4
+        return 1e-4 * layer_multiplier(depth, 12, 0.8, mode)
+
+    assert base(13, "paper") == base(13, "electra_code") == 1e-4
+    assert base(12, "paper") == pytest.approx(8e-5)
+    assert base(1, "paper") == pytest.approx(6.9e-6, abs=5e-8)
+    assert base(0, "paper") == pytest.approx(1e-4 * 0.8**13)
+    assert base(12, "electra_code") == pytest.approx(6.4e-5)
+    assert base(1, "electra_code") == pytest.approx(5.5e-6, abs=5e-8)
+    assert base(0, "electra_code") == pytest.approx(1e-4 * 0.8**14)
+
+    def large(depth, mode):  # ELECTRA-Large at 5e-5
+        return 5e-5 * layer_multiplier(depth, 24, 0.9, mode)
+
+    assert large(24, "paper") == pytest.approx(4.5e-5)
+    assert large(1, "paper") == pytest.approx(4.0e-6, abs=5e-8)
+    assert large(24, "electra_code") == pytest.approx(4.05e-5)
+    assert large(1, "electra_code") == pytest.approx(3.6e-6, abs=5e-8)
+
+
+def test_every_parameter_has_the_rate_of_its_depth_and_only_matrices_decay(objective):
+    config = OptimizerConfig(peak_lr=1.0, layer_decay=0.5, weight_decay=0.01)
+    groups = parameter_groups(objective, config)
+    of = {id(p): group for group in groups for p in group["params"]}
+    named = dict(objective.named_parameters())
+    assert sum(len(group["params"]) for group in groups) == len(of) == len(named)
+    depths = {
+        "embeddings.word_embeddings": 0.5**4,
+        "embeddings_project": 0.5**4,
+        "encoder.layer.0.": 0.5**3,
+        "encoder.layer.2.": 0.5,
+        "heads.": 1.0,
+    }
+    for name, parameter in named.items():
+        group = of[id(parameter)]
+        for part, share in depths.items():
+            if part in name:
+                assert group["peak_lr"] == share, name
+        plain = "bias" in name or "LayerNorm" in name
+        assert group["peak_weight_decay"] == (0.0 if plain else 0.01), name
+    heads = [
+        {n.split("heads.")[1][:3] for n, p in named.items() if of[id(p)] is g and "heads." in n}
+        for g in groups
+    ]
+    assert all(len(names) <= 1 for names in heads)  # no group mixes the heads of two tasks
+
+
+def test_the_shared_layer_of_albert_learns_faster_than_its_embeddings():
+    config = AlbertConfig(
+        vocab_size=40,
+        embedding_size=8,
+        hidden_size=16,
+        num_hidden_layers=12,
+        num_attention_heads=2,
+        intermediate_size=16,
+    )
+    model = MultitaskModel(AlbertModel(config, add_pooling_layer=False), TASKS[:1])
+    groups = parameter_groups(Supervised(model), OptimizerConfig(peak_lr=1.0, layer_decay=0.5))
+    of = {id(p): group["peak_lr"] for group in groups for p in group["params"]}
+    rates = {name: of[id(p)] for name, p in model.named_parameters()}
+    assert rates["encoder.embeddings.word_embeddings.weight"] == 0.25
+    assert rates["encoder.encoder.embedding_hidden_mapping_in.weight"] == 0.25
+    shared = "encoder.encoder.albert_layer_groups.0.albert_layers.0.ffn.weight"
+    assert rates[shared] == 0.5
+    assert {rate for name, rate in rates.items() if name.startswith("heads.")} == {1.0}
+
+
+def test_what_is_frozen_is_left_out(objective):
+    for parameter in objective.encoder.embeddings.parameters():
+        parameter.requires_grad_(False)
+    groups = parameter_groups(objective, OptimizerConfig())
+    assert all(p.requires_grad for group in groups for p in group["params"])
+
+
+class _ByHand:
+    """google electra, model/optimization.py, line by line in double precision."""
+
+    def __init__(self, value, decay, config):
+        self.value, self.decay, self.config = value.double().clone(), decay, config
+        self.m = self.v = torch.zeros_like(self.value)
+        self.updates = 0
+
+    def step(self, gradient, multiplier):
+        c, gradient = self.config, gradient.double()
+        self.updates += 1
+        self.m = c.beta1 * self.m + (1 - c.beta1) * gradient
+        self.v = c.beta2 * self.v + (1 - c.beta2) * gradient**2
+        m, v = self.m, self.v
+        if c.bias_correction:
+            m = m / (1 - c.beta1**self.updates)
+            v = v / (1 - c.beta2**self.updates)
+        update = m / (v.sqrt() + c.epsilon) + self.decay * self.value
+        self.value = self.value - c.peak_lr * multiplier * update
+
+
+@pytest.mark.parametrize("bias_correction", [False, True])
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-2])
+def test_updates_equal_those_by_hand_with_heads_skipped_in_some_steps(bias_correction, epsilon):
+    torch.manual_seed(0)
+    config = OptimizerConfig(
+        peak_lr=0.1, weight_decay=0.1, epsilon=epsilon, bias_correction=bias_correction
+    )
+    body, head = nn.Parameter(torch.randn(4, 3)), nn.Parameter(torch.randn(5))
+    groups = [
+        {"params": [p], "peak_lr": 0.1, "peak_weight_decay": d, "peak_eps": epsilon, "updates": 0}
+        for p, d in ((body, 0.1), (head, 0.0))
+    ]
+    optimizer = ElectraAdamW(groups, config)
+    by_hand = [_ByHand(body.detach(), 0.1, config), _ByHand(head.detach(), 0.0, config)]
+    for step in range(6):
+        multiplier = rate(step, 6, 2, "warmup_times_decay")
+        optimizer.set_rate(multiplier)
+        for index, (parameter, hand) in enumerate(zip((body, head), by_hand, strict=True)):
+            if index == 1 and step in (0, 3):  # no pass of that task in this step
+                continue
+            parameter.grad = torch.randn_like(parameter) * 10 ** (-step)
+            hand.step(parameter.grad, multiplier)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        for parameter, hand in zip((body, head), by_hand, strict=True):
+            assert_close(parameter.detach().double(), hand.value, rtol=1e-5, atol=1e-6)
+
+
+def test_a_head_without_a_pass_stays_as_it_is(objective):
+    optimizer = build_optimizer(objective, OptimizerConfig(peak_lr=0.1, weight_decay=0.5))
+    optimizer.set_rate(1.0)
+    before = {n: p.detach().clone() for n, p in objective.named_parameters()}
+    for name, parameter in objective.named_parameters():
+        parameter.grad = None if "heads.mrc" in name else torch.ones_like(parameter)
+    optimizer.step()
+    for name, parameter in objective.named_parameters():
+        assert torch.equal(parameter, before[name]) == ("heads.mrc" in name), name
+
+
+def test_a_restored_optimizer_goes_on_alike(objective):
+    def grown(optimizer, parameters, steps):
+        for step in steps:
+            chance = torch.Generator().manual_seed(step)
+            optimizer.set_rate(0.5)
+            for parameter in parameters:
+                parameter.grad = torch.randn(parameter.shape, generator=chance)
+            optimizer.step()
+
+    config = OptimizerConfig(peak_lr=0.01)
+    optimizer = build_optimizer(objective, config)
+    parameters = list(objective.parameters())
+    grown(optimizer, parameters, range(3))
+    tensors, layout = optimizer_tensors(optimizer)
+    tensors = {name: value.clone() for name, value in tensors.items()}
+    values = [p.detach().clone() for p in parameters]
+    grown(optimizer, parameters, range(3, 5))
+    straight = [p.detach().clone() for p in parameters]
+    with torch.no_grad():
+        for parameter, value in zip(parameters, values, strict=True):
+            parameter.copy_(value)
+    again = build_optimizer(objective, config)
+    load_optimizer(again, tensors, layout)
+    grown(again, parameters, range(3, 5))
+    assert all(torch.equal(a, b) for a, b in zip(parameters, straight, strict=True))
+
+
+def test_clipping_scales_to_the_joint_norm_and_tells_the_norm_before():
+    layer = nn.Linear(1, 1)
+    layer.weight.grad, layer.bias.grad = torch.tensor([[3.0]]), torch.tensor([4.0])
+    assert clip(layer, 10.0) == 5
+    assert layer.bias.grad == 4
+    assert clip(layer, 1.0) == 5
+    assert_close(torch.tensor([layer.weight.grad, layer.bias.grad]), torch.tensor([0.6, 0.8]))
