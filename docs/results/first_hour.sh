@@ -33,11 +33,11 @@ report() {  # report COMMAND CODE LOG PATTERN
     echo "$journey: $1: code $2, $wall s" >&2
 }
 
-step() {  # step COMMAND [PATTERN OF THE LINES THAT MATTER]
+step() {  # step COMMAND [PATTERN OF THE LINES THAT MATTER] [HOW THE COMMAND IS SHOWN]
     number=$((number + 1))
     local log=$PLACE/logs/$journey-$number TIMEFORMAT='%R %U %S'
     { time bash -c "$1" > "$log.txt" 2>&1; } 2> "$log.time"
-    report "$1" $? "$log" "${2:-.}"
+    report "${3:-$1}" $? "$log" "${2:-.}"
 }
 
 end() {
@@ -97,11 +97,12 @@ journey_e() {
 journey_f() {
     begin f "A job on a local cluster" "$CHECKOUT"
     export STUDENT=$ENCODER TEACHERS=$PLACE/f/teachers/teachers.json RUN=$PLACE/f/student HEAD=$PLACE/f/head
-    export OPTIONS="data.root=miniature data.dataset=sst2 distillation.host=process training.steps=20"
-    export RAY_OPTIONS="--num-cpus=2 --object-store-memory=200000000" RAY_AUTH_MODE=token
+    export OPTIONS="data.root=miniature data.dataset=sst2 distillation.num_teachers=2 distillation.host=process training.steps=20"
+    export RAY_OPTIONS="--num-cpus=2 --object-store-memory=200000000 --dashboard-agent-listen-port=$((PORT + 5)) --ray-client-server-port=$((PORT + 6))"
+    export RAY_AUTH_MODE=token
     guide() { awk -v name="$1" '/^```/ {on = ($0 == "```bash " name); next} on' docs/guides/cluster.md; }
     step 'road teachers init=$STUDENT data.root=miniature data.dataset=sst2 training.steps=10 num_teachers=2 --run-dir $PLACE/f/teachers' 'accuracy|teacher'
-    step "$(guide head); cat $HEAD.log" 'Ray runtime|started'
+    step "$(guide head); cat $HEAD.log" 'Ray runtime|started' "ray start --head --block ...   # the block of step 1"
     step 'road submit --cluster http://127.0.0.1:$DASHBOARD -- distill init=$STUDENT distillation.teachers=[$TEACHERS] --run-dir $RUN $OPTIONS' 'job|accuracy|submitted|model:|succeeded'
     step 'road submit --cluster http://127.0.0.1:$DASHBOARD list' '.'
     step "$(guide down)" '.'

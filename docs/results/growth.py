@@ -48,12 +48,11 @@ def timed(action: Callable[[], Any]) -> tuple[float, Any]:
 
 def store(size: int, place: Path) -> dict[str, float]:
     """Fill, open, read and merge a store of three classes."""
-    from road_ray.distillation.store.maintenance import list_teachers, merge
-    from road_ray.distillation.store.rows import Rows
-    from road_ray.distillation.store.shards import write_shard
-    from road_ray.distillation.store.store import TeacherStore
-
     from road_ray.data.catalog import task
+    from road_ray.distillation.logit_store.maintenance import list_teachers, merge
+    from road_ray.distillation.logit_store.rows import Rows
+    from road_ray.distillation.logit_store.shards import write_shard
+    from road_ray.distillation.logit_store.teacher_store import TeacherStore
 
     teacher = {"directory": "t0", "labels": ["a"], "order": None, "precision": "fp32"}
     teacher |= {name: "0" * 64 for name in ("weights_sha256", "config_sha256", "tokenizer_sha256")}

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from road_ray.data.readers.registry import read_split
 from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
@@ -24,6 +23,7 @@ from transformers import (
 )
 
 from road_ray.data import catalog
+from road_ray.data.readers.layouts import read_split
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.inference.predict_file import predict_file
 from road_ray.inference.predictor import load

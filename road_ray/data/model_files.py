@@ -17,12 +17,12 @@ kernel of the hub, another weights file, an adapter's base model). Its loaders t
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from road_ray.errors import CheckpointError
+from road_ray.system.file_hashes import sha256_of
 from road_ray.system.json_file import read_json
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def model_hashes(directory: Path) -> dict[str, str]:
     """Return the sha256 of each weights and tokenizer file of a model and of its ``generator/``."""
     found = [path for pattern in ("*", "generator/*") for path in directory.glob(pattern)]
     return {
-        path.relative_to(directory).as_posix(): _sha256(path)
+        path.relative_to(directory).as_posix(): sha256_of(path)
         for path in sorted(found)
         if path.suffix in _RECORDED and path.name not in _EDITABLE
     }
@@ -102,7 +102,7 @@ def check_hashes(directory: Path, *, weights: bool) -> None:
         if path.parent != directory or (path.suffix == ".safetensors") != weights:
             continue
         try:
-            problem = "" if _sha256(path) == digest else "its sha256 differs"
+            problem = "" if sha256_of(path) == digest else "its sha256 differs"
         except OSError as error:
             problem = f"it cannot be read ({error.strerror})"
         if problem:
@@ -111,11 +111,6 @@ def check_hashes(directory: Path, *, weights: bool) -> None:
                 f"  fix: restore it; to accept a deliberate change, delete {name!r} below `files` "
                 f"in {record}"
             )
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_config(directory: str | Path) -> PreTrainedConfig:

@@ -18,6 +18,7 @@ from road_ray.data.schema import Choose, Classify, Regress, Span, Tag, Task
 from road_ray.data.tokenizer import read_tokenizer
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.heads.label_order import LabelMap, label_order
+from road_ray.system.file_hashes import sha256_of
 from road_ray.system.json_file import read_json
 
 if TYPE_CHECKING:
@@ -92,10 +93,7 @@ def fingerprint_weights(directory: str | Path) -> str:
         raise CheckpointError(
             f"{directory}: no *.safetensors here\n  fix: save with save_pretrained"
         )
-    hashes = []
-    for path in files:
-        with path.open("rb") as file:
-            hashes.append(hashlib.file_digest(file, "sha256").hexdigest())
+    hashes = [sha256_of(path) for path in files]
     if len(files) == 1:
         return hashes[0]
     lines = (f"{path.name} {digest}\n" for path, digest in zip(files, hashes, strict=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -14,28 +14,41 @@ from road_ray.errors import ClusterError, InterruptedRunError, RoadError
 from road_ray.training.context import RunContext
 
 
+class ParallelSettings(Protocol):
+    """Keys of a configuration that say how its runs share a cluster."""
+
+    @property
+    def max_concurrent(self) -> int: ...
+
+    @property
+    def address(self) -> str | None: ...
+
+    @property
+    def gpus_per_worker(self) -> float: ...
+
+    @property
+    def timeout_seconds(self) -> float: ...
+
+
 def run_all(
     function: Callable[..., object],
     configs: Sequence[object],
+    settings: ParallelSettings,
     context: RunContext | None = None,
-    *,
-    max_concurrent: int,
-    address: str | None,
-    num_gpus: float,
-    timeout_seconds: float,
 ) -> list[Any]:
     """Return ``function(config, context=...)`` for every config: one after the other for
     ``max_concurrent = 0``, else in parallel on the cluster at ``address``, or on a new one with
     ``max_concurrent`` CPUs. Raises like ``run_parallel``.
     """
-    if not max_concurrent:
+    if not settings.max_concurrent:
         return [function(config, context=context) for config in configs]
-    with connected(address, num_cpus=max_concurrent if address is None else None):
+    cpus = settings.max_concurrent if settings.address is None else None
+    with connected(settings.address, num_cpus=cpus):
         return run_parallel(
             function,
             configs,
-            num_gpus=num_gpus,
-            timeout_seconds=timeout_seconds,
+            num_gpus=settings.gpus_per_worker,
+            timeout_seconds=settings.timeout_seconds,
             context=context,
         )
 

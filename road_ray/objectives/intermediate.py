@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from road_ray.data.batching import Batch
-from road_ray.distillation.state_matching import StateMatching
+from road_ray.distillation.hidden_state_matching import StateMatching
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.base import Losses, Term
 from road_ray.objectives.distilled import Distilled

@@ -150,5 +150,5 @@ class DemoConfig(RunConfig):
     """Number of updates of the multi-task training, each of four passes of 16 examples."""
     teacher_steps: int = Field(300, ge=1)
     """Number of updates of each teacher, on batches of 16 examples."""
-    finetuning_steps: int = Field(200, ge=1)
+    finetuning_steps: int = Field(400, ge=1)
     """Number of updates of each student, on batches of 16 examples."""

@@ -14,7 +14,7 @@ from road_ray.config import Config, override, to_dict
 from road_ray.data.corpus.source import is_prepared, sample_of
 from road_ray.data.loading import load_split
 from road_ray.data.tokenizer import load_tokenizer
-from road_ray.distillation.logit_store.store import expected_bytes
+from road_ray.distillation.logit_store.teacher_store import expected_bytes
 from road_ray.distributed.connection import connected
 from road_ray.distributed.estimate import (
     Prices,

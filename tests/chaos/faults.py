@@ -577,8 +577,8 @@ FAULTS = (
             "what lies in a store is no shard, or cannot be read",
             "put aside or left out, told, asked for again",
         ),
-        "distillation/logit_store/test_store.py::test_what_lies_in_the_place_of_a_shard_is_put_aside_and_asked_for_again",
-        "distillation/logit_store/test_store.py::test_a_shard_that_cannot_be_read_is_left_where_it_is_and_told_once",
+        "distillation/logit_store/test_teacher_store.py::test_what_lies_in_the_place_of_a_shard_is_put_aside_and_asked_for_again",
+        "distillation/logit_store/test_teacher_store.py::test_a_shard_that_cannot_be_read_is_left_where_it_is_and_told_once",
     ),
     _f(
         *(

@@ -17,7 +17,7 @@ PACKAGE = Path(rr.__file__).parent
 HOUR = 3600.0
 # Wall-clock time is for people, for stamps and for what is a day old.
 WALL_CLOCK = {
-    "distillation/logit_store/store.py",  # whether a directory changed within this tick
+    "distillation/logit_store/teacher_store.py",  # whether a directory changed within this tick
     "distillation/logit_store/shards.py",  # names of shards; leftovers after a day
     "distillation/logit_store/maintenance.py",  # days since a store was used
     "distributed/check.py",  # how far the clocks of machines are apart

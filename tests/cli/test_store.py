@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from road_ray.distillation.logit_store.store import TeacherStore
-from tests.distillation.logit_store.test_store import NLI, WHO, answers, rows
+from road_ray.distillation.logit_store.teacher_store import TeacherStore
+from tests.distillation.logit_store.test_teacher_store import NLI, WHO, answers, rows
 
 
 @pytest.fixture

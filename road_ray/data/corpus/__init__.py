@@ -5,5 +5,5 @@ Start with ``source.py``, which finds a corpus or has it built. ``documents.py``
 rows, ``parallel.py`` does that on all cores, ``shards.py`` cuts rows into shards, ``build.py``
 writes them to one of ``places.py``, ``dataset.py`` opens them, and ``length_schedule.py`` splits a
 training into phases of short and long rows. Object stores: ``storage.py`` reads and writes,
-``stored.py`` opens a corpus there, ``shard_cache.py`` keeps local copies.
+``shard_cache.py`` opens a corpus there and keeps local copies.
 """

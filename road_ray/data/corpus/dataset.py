@@ -1,7 +1,7 @@
 """Reader of a built corpus: rows of token ids in Arrow shards, memory-mapped.
 
 The manifest is written last; a directory without one is not a corpus. ``build.py`` makes one;
-``stored.py`` opens one of an object store.
+``shard_cache.py`` opens one of an object store.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import pyarrow as pa
 from road_ray.data.batch_order import Windows
 from road_ray.data.features.types import Ints, Longs
 from road_ray.errors import DataError
+from road_ray.system.file_hashes import sha256_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -173,13 +174,7 @@ def manifest_digest(manifest: dict[str, Any]) -> str:
 
 @lru_cache(maxsize=4096)
 def _read_once(path: Path, inode: int, size: int, changed_ns: int) -> str:
-    return file_sha256(path)
-
-
-def file_sha256(path: Path) -> str:
-    """Return the sha256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256_of(path)
 
 
 def tokenizer_digest(tokenizer: PreTrainedTokenizerFast) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from road_ray.data.corpus.dataset import file_sha256
 from road_ray.data.corpus.storage import Storage
+from road_ray.system.file_hashes import sha256_of
 
 
 class Place(Protocol):
@@ -62,7 +62,7 @@ class Directory:
     def holds(self, name: str, size: int, sha256: str) -> bool:
         """Return True if a shard is there with the bytes that it was written with."""
         path = self.path / name
-        return path.is_file() and path.stat().st_size == size and file_sha256(path) == sha256
+        return path.is_file() and path.stat().st_size == size and sha256_of(path) == sha256
 
     def delete(self, name: str) -> None:
         """Delete a file."""

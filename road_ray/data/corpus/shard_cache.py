@@ -1,4 +1,4 @@
-"""Local copies of the shards of an object store, in a directory of bounded size.
+"""Corpora of an object store, opened through local copies in a directory of bounded size.
 
 All processes of a machine share it. A shard is fetched once, verified by its sha256, and evicted
 when others need the room and it was used least recently.
@@ -19,13 +19,25 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from road_ray.data.corpus.dataset import DamagedCorpus, OpenShard, file_sha256, open_shard
+from road_ray.data.batch_order import Windows
+from road_ray.data.corpus.dataset import (
+    MANIFEST,
+    Corpus,
+    DamagedCorpus,
+    OpenShard,
+    open_shard,
+    parse_manifest,
+    starts_of,
+)
+from road_ray.data.corpus.places import StoredPlace
 from road_ray.data.corpus.storage import Storage
-from road_ray.errors import ResourceError, RoadError
+from road_ray.errors import ConfigError, ResourceError, RoadError
+from road_ray.system.file_hashes import sha256_of
 from road_ray.system.file_lock import lock_exclusively
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.05
+SHUFFLED_SHARDS = 16  # where the configuration does not say how many
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -162,7 +174,7 @@ class CachedShards(Sequence[OpenShard]):
             path = self.cache.fetch(self.storage, shard)
             # Another process may evict or have damaged it before it is open.
             with suppress(FileNotFoundError):
-                if path in self._verified or file_sha256(path) == shard.sha256:
+                if path in self._verified or sha256_of(path) == shard.sha256:
                     self._verified.add(path)
                     return open_shard(path)
                 path.unlink()
@@ -190,6 +202,42 @@ class CachedShards(Sequence[OpenShard]):
                 self.cache.fetch(self.storage, self.shards[number])
             except (RoadError, OSError) as error:  # whoever reads the shard raises it
                 _log.debug("shard %d is not fetched ahead: %s", number, error)
+
+
+def open_stored_corpus(
+    storage: Storage, cache: ShardCache, shuffled_shards: int | None = None
+) -> Corpus:
+    """Open the corpus at an address; so many shards are shuffled together.
+
+    Raises ``DamagedCorpus`` if there is none, ``ConfigError`` for a cache that is too small.
+    """
+    place = f"{storage}/{MANIFEST}"
+    content = StoredPlace(storage).read(MANIFEST)
+    if content is None:
+        raise DamagedCorpus(
+            f"{place}: damaged corpus: not a built corpus, there is no such file\n"
+            f"  fix: delete {storage} and build it again"
+        )
+    manifest = parse_manifest(content, place, str(storage))
+    digests, sizes = manifest.pop("sha256"), manifest.pop("sizes")
+    shards = [
+        StoredShard(name, sizes[name][0], sizes[name][1], sha256)
+        for name, sha256 in digests.items()
+    ]
+    together = min(shuffled_shards or SHUFFLED_SHARDS, len(shards))
+    largest = max(shard.bytes for shard in shards)
+    least = (together + 2) * largest
+    if cache.limit_bytes < least:
+        raise ConfigError(
+            f"data.shard_cache_gb = {cache.limit_bytes / 1e9:g}: {together} shards of at most "
+            f"{largest / 1e6:.0f} MB are shuffled together\n"
+            f"  allowed: at least {least / 1e9:.2g} GB, for these and two more\n"
+            "  fix: raise it, or lower data.shuffled_shards"
+        )
+    opened = CachedShards(storage, shards, cache, least)
+    starts = starts_of([shard.rows for shard in shards])
+    windows = Windows.of(starts, together, opened.expect)
+    return Corpus(str(storage), opened, starts, manifest, windows)
 
 
 @contextmanager

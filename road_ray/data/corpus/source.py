@@ -14,7 +14,7 @@ from typing import Any
 
 from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus.build import build_corpus, build_stored_corpus
-from road_ray.data.corpus.dataset import FORMAT, MANIFEST, Corpus, file_sha256, tokenizer_digest
+from road_ray.data.corpus.dataset import FORMAT, MANIFEST, Corpus, tokenizer_digest
 from road_ray.data.corpus.documents import (
     TEXT_SUFFIXES,
     TextFile,
@@ -27,13 +27,13 @@ from road_ray.data.corpus.documents import (
 )
 from road_ray.data.corpus.parallel import Encoding, encoded_shards
 from road_ray.data.corpus.places import StoredPlace
-from road_ray.data.corpus.shard_cache import ShardCache
+from road_ray.data.corpus.shard_cache import ShardCache, open_stored_corpus
 from road_ray.data.corpus.shards import Shard
 from road_ray.data.corpus.storage import Storage, address_below, is_address
-from road_ray.data.corpus.stored import open_stored_corpus
 from road_ray.data.loading import resolve_root
 from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
 from road_ray.errors import ConfigError, DataError
+from road_ray.system.file_hashes import sha256_of
 from road_ray.system.paths import cache_home, named
 
 _log = logging.getLogger(__name__)
@@ -241,7 +241,7 @@ def corpus_tokenizer(data: CorpusConfig, place: TextPlace) -> Any:
         with tempfile.TemporaryDirectory(dir=directory.parent) as staged:
             trained.save_pretrained(staged)
             names = sorted(os.listdir(staged))
-            sums = {name: file_sha256(Path(staged) / name) for name in names}
+            sums = {name: sha256_of(Path(staged) / name) for name in names}
             (Path(staged) / _SUMS).write_text(json.dumps(sums, indent=1) + "\n")
             directory.mkdir(exist_ok=True)
             for name in (*names, _SUMS):
@@ -257,7 +257,7 @@ def _is_whole(directory: Path) -> bool:
     """
     try:
         sums: dict[str, str] = json.loads((directory / _SUMS).read_text(encoding="utf-8"))
-        found = {p.name: file_sha256(p) for p in directory.iterdir() if p.name != _SUMS}
+        found = {p.name: sha256_of(p) for p in directory.iterdir() if p.name != _SUMS}
     except (OSError, ValueError):
         return False
     return found == sums

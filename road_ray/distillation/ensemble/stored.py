@@ -40,7 +40,7 @@ from road_ray.distillation.logit_store.rows import (
     rows_of,
     unpadded,
 )
-from road_ray.distillation.logit_store.store import RowLocations, TeacherStore
+from road_ray.distillation.logit_store.teacher_store import RowLocations, TeacherStore
 from road_ray.distillation.parity import Answers
 from road_ray.distillation.teacher_identity import ANSWERS_FOR
 

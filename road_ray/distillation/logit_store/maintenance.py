@@ -23,7 +23,7 @@ from road_ray.distillation.logit_store.shards import (
     shards_in,
     write_shard,
 )
-from road_ray.distillation.logit_store.store import LOCK, MANIFEST
+from road_ray.distillation.logit_store.teacher_store import LOCK, MANIFEST
 from road_ray.errors import ConfigError, DataError, ResourceError
 from road_ray.system.file_lock import lock_exclusively
 from road_ray.system.json_file import read_json

@@ -1,7 +1,7 @@
 """Configuration of ``road reproduce``.
 
-``recipes/comparison/pretraining_arms.py`` consumes it for comparisons of pre-training, ``units.py``
-here for all others.
+``pretraining_comparison.py`` consumes it for comparisons of pre-training, ``units.py`` for all
+others.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from road_ray.data.config import CorpusConfig
 from road_ray.errors import did_you_mean
 from road_ray.models.config import EncoderConfig
-from road_ray.recipes.comparison.catalog import COMPARISONS
+from road_ray.recipes.comparison.finetuning_catalog import COMPARISONS
 from road_ray.recipes.comparison.pretraining_catalog import COMPARISONS as OF_PRETRAINING
 from road_ray.recipes.config import RunConfig
 from road_ray.recipes.distillation.config import (
@@ -185,8 +185,8 @@ class ReproduceConfig(RunConfig):
 
 
 class ArmConfig(RunConfig):
-    """One arm of a comparison of pre-training with one seed. ``pretraining_arms.py`` makes it; no
-    file holds one.
+    """One arm of a comparison of pre-training with one seed. ``pretraining_comparison.py`` makes
+    it; no file holds one.
     """
 
     stages: tuple[PretrainConfig, ...]

@@ -12,7 +12,7 @@ from road_ray.distributed.connection import connected
 from road_ray.distributed.parallel import run_all
 from road_ray.errors import InterruptedRunError, RoadError
 from road_ray.recipes.comparison.config import ReproduceConfig
-from road_ray.recipes.comparison.pretraining_arms import reproduce as reproduce_pretraining
+from road_ray.recipes.comparison.pretraining_comparison import reproduce as reproduce_pretraining
 from road_ray.recipes.comparison.table import Outcome, comparison_figures, comparison_table
 from road_ray.recipes.comparison.units import Plan, Unit, make_plan
 from road_ray.recipes.distillation.distill import distill, fill_store
@@ -69,15 +69,7 @@ def _run(config: ReproduceConfig, context: RunContext | None) -> Run:
 
 
 def _run_units(plan: Plan, config: ReproduceConfig, context: RunContext | None) -> list[Outcome]:
-    return run_all(
-        run_unit,
-        plan.units,
-        context,
-        max_concurrent=config.max_concurrent,
-        address=config.address,
-        num_gpus=config.gpus_per_worker,
-        timeout_seconds=config.timeout_seconds,
-    )
+    return run_all(run_unit, plan.units, config, context)
 
 
 def run_unit(unit: Unit, context: RunContext | None = None) -> Outcome:

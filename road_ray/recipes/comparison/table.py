@@ -14,8 +14,8 @@ from road_ray.data.schema import Span
 from road_ray.errors import RoadError
 from road_ray.evaluation.metrics import summary
 from road_ray.evaluation.significance import compare, holm, interval
-from road_ray.recipes.comparison.catalog import Arm
 from road_ray.recipes.comparison.config import ReproduceConfig
+from road_ray.recipes.comparison.finetuning_catalog import Arm
 from road_ray.recipes.comparison.units import Plan, Unit
 from road_ray.reporting.health import right_counts
 from road_ray.reporting.records.run_record import read_run

@@ -19,8 +19,8 @@ from road_ray.errors import ConfigError
 from road_ray.models.encoder import model_directory
 from road_ray.models.layers import num_layers
 from road_ray.recipes.comparison import rows
-from road_ray.recipes.comparison.catalog import COMPARISONS, Arm, Comparison, Keys, Stage
 from road_ray.recipes.comparison.config import ReproduceConfig
+from road_ray.recipes.comparison.finetuning_catalog import COMPARISONS, Arm, Comparison, Keys, Stage
 from road_ray.recipes.config import RunConfig
 from road_ray.recipes.distillation.config import DistillConfig, DistillDataConfig
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig, TeachersConfig

@@ -15,9 +15,9 @@ from road_ray.data.model_files import locate_model
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble.base import annotate
 from road_ray.distillation.ensemble.row_texts import RowTexts
-from road_ray.distillation.hidden_states import HiddenStatesTeacher
+from road_ray.distillation.hidden_state_matching import StateMatching
+from road_ray.distillation.hidden_states_teacher import HiddenStatesTeacher
 from road_ray.distillation.schedule import schedule
-from road_ray.distillation.state_matching import StateMatching
 from road_ray.distillation.teacher_identity import (
     LABEL_MAP,
     check_teacher,
@@ -26,7 +26,7 @@ from road_ray.distillation.teacher_identity import (
 )
 from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.distributed.connection import connected
-from road_ray.distributed.train.launch import launch
+from road_ray.distributed.train.launch import launch_run
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.models.encoder import model_directory
 from road_ray.models.multitask import MultitaskModel
@@ -127,17 +127,8 @@ def _run(config: DistillConfig, ensemble: ActorEnsemble | None, context: RunCont
                     student=student,
                 )
             )
-        metrics = launch(
-            main,
-            config,
-            teacher_source,
-            ensemble,
-            context=context,
-            workers=config.workers,
-            min_workers=config.min_workers,
-            gpus_per_worker=config.gpus_per_worker,
-            address=config.address,
-            scratch=run_dir,
+        metrics = launch_run(
+            main, config, teacher_source, ensemble, context=context, directory=run_dir
         )
     return Run(run_dir, metrics)
 

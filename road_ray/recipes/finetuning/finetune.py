@@ -19,7 +19,7 @@ from road_ray.data.mixing import accumulated
 from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.schema import Task
 from road_ray.data.tokenizer import load_tokenizer
-from road_ray.distributed.train.launch import launch
+from road_ray.distributed.train.launch import launch_run
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.evaluation.evaluate_split import evaluate_split
 from road_ray.models.architectures import longest_row
@@ -84,16 +84,7 @@ def finetune(config: FinetuneConfig, context: RunContext | None = None) -> Run:
 def _run(config: FinetuneConfig, context: RunContext | None) -> Run:
     check_student(config)
     with open_run_directory(config) as directory:
-        metrics = launch(
-            main,
-            config,
-            context=context,
-            workers=config.workers,
-            min_workers=config.min_workers,
-            gpus_per_worker=config.gpus_per_worker,
-            address=config.address,
-            scratch=directory,
-        )
+        metrics = launch_run(main, config, context=context, directory=directory)
     return Run(directory, metrics)
 
 

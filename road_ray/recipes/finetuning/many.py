@@ -52,15 +52,7 @@ def _run(config: FinetuningsConfig, context: RunContext | None) -> Run:
     runs: list[Run] = []
     with open_run_directory(config) as directory:
         for wave in waves:
-            runs += run_all(
-                single.finetune,
-                wave,
-                context,
-                max_concurrent=config.max_concurrent,
-                address=config.address,
-                num_gpus=config.gpus_per_worker,
-                timeout_seconds=config.timeout_seconds,
-            )
+            runs += run_all(single.finetune, wave, config, context)
         by_seed = _by_seed(config, [one for wave in waves for one in wave], runs)
         figures = summarise_seeds(by_seed)
         write_json_atomic(directory / "tasks.json", table(figures, config.num_seeds))

@@ -34,15 +34,7 @@ def _run(config: TeachersConfig, context: RunContext | None) -> Run:
     if context is not None and context.plan_only:
         return finetune(single[0], context)  # the others are alike
     with open_run_directory(config) as directory:
-        runs = run_all(
-            finetune,
-            single,
-            context,
-            max_concurrent=config.max_concurrent,
-            address=config.address,
-            num_gpus=config.gpus_per_worker,
-            timeout_seconds=config.timeout_seconds,
-        )
+        runs = run_all(finetune, single, config, context)
         write_json_atomic(directory / "teachers.json", listing(directory, single, runs))
         figures: dict[str, float] = {}
         for name in _of_all(runs):

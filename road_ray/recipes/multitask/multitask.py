@@ -15,7 +15,7 @@ from road_ray.data.loading import Split, tasks_of
 from road_ray.data.schema import Task
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.schedule import schedule
-from road_ray.distributed.train.launch import launch
+from road_ray.distributed.train.launch import launch_run
 from road_ray.errors import ConfigError
 from road_ray.evaluation.evaluate_split import evaluate_split
 from road_ray.models.architectures import longest_row
@@ -85,18 +85,7 @@ def _run(config: MultitaskConfig, context: RunContext | None) -> Run:
             manifest = {"datasets": {name: dict(one.manifest) for name, one in asked.items()}}
             record_teachers(directory, manifest, config.distillation)
         with start_teacher_pools(config, asked) as actors:
-            metrics = launch(
-                main,
-                config,
-                asked,
-                actors,
-                context=context,
-                workers=config.workers,
-                min_workers=config.min_workers,
-                gpus_per_worker=config.gpus_per_worker,
-                address=config.address,
-                scratch=directory,
-            )
+            metrics = launch_run(main, config, asked, actors, context=context, directory=directory)
     return Run(directory, metrics)
 
 

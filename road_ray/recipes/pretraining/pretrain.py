@@ -16,7 +16,7 @@ from road_ray.data.corpus.dataset import Corpus
 from road_ray.data.corpus.length_schedule import Phase, ScheduledSteps, phases_of, tokens_before
 from road_ray.data.corpus.source import prepare_corpus
 from road_ray.distributed.jobs.corpus_build import encoding_at
-from road_ray.distributed.train.launch import launch
+from road_ray.distributed.train.launch import launch_run
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import model_directory, size_of
 from road_ray.objectives.base import Objective
@@ -56,16 +56,7 @@ def _run(config: PretrainConfig, context: RunContext | None) -> Run:
         for phase in phases(config):  # once, before there are several workers
             encoding = encoding_at(config.address)
             prepare_corpus(phase.corpus(corpus_settings(config)), encoding=encoding)
-        metrics = launch(
-            main,
-            config,
-            context=context,
-            workers=config.workers,
-            min_workers=config.min_workers,
-            gpus_per_worker=config.gpus_per_worker,
-            address=config.address,
-            scratch=directory,
-        )
+        metrics = launch_run(main, config, context=context, directory=directory)
     return Run(directory, metrics)
 
 

@@ -17,9 +17,9 @@ from road_ray.distillation.logit_store.maintenance import (
     remove_damaged,
     select_teachers,
 )
-from road_ray.distillation.logit_store.store import TeacherStore
+from road_ray.distillation.logit_store.teacher_store import TeacherStore
 from road_ray.errors import ConfigError, DataError, ResourceError
-from tests.distillation.logit_store.test_store import NLI, WHO, answers, rows
+from tests.distillation.logit_store.test_teacher_store import NLI, WHO, answers, rows
 
 OTHER = WHO | {"weights_sha256": "f" * 64, "directory": "t1"}
 

@@ -122,7 +122,7 @@ def test_the_public_ensemble_is_the_same_in_actors_and_in_this_process(cluster, 
     import torch
 
     from road_ray.distillation.ensemble.local import LocalEnsemble
-    from road_ray.distributed.teachers.ensemble import Ensemble
+    from road_ray.distributed.teachers.public_ensemble import Ensemble
 
     (one,) = batches(1)
     local = LocalEnsemble.load(directories, NLI)

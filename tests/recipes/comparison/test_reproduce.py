@@ -13,7 +13,7 @@ import pytest
 
 import road_ray as rr
 from road_ray.errors import CheckpointError, InterruptedRunError
-from road_ray.recipes.comparison.catalog import COMPARISONS
+from road_ray.recipes.comparison.finetuning_catalog import COMPARISONS
 from road_ray.training.context import RunContext
 
 SIZES: dict[str, dict[str, object]] = {

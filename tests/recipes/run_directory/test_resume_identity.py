@@ -10,7 +10,7 @@ import pytest
 import road_ray as rr
 from road_ray.errors import CheckpointError
 from road_ray.recipes.comparison.config import ReproduceConfig
-from road_ray.recipes.comparison.pretraining_arms import plan
+from road_ray.recipes.comparison.pretraining_comparison import plan
 from road_ray.recipes.distillation.born_again import generation
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuningsConfig, TeachersConfig

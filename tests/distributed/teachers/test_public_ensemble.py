@@ -11,7 +11,7 @@ import torch
 
 from road_ray.data.schema import Classify, Task
 from road_ray.distillation import weighting
-from road_ray.distributed.teachers.ensemble import Ensemble
+from road_ray.distributed.teachers.public_ensemble import Ensemble
 from road_ray.errors import CheckpointError, ConfigError
 from tests.cluster import short_directory
 from tests.tiny_teacher import WORDS, make_teacher, make_tokenizer
@@ -67,7 +67,7 @@ def test_a_run_directory_is_as_good_as_its_model(tmp_path):
 def test_teachers_in_this_process_and_the_import_of_a_sweep_need_no_ray(directories):
     # Ray reads RAY_AUTH_MODE once, when it is imported: a sweep imports it after it has set that.
     script = (
-        "import sys; from road_ray.distributed.teachers.ensemble import Ensemble; "
+        "import sys; from road_ray.distributed.teachers.public_ensemble import Ensemble; "
         "import road_ray.recipes.sweep.sweep; "
         f"Ensemble([{str(directories[0])!r}], task='sst2', host='process'); "
         "sys.exit('ray' in sys.modules)"

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from road_ray.data.batching import Batch
-from road_ray.distillation.hidden_states import (
+from road_ray.distillation.hidden_states_teacher import (
     HiddenStatesTeacher,
     Layers,
     hidden_states_of,

@@ -34,15 +34,7 @@ def _run(config: ReproduceConfig, context: RunContext | None) -> Run:
     comparison = COMPARISONS[config.comparison]
     planned = plan(config)
     with open_run_directory(config) as directory:
-        runs = run_all(
-            train_arm,
-            planned,
-            context,
-            max_concurrent=config.max_concurrent,
-            address=config.address,
-            num_gpus=config.gpus_per_worker,
-            timeout_seconds=config.timeout_seconds,
-        )
+        runs = run_all(train_arm, planned, config, context)
         seeds = config.num_seeds
         scores: dict[str, list[Mapping[str, float]]] = {
             arm.name: [run.metrics for run in runs[number * seeds : (number + 1) * seeds]]

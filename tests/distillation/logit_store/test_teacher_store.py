@@ -15,7 +15,7 @@ import torch
 
 from road_ray.data.catalog import task
 from road_ray.distillation.logit_store.rows import rows_of, unpadded
-from road_ray.distillation.logit_store.store import (
+from road_ray.distillation.logit_store.teacher_store import (
     LOCK,
     TeacherStore,
     directory_name,
@@ -92,12 +92,12 @@ def test_size_and_time_bound_what_waits(tmp_path, monkeypatch):
     store = filled(tmp_path, 1)
     store.flush_if_due()
     assert shards(store) == []
-    monkeypatch.setattr("road_ray.distillation.logit_store.store._PENDING_BYTES", 8)
+    monkeypatch.setattr("road_ray.distillation.logit_store.teacher_store._PENDING_BYTES", 8)
     store.add(rows(2), answers(2))
     store.flush_if_due()
     assert len(shards(store)) == 1
     monkeypatch.undo()
-    monkeypatch.setattr("road_ray.distillation.logit_store.store._PENDING_SECONDS", -1.0)
+    monkeypatch.setattr("road_ray.distillation.logit_store.teacher_store._PENDING_SECONDS", -1.0)
     store.add(rows(3), answers(3))
     store.flush_if_due()
     assert len(shards(store)) == 2
@@ -260,7 +260,7 @@ def test_a_shard_that_cannot_be_read_is_left_where_it_is_and_told_once(
     def refused(path: Path):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("road_ray.distillation.logit_store.store.read_shard", refused)
+    monkeypatch.setattr("road_ray.distillation.logit_store.teacher_store.read_shard", refused)
     store = TeacherStore(tmp_path, WHO, NLI)
     store.refresh()
     assert not store.holds(rows(1).keys).any()
