@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +20,11 @@ def epoch_order(
 ) -> list[NDArray[np.int64]]:
     """Return the row numbers of each batch of an epoch: every row once, batch sizes within one."""
     # The second word tells the uses of one seed apart: 0 order, 1 noise, 2 draws, 3 dropout,
-    # 4 rows kept, 5 phases.
-    rng = np.random.default_rng((seed, 0, epoch))
+    # 4 rows kept, 5 phases, 6 order of shards, 7 order within a window of shards.
+    return _shuffled(lengths, batch_size, np.random.default_rng((seed, 0, epoch)))
+
+
+def _shuffled(lengths: Longs, batch_size: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
     rows = rng.permutation(len(lengths))
     count = max(1, -(-len(rows) // batch_size))
     together = max(1, min(count, _BATCHES_SORTED_TOGETHER))
@@ -33,6 +39,78 @@ def epoch_order(
         cut = np.split(chunk, np.cumsum(group)[:-1])
         batches.extend(cut[index] for index in rng.permutation(len(cut)))
     return batches
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Rows of several shards that are shuffled together, so that few shards are read at a time."""
+
+    starts: Longs  # [shards + 1] number of the first row of each shard
+    rows: int  # of a window
+    expect: Callable[[Sequence[int]], None] = lambda shards: None
+    """Called with the numbers of the shards that are read from now on."""
+
+    @classmethod
+    def of(
+        cls,
+        starts: Longs,
+        shards: int,
+        expect: Callable[[Sequence[int]], None] = lambda shards: None,
+    ) -> Windows:
+        """Return windows of as many rows as so many of the largest shards have."""
+        return cls(starts, shards * int(np.diff(starts).max()), expect)
+
+
+class WindowOrder:
+    """Batches of epochs whose shards are in an order that is drawn anew for each epoch.
+
+    A window is a fixed number of consecutive rows in that order; its rows are shuffled and batched
+    as those of ``epoch_order``. The last window takes the rest.
+    """
+
+    def __init__(self, windows: Windows, lengths: Longs, batch_size: int, *, seed: int) -> None:
+        self.given, self.lengths, self.batch_size, self.seed = windows, lengths, batch_size, seed
+        self.total = int(windows.starts[-1])
+        self.batches_per_window = max(1, windows.rows // batch_size)
+        self.rows_per_window = self.batches_per_window * batch_size
+        self.count = max(1, self.total // self.rows_per_window)
+        last = self.total - (self.count - 1) * self.rows_per_window
+        in_last = -(-last // batch_size)
+        self.batches_per_epoch = (self.count - 1) * self.batches_per_window + in_last
+        self.smallest = last // in_last
+        self._batches = lru_cache(maxsize=2)(self._batches_of)
+
+    def row_numbers(self, number: int) -> NDArray[np.int64]:
+        """Return the rows of batch ``number``, counted over all epochs."""
+        epoch, position = divmod(number, self.batches_per_epoch)
+        window = min(position // self.batches_per_window, self.count - 1)
+        return self._batches(epoch, window)[position - window * self.batches_per_window]
+
+    def _batches_of(self, epoch: int, window: int) -> list[NDArray[np.int64]]:
+        following = (epoch, window + 1) if window + 1 < self.count else (epoch + 1, 0)
+        parts = self._parts(epoch, window)
+        soon = [shard for shard, _, _ in (*parts, *self._parts(*following))]
+        self.given.expect(list(dict.fromkeys(soon)))
+        starts = self.given.starts
+        rows = np.concatenate([starts[shard] + np.arange(a, b) for shard, a, b in parts])
+        rng = np.random.default_rng((self.seed, 7, epoch, window))
+        batches = _shuffled(self.lengths[rows], self.batch_size, rng)
+        return [rows[inner] for inner in batches]
+
+    def _parts(self, epoch: int, window: int) -> list[tuple[int, int, int]]:
+        """Return the shards of a window, each with its first row there and that after its last."""
+        first = window * self.rows_per_window
+        last = self.total if window + 1 == self.count else first + self.rows_per_window
+        starts = self.given.starts
+        order = np.random.default_rng((self.seed, 6, epoch)).permutation(len(starts) - 1)
+        edges = np.cumsum([0, *np.diff(starts)[order]])
+        parts = []
+        for place in range(int(np.searchsorted(edges, first, side="right")) - 1, len(order)):
+            if edges[place] >= last:
+                break
+            begin, end = max(first, edges[place]), min(last, edges[place + 1])
+            parts.append((int(order[place]), int(begin - edges[place]), int(end - edges[place])))
+        return parts
 
 
 def token_budget_order(

@@ -16,7 +16,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from road_ray.data.batch_order import epoch_order, padded_width, token_budget_order
+from road_ray.data.batch_order import (
+    WindowOrder,
+    Windows,
+    epoch_order,
+    padded_width,
+    token_budget_order,
+)
 from road_ray.data.features.types import FURTHER, UNKNOWN, Features, Ints, Longs
 from road_ray.errors import ConfigError, DataError
 
@@ -98,6 +104,7 @@ class Batching:
     batch_size: int  # global, in examples
     seed: int
     most_tokens: int | None = None  # of a batch, padding counted; None: any number
+    windows: Windows | None = None  # of shards whose rows are shuffled together; None: all rows
 
 
 @dataclass(frozen=True)
@@ -166,8 +173,15 @@ class BatchStream:
         self._lengths = rows.lengths
         self._check_budget()
         self._order = lru_cache(maxsize=2)(self._epoch)
-        sizes = [len(numbers) for numbers in self._order(0)]
-        self.batches_per_epoch, smallest = len(sizes), min(sizes)
+        self._windowed: WindowOrder | None = None
+        if batching.windows is not None:
+            size, seed = batching.batch_size, batching.seed
+            self._windowed = WindowOrder(batching.windows, self._lengths, size, seed=seed)
+            self.batches_per_epoch = self._windowed.batches_per_epoch
+            smallest = self._windowed.smallest
+        else:
+            sizes = [len(numbers) for numbers in self._order(0)]
+            self.batches_per_epoch, smallest = len(sizes), min(sizes)
         if smallest < share.size:
             raise ConfigError(
                 f"batch_size = {batching.batch_size}: the smallest batch of {self.name} "
@@ -205,13 +219,22 @@ class BatchStream:
 
     def row_numbers(self, number: int) -> NDArray[np.int64]:
         """Return the rows of global batch ``number``, over all workers."""
+        if self._windowed is not None:
+            return self._windowed.row_numbers(number)
         epoch, position = divmod(number, self.batches_per_epoch)
         return self._order(epoch)[position]
 
     def totals(self, batches: int) -> BatchTotals:
         """Return the sizes of the first global batches, counted from the lengths alone; of several
-        epochs, whose padding differs a little, the positions are those of the first.
+        epochs, whose padding differs a little, the positions are those of the first. Of shuffled
+        windows, whose lengths are not all at hand, they are estimates from the first batch.
         """
+        if self._windowed is not None:
+            batches, numbers = max(batches, 0), self._windowed.row_numbers(0)
+            rows = round(batches * len(self.rows) / self.batches_per_epoch)
+            mean = float(self._lengths[numbers].mean())
+            width = padded_width(int(self._lengths.max()))
+            return BatchTotals(rows, round(rows * mean), rows * width)
         tokens, choices = self._lengths, self._choices
         if isinstance(self.rows, Features):
             tokens = np.diff(self.rows.bounds).reshape(-1, choices).sum(1)

@@ -95,6 +95,15 @@ class ShortRowsConfig(Config):
     for a larger one."""
 
 
+def _place(written: object) -> object:
+    """Return a path or address as text, with ``~`` expanded."""
+    if isinstance(written, Path):
+        written = str(written)
+    if isinstance(written, str) and "://" not in written:
+        return str(Path(written).expanduser())
+    return written
+
+
 class CorpusConfig(Config):
     """Pre-training text, its tokenizer, the length of its rows and the batch size. Source of the
     defaults of length and batch size: ELECTRA-Small, Clark et al. 2020, table 6; others are our
@@ -106,8 +115,10 @@ class CorpusConfig(Config):
     (the embedded data set). None: the environment variable ``ROAD_DATA``."""
     corpus: Annotated[str, BesideFile()] = "wikipedia/train-00000-of-00001.parquet"
     """Text to train on: a file or directory (Parquet, Arrow, JSONL or plain text) beside the YAML
-    file that names it, below ``data.root``, or a path of its own; ``hub:NAME`` or
-    ``hub:NAME:CONFIG`` for the training split of a hub data set."""
+    file that names it, below ``data.root``, or a path of its own; an address such as
+    ``s3://bucket/folder``, which is read file by file and never stored here; ``hub:NAME`` or
+    ``hub:NAME:CONFIG`` for the training split of a hub data set. Credentials belong in the
+    environment."""
     tokenizer: str | None = None
     """Tokenizer of the text: a ``vocab.txt`` below ``data.root``, a model directory or a hub name.
     None: that of ``init`` if it is given, else a WordPiece tokenizer that is trained on the corpus.
@@ -126,9 +137,22 @@ class CorpusConfig(Config):
     """Earlier phases on shorter rows, by row length in tokens; the shortest comes first. ``{128:
     {fraction: 0.9}}`` with ``data.max_length_tokens`` = 512 is BERT's schedule. Empty: all steps on
     rows of ``data.max_length_tokens``, as ELECTRA trains."""
-    shards: Path = Path("cache/corpus")
+    shards: Annotated[str, BeforeValidator(_place)] = "cache/corpus"
     """Directory of tokenised rows and trained tokenizers. They are built once for each text,
-    tokenizer and row length; runs share them. Put it on a disk that all machines see."""
+    tokenizer and row length; runs share them. Put it on a disk that all machines see, or give an
+    address such as ``s3://bucket/folder``, which is read through ``data.shard_cache``."""
+    shard_cache: Path | None = None
+    """Directory of local copies of shards of an address; the processes of a machine share it. None:
+    ``shards`` below ``ROAD_CACHE`` or ``~/.cache/road_ray``. Without effect for shards in a
+    directory."""
+    shard_cache_gb: float = Field(20.0, gt=0)
+    """Size of ``data.shard_cache`` at most, in GB (1e9 bytes). The least recently used shards are
+    evicted. It must hold ``data.shuffled_shards`` and two more; twice as many let the next ones be
+    fetched ahead. Our choice."""
+    shuffled_shards: int | None = Field(None, ge=1)
+    """Number of shards, of 50,000 rows each, whose rows are shuffled together. The order of shards
+    is drawn anew for each epoch. None: all rows of a directory, and 16 shards of an address, of
+    which so many are read at a time. Our choice."""
 
     @model_validator(mode="after")
     def _longest_at_last(self) -> Self:

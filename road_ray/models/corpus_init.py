@@ -29,8 +29,8 @@ _NEIGHBOURS = (-1, 1, -2, 2, -3, 3, -4, 4)
 def log_frequencies(corpus: Corpus, vocab_size: int, special_ids: Sequence[int]) -> Tensor:
     """Return the log relative frequency of every token, ``[V]``; add-half, special tokens at 0."""
     counts = np.full(vocab_size, 0.5)
-    for tokens in corpus.tokens:
-        counts += np.bincount(tokens, minlength=vocab_size)
+    for shard in corpus.shards:
+        counts += np.bincount(shard.tokens, minlength=vocab_size)
     counts[list(special_ids)] = 0.5
     return torch.from_numpy(np.log(counts / counts.sum())).float()
 
@@ -68,10 +68,10 @@ def _cooccurrences(
     shape = (vocab_size, vocab_size)
     counts = sparse.csr_matrix(shape)
     left = _COUNTED_TOKENS
-    for tokens, bounds in zip(corpus.tokens, corpus.bounds, strict=True):
-        ids = tokens[:left].astype(np.int64)
+    for shard in corpus.shards:
+        ids = shard.tokens[:left].astype(np.int64)
         left -= len(ids)
-        row = np.searchsorted(bounds, np.arange(len(ids)), side="right")
+        row = np.searchsorted(shard.bounds, np.arange(len(ids)), side="right")
         for apart in range(1, _WINDOW_TOKENS + 1):
             together = row[:-apart] == row[apart:]
             places = (ids[:-apart][together], ids[apart:][together])

@@ -172,7 +172,7 @@ def pretraining(config: DemoConfig) -> PretrainConfig:
             vocab_size=2000,
             max_length_tokens=32,
             batch_size=32,
-            shards=config.run_dir / "corpus",
+            shards=str(config.run_dir / "corpus"),
         ),
         encoder=EncoderConfig(
             layers=2,

@@ -7,19 +7,32 @@ import io
 import lzma
 import zlib
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, Literal, Protocol, cast
 
 SUFFIXES = (".gz", ".xz", ".zst")
 # Exceptions of a damaged compressed stream; ``OSError`` of a plain file is not among them.
 DAMAGED = (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError)
 
 
-def open_bytes(path: Path) -> IO[bytes]:
+class ReadableFile(Protocol):
+    """A ``Path``, or a file of an object store; ``str`` gives its name for messages."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def suffix(self) -> str: ...
+    @property
+    def suffixes(self) -> list[str]: ...
+    def open(self, mode: Literal["rb"]) -> IO[bytes]: ...
+
+
+def open_bytes(path: ReadableFile) -> IO[bytes]:
     """Open a file as a stream of its uncompressed content."""
+    source: Any = path if isinstance(path, Path) else None
     if path.suffix == ".gz":
-        return cast(IO[bytes], gzip.open(path, "rb"))
+        return cast(IO[bytes], gzip.open(source or path.open("rb"), "rb"))
     if path.suffix == ".xz":
-        return cast(IO[bytes], lzma.open(path, "rb"))
+        return cast(IO[bytes], lzma.open(source or path.open("rb"), "rb"))
     if path.suffix == ".zst":
         return cast(IO[bytes], io.BufferedReader(cast(Any, _Zstandard(path))))
     return path.open("rb")
@@ -28,10 +41,11 @@ def open_bytes(path: Path) -> IO[bytes]:
 class _Zstandard(io.RawIOBase):
     """Zstandard stream decoded by Arrow; damage raises ``EOFError``."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: ReadableFile) -> None:
         import pyarrow as pa
 
-        self._stream = pa.input_stream(str(path), compression="zstd")
+        source = str(path) if isinstance(path, Path) else path.open("rb")
+        self._stream = pa.input_stream(source, compression="zstd")
 
     def readable(self) -> bool:
         return True

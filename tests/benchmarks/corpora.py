@@ -83,7 +83,7 @@ def ours(text: Text, connection: Connection) -> None:
     with prepared(text) as (place, file, tokenizer):
         for _ in gated(connection, [None], text.clock):
             build_corpus(
-                read_corpus(file),
+                [read_corpus(file)],
                 place / "built",
                 tokenizer,
                 max_length_tokens=LENGTH,

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import ElectraForMaskedLM
 
-from road_ray.data.corpus.dataset import Corpus
+from road_ray.data.corpus.dataset import Corpus, OpenShard
 from road_ray.models.config import EncoderConfig
 from road_ray.models.corpus_init import (
     cooccurrence_embeddings,
@@ -28,7 +28,7 @@ def corpus_of(rows: list[list[int]]) -> Corpus:
     tokens = np.array([token for row in rows for token in row], dtype=np.int32)
     bounds = np.cumsum([0] + [len(row) for row in rows])
     firsts = np.array([len(row) for row in rows], dtype=np.int32)
-    return Corpus(Path("-"), (tokens,), (bounds,), (firsts,), np.array([0, len(rows)]), {})
+    return Corpus(Path("-"), (OpenShard(tokens, bounds, firsts),), np.array([0, len(rows)]), {})
 
 
 @pytest.fixture

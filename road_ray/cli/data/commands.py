@@ -98,16 +98,16 @@ def _documents(data: CorpusConfig, rows: int) -> str:
     from itertools import islice
 
     from road_ray.data.corpus.documents import read_corpus
-    from road_ray.data.corpus.source import corpus_path
+    from road_ray.data.corpus.source import corpus_text
     from road_ray.errors import shorten
 
-    found = islice(read_corpus(corpus_path(data)), rows)
+    found = islice(read_corpus(corpus_text(data)), rows)
     return "\n\n".join([f"{data.corpus}:", *(shorten(one, 300) for one in found)])
 
 
 @data_app.command("tokenizer")
 def data_tokenizer(
-    corpus: Annotated[Path, typer.Argument(help="file or directory of text")],
+    corpus: Annotated[str, typer.Argument(help="file, directory or address of text")],
     out: Annotated[Path, typer.Argument(help="directory for the tokenizer")],
     vocab_size: Annotated[int, typer.Option(min=8, help="number of entries")] = 8192,
     kind: Annotated[
@@ -128,8 +128,10 @@ def data_tokenizer(
 
 @data_app.command("corpus")
 def data_corpus(
-    corpus: Annotated[str, typer.Argument(help="file or directory of text, or hub:NAME")],
-    out: Annotated[Path, typer.Argument(help="directory for the shards: data.shards of a run")],
+    corpus: Annotated[str, typer.Argument(help="file, directory or address of text, or hub:NAME")],
+    out: Annotated[
+        str, typer.Argument(help="directory or address for the shards: data.shards of a run")
+    ],
     tokenizer: Annotated[str, typer.Option(help="vocab.txt or model directory")],
     max_length_tokens: Annotated[
         list[int] | None, typer.Option(min=8, help="row length; repeatable; default: 128")

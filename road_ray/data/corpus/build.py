@@ -1,6 +1,7 @@
-"""Build the shards of a corpus from raw text, on all cores and resumable.
+"""Build the shards of a corpus from raw text, on all cores or machines, and resumable.
 
-Shards are written to a hidden directory beside the corpus, which is renamed when complete.
+Shards are written to a hidden directory beside the corpus, which is renamed when complete; in an
+object store, which knows no rename, the manifest is written last.
 """
 
 from __future__ import annotations
@@ -10,15 +11,10 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-import pyarrow as pa
 
 from road_ray.data.corpus.dataset import (
     FORMAT,
@@ -27,54 +23,43 @@ from road_ray.data.corpus.dataset import (
     DamagedCorpus,
     manifest_digest,
     open_corpus,
+    parse_manifest,
     tokenizer_digest,
 )
-from road_ray.data.corpus.encode import Encoded, Encoder
-from road_ray.data.corpus.parallel import Encoding, encoded_blocks
+from road_ray.data.corpus.encode import Encoder
+from road_ray.data.corpus.parallel import Encoding, encoded_shards
+from road_ray.data.corpus.places import Directory, Place, StoredPlace
+from road_ray.data.corpus.shards import PartProgress, PartWork, chained
+from road_ray.data.corpus.storage import Storage
 from road_ray.data.tokenizer import special_ids
 from road_ray.errors import DataError, ResourceError
-from road_ray.system.file_hashes import sha256_of
 from road_ray.system.file_lock import lock_exclusively
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 _log = logging.getLogger(__name__)
-_ROWS_PER_SHARD = 50_000
-_PROGRESS = "PROGRESS.json"
+_PROGRESS = "PROGRESS-"
 _LOCK = "lock"
 _LOG_EVERY_SECONDS = 30.0
-_SCHEMA = pa.schema([("tokens", pa.large_list(pa.int32())), ("first_segment", pa.int32())])
 
 
-@dataclass
-class _Progress:
-    """Shards on disk, and the position in the text where the next one begins."""
-
-    shards: int = 0
-    rows: int = 0
-    tokens: int = 0
-    documents: int = 0  # of the blocks before `block`
-    block: int = 0
-    rows_of_block: int = 0  # of `block`, already written
-    longest: int = 0
-    largest_id: int = 0
-    sha256: dict[str, str] = field(default_factory=dict)  # of every shard, by its name
-
-
-@dataclass
-class _Pending:
-    """Rows not yet written to a shard."""
-
-    blocks: list[tuple[int, Encoded]] = field(default_factory=list)
-    skipped: int = 0  # rows at the beginning of the first block, written before
-
-    def __len__(self) -> int:
-        return sum(len(block.lengths) for _, block in self.blocks) - self.skipped
+def recipe_of(
+    tokenizer: PreTrainedTokenizerFast, *, max_length_tokens: int, seed: int = 0, source: str = ""
+) -> dict[str, Any]:
+    """Return what determines the rows of a corpus."""
+    special_ids(tokenizer)  # raises before hours of tokenising
+    return {
+        "format": FORMAT,
+        "tokenizer": tokenizer_digest(tokenizer),
+        "max_length_tokens": max_length_tokens,
+        "seed": seed,
+        "source": source,
+    }
 
 
 def build_corpus(
-    documents: Iterable[str],
+    parts: Sequence[Iterable[str]],
     directory: Path,
     tokenizer: PreTrainedTokenizerFast,
     *,
@@ -82,46 +67,28 @@ def build_corpus(
     seed: int = 0,
     source: str = "",
     processes: int | None = None,
-    encoding: Encoding = encoded_blocks,
+    encoding: Encoding = encoded_shards,
+    shuffled_shards: int | None = None,
 ) -> Corpus:
     """Return the opened corpus in ``directory``; tokenise and write it if needed.
 
     A complete directory of the same recipe is reused, a damaged one is rebuilt, an interrupted one
-    continues after its last whole shard. Documents never share a row. ``encoding`` makes the rows
-    with that many ``processes``; the rows do not depend on them. Raises ``DataError`` for a text
-    without rows.
+    continues after its last whole shards. Each of ``parts`` yields documents, which never share a
+    row. ``encoding`` makes the shards with that many ``processes``; they do not depend on them.
+    Raises ``DataError`` for a text without rows.
     """
-    recipe = {
-        "format": FORMAT,
-        "tokenizer": tokenizer_digest(tokenizer),
-        "max_length_tokens": max_length_tokens,
-        "seed": seed,
-        "source": source,
-    }
-    if (built := _built(directory, recipe)) is not None:
-        return built
-    special_ids(tokenizer)  # raises before hours of tokenising
-    encoder = Encoder.of(tokenizer, max_length_tokens=max_length_tokens, seed=seed)
+    given = {"max_length_tokens": max_length_tokens, "seed": seed}
+    recipe = recipe_of(tokenizer, source=source, **given)
+    if _built(directory, recipe) is not None:
+        return open_corpus(directory, shuffled_shards)
+    encoder = Encoder.of(tokenizer, **given)
     try:
-        with _staging(directory, recipe) as (staging, progress):
-            _log.info(
-                "%s: cutting it into rows of %d tokens, once; kept in %s",
-                source.split(", ")[0] or "the corpus", max_length_tokens, directory,
-            )  # fmt: skip
-            encode = partial(encoding, documents, encoder, processes=processes)
-            _write_shards(encode, staging, progress, recipe)
-            if progress.rows == 0:
-                raise DataError(
-                    f"{source or 'the corpus'}: 0 rows of text\n"
-                    "  fix: name files with text (parquet column `text`, JSONL key `text`, plain "
-                    "text)"
-                )
-            (staging / MANIFEST).write_text(
-                json.dumps(_manifest(recipe, progress), indent=1) + "\n"
-            )
+        with _staging(directory, recipe) as staging:
+            _write_shards(parts, encoder, Directory(staging), recipe, encoding, processes)
             _put_in_place(staging, directory, recipe)
             # Only now: without them another process would begin anew and delete the shards.
-            (directory / _PROGRESS).unlink(missing_ok=True)
+            for path in directory.glob(f"{_PROGRESS}*"):
+                path.unlink(missing_ok=True)
             (directory / _LOCK).unlink(missing_ok=True)
     except OSError as error:
         if (built := _built(directory, recipe)) is not None:
@@ -131,14 +98,101 @@ def build_corpus(
             "  fix: free space there, make it writable, or name another directory\n"
             "  kept: whole shards, which the same command goes on with"
         ) from error
-    return open_corpus(directory)
+    return open_corpus(directory, shuffled_shards)
 
 
-def _manifest(recipe: dict[str, Any], progress: _Progress) -> dict[str, Any]:
-    counts = {name: getattr(progress, name) for name in ("rows", "tokens", "documents", "shards")}
-    mean = round(progress.tokens / progress.rows, 2)
-    content = recipe | counts | {"mean_length": mean, "longest": progress.longest}
-    content |= {"largest_id": progress.largest_id, "sha256": progress.sha256}
+def build_stored_corpus(
+    parts: Sequence[Iterable[str]],
+    storage: Storage,
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    max_length_tokens: int,
+    seed: int = 0,
+    source: str = "",
+    processes: int | None = None,
+    encoding: Encoding = encoded_shards,
+) -> None:
+    """Write the corpus to an object store unless it is there; as ``build_corpus`` otherwise.
+
+    Two builders write the same bytes to the same names, so they need no lock.
+    """
+    given = {"max_length_tokens": max_length_tokens, "seed": seed}
+    recipe = recipe_of(tokenizer, source=source, **given)
+    place = StoredPlace(storage)
+    if (content := place.read(MANIFEST)) is not None:
+        try:
+            parse_manifest(content, f"{storage}/{MANIFEST}", str(storage))
+            return
+        except DamagedCorpus as error:
+            _log.warning("%s: the corpus is built again", str(error).splitlines()[0])
+            place.delete(MANIFEST)
+    _write_shards(parts, Encoder.of(tokenizer, **given), place, recipe, encoding, processes)
+    for name in place.names():
+        if name.startswith(_PROGRESS):
+            place.delete(name)
+
+
+def _write_shards(
+    parts: Sequence[Iterable[str]],
+    encoder: Encoder,
+    place: Place,
+    recipe: dict[str, Any],
+    encoding: Encoding,
+    processes: int | None,
+) -> None:
+    """Write the shards of all parts that are not there, then the manifest."""
+    source = recipe["source"]
+    _log.info(
+        "%s: cutting it into rows of %d tokens, once; kept in %s",
+        source.split(", ")[0] or "the corpus", recipe["max_length_tokens"], place,
+    )  # fmt: skip
+    there = _earlier(place, recipe)
+    done = [there.get(number, PartProgress(number)) for number in range(len(parts))]
+    work = [
+        PartWork(documents, progress)
+        for documents, progress in zip(parts, done, strict=True)
+        if not progress.is_complete
+    ]
+    logged_at = time.monotonic()
+    for shard in encoding(work, encoder, processes=processes, place=place):
+        if shard.content is not None:
+            place.write(shard.name, shard.content)
+        content = shard.progress | {"recipe": recipe}
+        content |= {"digest": manifest_digest(content)}
+        number = shard.progress["part"]
+        place.write(f"{_PROGRESS}{number:05d}.json", json.dumps(content).encode())
+        done[number] = PartProgress(**shard.progress)
+        if time.monotonic() - logged_at > _LOG_EVERY_SECONDS:
+            _log.info("  %s rows so far", f"{sum(part.rows for part in done):,}")
+            logged_at = time.monotonic()
+    if not any(part.rows for part in done):
+        for name in place.names():
+            if name.startswith(_PROGRESS):
+                place.delete(name)
+        raise DataError(
+            f"{source or 'the corpus'}: 0 rows of text\n"
+            "  fix: name files with text (parquet column `text`, JSONL key `text`, plain text)"
+        )
+    place.write(MANIFEST, f"{json.dumps(_manifest(recipe, done), indent=1)}\n".encode())
+
+
+def _manifest(recipe: dict[str, Any], parts: Sequence[PartProgress]) -> dict[str, Any]:
+    content = dict(recipe)
+    content |= {k: sum(getattr(p, k) for p in parts) for k in ("rows", "tokens", "documents")}
+    sha256 = {name: digest for part in parts for name, digest in part.sha256.items()}
+    sizes = {name: size for part in parts for name, size in part.sizes.items()}
+    text = ""
+    for part in parts:
+        text = chained(text, part.text)
+    content |= {
+        "shards": len(sha256),
+        "mean_length": round(content["tokens"] / content["rows"], 2),
+        "longest": max(part.longest for part in parts),
+        "largest_id": max(part.largest_id for part in parts),
+        "text": text,
+        "sha256": sha256,
+        "sizes": sizes,
+    }
     return content | {"digest": manifest_digest(content)}
 
 
@@ -170,8 +224,9 @@ def _built(directory: Path, recipe: dict[str, Any]) -> Corpus | None:
 
 def _is_ours(directory: Path) -> bool:
     """Return True if the directory contains only files of a corpus."""
-    names = {path.name for path in directory.iterdir()} - {MANIFEST, _PROGRESS, _LOCK}
-    return all(name.startswith("shard-") and name.endswith(".arrow") for name in names)
+    names = {path.name for path in directory.iterdir()} - {MANIFEST, _LOCK}
+    kinds = [("shard-", ".arrow"), (_PROGRESS, ".json")]
+    return all(any(n.startswith(a) and n.endswith(b) for a, b in kinds) for n in names)
 
 
 def _put_in_place(staging: Path, directory: Path, recipe: dict[str, Any]) -> None:
@@ -186,8 +241,8 @@ def _put_in_place(staging: Path, directory: Path, recipe: dict[str, Any]) -> Non
 
 
 @contextmanager
-def _staging(directory: Path, recipe: dict[str, Any]) -> Iterator[tuple[Path, _Progress]]:
-    """Yield the directory to write shards to and the progress of an earlier attempt.
+def _staging(directory: Path, recipe: dict[str, Any]) -> Iterator[Path]:
+    """Yield the directory to write shards to, which may hold those of an earlier attempt.
 
     It remains if it has a shard and no other process was faster. While another process builds the
     same corpus, it is a private directory.
@@ -198,11 +253,11 @@ def _staging(directory: Path, recipe: dict[str, Any]) -> Iterator[tuple[Path, _P
         if lock_exclusively(lock):
             place = directory.with_name(f".{directory.name}.tmp-{os.getpid()}")
             place.mkdir()
-        progress = _earlier(place, recipe)
         try:
-            yield place, progress
+            yield place
         finally:
-            if _stamp(directory) not in (None, before) or not (place / _PROGRESS).is_file():
+            nothing = not any(place.glob(f"{_PROGRESS}*"))
+            if _stamp(directory) not in (None, before) or nothing:
                 shutil.rmtree(place, ignore_errors=True)
 
 
@@ -212,69 +267,33 @@ def _stamp(directory: Path) -> int | None:
     return manifest.stat().st_ino if manifest.is_file() else None
 
 
-def _earlier(place: Path, recipe: dict[str, Any]) -> _Progress:
+def _earlier(place: Place, recipe: dict[str, Any]) -> dict[int, PartProgress]:
+    """Return what an earlier attempt left of each part; delete what cannot be used."""
+    found: dict[int, PartProgress] = {}
+    names = place.names()
+    for name in names:
+        whole = name.startswith(_PROGRESS) and name.endswith(".json")
+        if whole and (progress := _part_of(place, name, recipe)) is not None:
+            found[progress.part] = progress
+    known = {name for progress in found.values() for name in progress.sha256}
+    known |= {f"{_PROGRESS}{number:05d}.json" for number in found}
+    for name in names:
+        if name.startswith((_PROGRESS, "shard-")) and name not in known:
+            place.delete(name)
+    if rows := sum(progress.rows for progress in found.values()):
+        _log.info("going on after %s rows that are there", f"{rows:,}")
+    return found
+
+
+def _part_of(place: Place, name: str, recipe: dict[str, Any]) -> PartProgress | None:
+    """Return the progress in a file if it is whole and of the recipe, and its shards are there."""
     try:
-        found = json.loads((place / _PROGRESS).read_text(encoding="utf-8"))
-        whole = found.pop("digest") == manifest_digest(found) and all(
-            sha256_of(place / name) == sha256 for name, sha256 in found["sha256"].items()
-        )
-        if found.pop("recipe") == recipe and whole:
-            progress = _Progress(**found)
-            _log.info("going on after %d rows in %s", progress.rows, place)
-            return progress
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        pass  # nothing yet, or nothing to resume
-    for file in place.glob("shard-*"):
-        file.unlink()
-    (place / _PROGRESS).unlink(missing_ok=True)
-    return _Progress()
-
-
-def _write_shards(
-    encode: Encoding, directory: Path, progress: _Progress, recipe: dict[str, Any]
-) -> None:
-    pending, logged_at = _Pending(skipped=progress.rows_of_block), time.monotonic()
-    for numbered in encode(start=progress.block):
-        pending.blocks.append(numbered)
-        if time.monotonic() - logged_at > _LOG_EVERY_SECONDS:
-            _log.info("  %s rows so far", f"{progress.rows + len(pending):,}")
-            logged_at = time.monotonic()
-        while len(pending) >= _ROWS_PER_SHARD:
-            _write_shard(directory, pending, _ROWS_PER_SHARD, progress)
-            content = vars(progress) | {"recipe": recipe}
-            content |= {"digest": manifest_digest(content)}
-            (directory / f"{_PROGRESS}.new").write_text(json.dumps(content))
-            os.replace(directory / f"{_PROGRESS}.new", directory / _PROGRESS)
-    if len(pending):
-        _write_shard(directory, pending, len(pending), progress)
-    progress.documents += sum(block.documents for _, block in pending.blocks)
-
-
-def _write_shard(directory: Path, pending: _Pending, rows: int, progress: _Progress) -> None:
-    """Write the first ``rows`` pending rows and remove them."""
-    lengths = np.concatenate([block.lengths for _, block in pending.blocks])
-    tokens = np.concatenate([block.tokens for _, block in pending.blocks])
-    firsts = np.concatenate([block.first_segments for _, block in pending.blocks])
-    taken = slice(pending.skipped, pending.skipped + rows)
-    edges = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    first, last = int(edges[taken.start]), int(edges[taken.stop])
-    column = pa.LargeListArray.from_arrays(
-        pa.array(edges[taken.start : taken.stop + 1] - first), pa.array(tokens[first:last])
-    )
-    batch = pa.record_batch([column, pa.array(firsts[taken])], schema=_SCHEMA)
-    path = directory / f"shard-{progress.shards:05d}.arrow"
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, _SCHEMA) as writer:
-        writer.write_batch(batch)
-    progress.sha256[path.name] = sha256_of(path)
-    progress.largest_id = max(progress.largest_id, int(tokens[first:last].max()))
-    progress.shards += 1
-    progress.rows += rows
-    progress.tokens += last - first
-    progress.longest = max(progress.longest, int(lengths[taken].max()))
-    pending.skipped += rows
-    while pending.blocks and pending.skipped >= len(pending.blocks[0][1].lengths):
-        number, block = pending.blocks.pop(0)
-        pending.skipped -= len(block.lengths)
-        progress.documents += block.documents
-        progress.block = number + 1
-    progress.rows_of_block = pending.skipped
+        content = json.loads(place.read(name) or b"")
+        if content.pop("digest") != manifest_digest(content) or content.pop("recipe") != recipe:
+            return None
+        progress = PartProgress(**content)
+        sizes = {shard: size for shard, (_, size) in progress.sizes.items()}
+        whole = all(place.holds(n, sizes[n], sha256) for n, sha256 in progress.sha256.items())
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return progress if whole else None

@@ -1,60 +1,135 @@
 """Reader of a raw text corpus, one string a document.
 
 Layout: parquet, Arrow (``Dataset.save_to_disk``), JSONL or plain text; the last two may be
-compressed. Column: ``text``.
+compressed. Column: ``text``. Files lie in a directory or at an address, such as an object store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
+from road_ray.data.corpus.storage import Storage, StoredFile, is_address
 from road_ray.data.readers.parts.tables import arrow_rows, parquet_rows
 from road_ray.data.readers.parts.text_files import check_text, numbered_lines, parse_json_line
 from road_ray.errors import DataError
 from road_ray.system.compression import SUFFIXES
 
-_SUFFIXES = (
+TextFile: TypeAlias = Path | StoredFile
+TextPlace: TypeAlias = Path | str | tuple[str, ...]
+"""A file or directory, an address, or addresses and paths of all files."""
+TEXT_SUFFIXES = (
     *(".parquet", ".arrow", ".jsonl", ".txt"),
     *(kind + packed for kind in (".jsonl", ".txt") for packed in SUFFIXES),
 )
 _LONGEST_DOCUMENT = 4 << 20  # characters of plain text; a longer document is split
+_LISTED_AT_ONCE = 16
+_PART_BYTES = 64 << 20  # enough for a minute of a core; the rows of a corpus depend on it
 
 
-def read_corpus(path: Path) -> Iterator[str]:
-    """Yield the documents of a file, or of all files below a directory in order of their names.
+@dataclass(frozen=True)
+class Part:
+    """Consecutive files of a corpus, which one process reads; iterating yields the documents."""
+
+    files: tuple[TextFile, ...]
+
+    def __iter__(self) -> Iterator[str]:
+        for file in self.files:
+            before = _state(file)
+            for document in _documents(file):
+                if document.strip():
+                    yield document
+            if _state(file) != before:
+                raise DataError(
+                    f"{file}: changed while it was read\n"
+                    "  fix: write text once, then read it; give what is still written another "
+                    "name\n  kept: shards of the text before; they are not used for another text"
+                )
+
+
+def read_corpus(place: TextPlace) -> Iterator[str]:
+    """Yield the documents of a file, or of all files below a directory or address in order of their
+    names.
 
     Parquet and JSONL hold a document in the column ``text``; in plain text a blank line separates
     documents. Empty documents are skipped. Raises ``DataError`` if a file cannot be read or there
     are no documents.
     """
     count = 0
-    for file in _files(path):
-        for document in _documents(file):
-            if document.strip():
-                count += 1
-                yield document
+    for document in Part(tuple(text_files(place))):
+        count += 1
+        yield document
     if not count:
-        raise DataError(f"{path}: 0 documents\n  fix: point `corpus` at a file with text")
+        raise DataError(f"{shown(place)}: 0 documents\n  fix: point `corpus` at a file with text")
 
 
-def _files(path: Path) -> list[Path]:
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
+def parts_of(files: Sequence[TextFile]) -> list[Part]:
+    """Return the files in parts of at least 64 MiB each; names and sizes alone decide."""
+    parts: list[Part] = []
+    group: list[TextFile] = []
+    size = 0
+    for file in files:
+        group.append(file)
+        size += size_of_file(file)
+        if size >= _PART_BYTES:
+            parts.append(Part(tuple(group)))
+            group, size = [], 0
+    return [*parts, Part(tuple(group))] if group else parts
+
+
+def text_files(place: TextPlace) -> list[TextFile]:
+    """Return the files of a corpus in order of their names. Raises ``DataError`` without any."""
+    if isinstance(place, tuple):
+        with ThreadPoolExecutor(_LISTED_AT_ONCE) as pool:
+            return [file for found in pool.map(text_files, place) for file in found]
+    if isinstance(place, str) and is_address(place):
+        storage = Storage(place)
+        stored = [StoredFile(storage, entry) for entry in storage.list_files()]
+        return _with_text(str(storage), stored, "nothing")
+    place = Path(place)
+    if place.is_file():
+        return [place]
+    if not place.is_dir():
         raise DataError(
-            f"{path}: no such file or directory\n  fix: check `corpus` of the configuration"
+            f"{place}: no such file or directory\n  fix: check `corpus` of the configuration"
         )
-    files = sorted(f for f in path.rglob("*") if f.is_file() and f.name.endswith(_SUFFIXES))
-    if not files:
-        found = ", ".join(sorted(f.name for f in path.iterdir())[:5]) or "nothing"
-        raise DataError(
-            f"{path}: no corpus file below it; found {found}; wanted {', '.join(_SUFFIXES)}"
-        )
-    return files
+    there = ", ".join(sorted(f.name for f in place.iterdir())[:5]) or "nothing"
+    return _with_text(str(place), sorted(f for f in place.rglob("*") if f.is_file()), there)
 
 
-def _documents(path: Path) -> Iterator[str]:
+def _with_text(place: str, found: Iterable[TextFile], there: str) -> list[TextFile]:
+    found = list(found)
+    if files := [file for file in found if file.name.endswith(TEXT_SUFFIXES)]:
+        return files
+    names = ", ".join(file.name for file in found[:5] if not isinstance(file, Path)) or there
+    raise DataError(
+        f"{place}: no corpus file below it; found {names}; wanted {', '.join(TEXT_SUFFIXES)}"
+    )
+
+
+def shown(place: TextPlace) -> str:
+    """Return a place for messages, without the settings of an address."""
+    first = place[0] if isinstance(place, tuple) else place
+    return str(first).partition("?")[0]
+
+
+def size_of_file(file: TextFile) -> int:
+    """Return the bytes of a file as it lies there, compressed or not."""
+    return file.stat().st_size if isinstance(file, Path) else file.entry.bytes
+
+
+def _state(file: TextFile) -> object:
+    """Return what is another when a file has been written again."""
+    if isinstance(file, Path):
+        found = file.stat()
+        return found.st_ino, found.st_size, found.st_mtime_ns
+    return file.storage.find(file.entry.path)
+
+
+def _documents(path: TextFile) -> Iterator[str]:
     if path.name.endswith(".parquet"):
         for row, found in enumerate(parquet_rows(path, ["text"]), 1):
             yield check_text(found["text"], f"{path}:{row}", "text")
@@ -70,7 +145,7 @@ def _documents(path: Path) -> Iterator[str]:
         yield from _paragraphs(path)
 
 
-def _paragraphs(path: Path) -> Iterator[str]:
+def _paragraphs(path: TextFile) -> Iterator[str]:
     lines: list[str] = []
     size = 0
     for _, line in numbered_lines(path):

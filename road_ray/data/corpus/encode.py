@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -29,11 +30,19 @@ class Encoded:
     tokens: Ints
     lengths: Ints  # of each row
     first_segments: Ints
+    text: str = ""  # digest of the documents
+
+
+def text_digest(documents: Sequence[str]) -> str:
+    """Return the sha256 of documents."""
+    return hashlib.sha256(json.dumps(documents, ensure_ascii=False).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """Encoder of text as rows: block number and text determine the rows, wherever it runs."""
+    """Encoder of text as rows: part, number of the block and text determine the rows, wherever it
+    runs.
+    """
 
     tokenizer: Any  # of the library `tokenizers`
     cls_id: int
@@ -57,12 +66,12 @@ class Encoder:
         ids = int(tokenizer.cls_token_id), int(tokenizer.sep_token_id)
         return cls(backend, *ids, max_length_tokens, seed)
 
-    def encode(self, number: int, documents: Sequence[str]) -> Encoded:
-        """Return the rows of block ``number``; no row holds text of two documents."""
+    def encode(self, number: int, documents: Sequence[str], part: int = 0) -> Encoded:
+        """Return the rows of block ``number`` of a part; no row holds text of two documents."""
         split = [[part for part in _SENTENCE_END.split(text) if part.strip()] for text in documents]
         flat = list(chain.from_iterable(split))
         encoded = iter(self.words.encode(flat))
-        rng = np.random.default_rng((self.seed, number))
+        rng = np.random.default_rng((self.seed, number, part))
         rows: list[TokenIds] = []
         firsts: list[int] = []
         for sentences in split:
@@ -80,6 +89,7 @@ class Encoder:
             tokens=np.frombuffer(b"".join(rows), dtype=np.int32),
             lengths=np.array([len(row) for row in rows], dtype=np.int32),
             first_segments=np.array(firsts, dtype=np.int32),
+            text=text_digest(documents),
         )
 
     @classmethod
@@ -96,10 +106,10 @@ class Encoder:
         return json.dumps(values | {"tokenizer": self.tokenizer.to_str()}).encode()
 
 
-def encode_block(settings: bytes, number: int, documents: Sequence[str]) -> Encoded:
+def encode_block(settings: bytes, part: int, number: int, documents: Sequence[str]) -> Encoded:
     """Encode a block in a worker process, which keeps the encoder for the next blocks."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a worker has one core
-    return _encoder(settings).encode(number, documents)
+    return _encoder(settings).encode(number, documents, part)
 
 
 @lru_cache(maxsize=2)

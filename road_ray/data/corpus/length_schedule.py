@@ -11,6 +11,7 @@ from itertools import accumulate, islice, pairwise
 
 import numpy as np
 
+from road_ray.data.batch_order import Windows
 from road_ray.data.batching import Batch, Batching, BatchStream, BatchTotals
 from road_ray.data.config import CorpusConfig
 from road_ray.data.mixing import accumulated
@@ -32,9 +33,9 @@ class Phase:
         """Number of updates."""
         return self.end - self.start
 
-    def batching(self) -> Batching:
+    def batching(self, windows: Windows | None = None) -> Batching:
         """Return the batching of its rows."""
-        return Batching(self.batch_size, self.seed)
+        return Batching(self.batch_size, self.seed, windows=windows)
 
     def corpus(self, data: CorpusConfig) -> CorpusConfig:
         """Return the configuration of the same text in rows of this length."""

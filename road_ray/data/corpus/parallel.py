@@ -8,56 +8,42 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import chain, islice
 from types import ModuleType
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from road_ray.data.corpus.encode import Encoded, Encoder, encode_block
+from road_ray.data.corpus.places import Place
+from road_ray.data.corpus.shards import BlockNumber, PartWork, Shard, blocks_of, cut
 from road_ray.errors import ResourceError
 from road_ray.system.operating_system import usable_cores
 
-Encoding = Callable[..., Iterator[tuple[int, Encoded]]]
-"""``encoded_blocks``, or a function of the same signature and rows."""
+Encoding: TypeAlias = Callable[..., Iterator[Shard]]
+"""``encoded_shards``, or a function of the same signature and shards, in any order of the parts."""
+Blocks: TypeAlias = Iterator[tuple[BlockNumber, list[str]]]
+Number = TypeVar("Number")
 Block = TypeVar("Block")
 Pending = TypeVar("Pending")
-_BLOCK_CHARACTERS = 1 << 20
 _MIN_BLOCKS_FOR_PROCESSES = 4  # starting processes takes as long as encoding about two blocks
 
 
-def blocks(documents: Iterable[str]) -> Iterator[list[str]]:
-    """Yield lists of documents of about a million characters; a block depends on none after it."""
-    block: list[str] = []
-    size = 0
-    for document in documents:
-        block.append(document)
-        size += len(document)
-        if size >= _BLOCK_CHARACTERS:
-            yield block
-            block, size = [], 0
-    if block:
-        yield block
-
-
-def numbered_blocks(
-    documents: Iterable[str], start: int
-) -> tuple[Iterator[tuple[int, list[str]]], bool]:
-    """Return the blocks from ``start`` on, and whether they are enough to start processes for."""
-    numbered = islice(enumerate(blocks(documents)), start, None)
-    ahead = list(islice(numbered, _MIN_BLOCKS_FOR_PROCESSES))
-    return chain(ahead, numbered), len(ahead) == _MIN_BLOCKS_FOR_PROCESSES
+def ahead(blocks: Blocks) -> tuple[Blocks, bool]:
+    """Return the blocks, and whether they are enough to start processes for."""
+    first = list(islice(blocks, _MIN_BLOCKS_FOR_PROCESSES))
+    return chain(first, blocks), len(first) == _MIN_BLOCKS_FOR_PROCESSES
 
 
 def submit_in_order(
-    numbered: Iterable[tuple[int, Block]],
-    submit: Callable[[int, Block], Pending],
+    numbered: Iterable[tuple[Number, Block]],
+    submit: Callable[[Number, Block], Pending],
     workers: int,
-) -> Iterator[tuple[int, Pending]]:
+) -> Iterator[tuple[Number, Pending]]:
     """Submit each block and yield its pending result in order, two a worker in flight at most."""
-    pending: deque[tuple[int, Pending]] = deque()
+    pending: deque[tuple[Number, Pending]] = deque()
     for number, block in numbered:
         pending.append((number, submit(number, block)))
         if len(pending) >= 2 * workers:
@@ -66,20 +52,34 @@ def submit_in_order(
         yield pending.popleft()
 
 
+def encoded_shards(
+    work: Sequence[PartWork],
+    encoder: Encoder,
+    *,
+    processes: int | None = None,
+    place: Place | None = None,
+) -> Iterator[Shard]:
+    """Yield the shards of all parts in order, encoded on the cores of this machine.
+
+    ``place`` is for encoders on other machines, which may write there themselves.
+    """
+    return cut(work, encoded_blocks(blocks_of(work), encoder, processes=processes))
+
+
 def encoded_blocks(
-    documents: Iterable[str], encoder: Encoder, *, processes: int | None = None, start: int = 0
-) -> Iterator[tuple[int, Encoded]]:
-    """Yield the rows of block ``start``, ``start + 1``, ... in order, whatever ``processes``.
+    blocks: Blocks, encoder: Encoder, *, processes: int | None = None
+) -> Iterator[tuple[BlockNumber, Encoded]]:
+    """Yield the rows of each block in order, whatever ``processes``.
 
     ``processes=None`` uses every core that this process may use. A few blocks are encoded in this
     process. At most two blocks a process are in memory. Raises ``ResourceError`` if a process dies.
     """
-    numbered, many = numbered_blocks(documents, start)
+    numbered, many = ahead(blocks)
     count = usable_cores() if processes is None else processes
     daemon = multiprocessing.current_process().daemon  # may not start processes
     if count <= 1 or not many or daemon:
         for number, block in numbered:
-            yield number, encoder.encode(number, block)
+            yield number, encoder.encode(number.number, block, number.part)
         return
     settings = encoder.settings()
     # Not `fork`: this process has threads of torch and of Ray.
@@ -87,10 +87,10 @@ def encoded_blocks(
         count, multiprocessing.get_context("spawn"), initializer=_end_with_parent
     )
 
-    def submit(number: int, block: list[str]) -> Future[Encoded]:
+    def submit(number: BlockNumber, block: list[str]) -> Future[Encoded]:
         with _without_main_module():  # a submission may start a process
             try:
-                return pool.submit(encode_block, settings, number, block)
+                return pool.submit(encode_block, settings, *number, block)
             except OSError as error:  # the new process cannot start, or the pool has just broken
                 raise BrokenProcessPool(str(error)) from error
 

@@ -7,61 +7,102 @@ import json
 import logging
 import os
 import tempfile
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from road_ray.data.config import CorpusConfig
-from road_ray.data.corpus.build import build_corpus
+from road_ray.data.corpus.build import build_corpus, build_stored_corpus
 from road_ray.data.corpus.dataset import FORMAT, MANIFEST, Corpus, tokenizer_digest
-from road_ray.data.corpus.documents import read_corpus
-from road_ray.data.corpus.parallel import Encoding, encoded_blocks
+from road_ray.data.corpus.documents import (
+    TEXT_SUFFIXES,
+    TextFile,
+    TextPlace,
+    parts_of,
+    read_corpus,
+    shown,
+    size_of_file,
+    text_files,
+)
+from road_ray.data.corpus.parallel import Encoding, encoded_shards
+from road_ray.data.corpus.places import StoredPlace
+from road_ray.data.corpus.shard_cache import ShardCache, open_stored_corpus
+from road_ray.data.corpus.shards import Shard
+from road_ray.data.corpus.storage import Storage, address_below, is_address
 from road_ray.data.loading import resolve_root
 from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
 from road_ray.errors import ConfigError, DataError
 from road_ray.system.file_hashes import sha256_of
-from road_ray.system.paths import named
+from road_ray.system.paths import cache_home, named
 
 _log = logging.getLogger(__name__)
+HUB = "hub:"
 _SAMPLED_BYTES = 1 << 20
+_SAMPLED_STORED_BYTES = 1 << 16
 _SUMS = "SHA256.json"  # of the files of a learnt tokenizer, by name
 
 
 def prepare_corpus(
-    data: CorpusConfig, processes: int | None = None, encoding: Encoding = encoded_blocks
+    data: CorpusConfig, processes: int | None = None, encoding: Encoding = encoded_shards
 ) -> tuple[Corpus, Any]:
     """The shards and the tokenizer of a configuration, made if they are not there yet, by
     ``encoding`` on so many ``processes``; None: one a core.
     """
-    place = corpus_path(data)
+    place = corpus_text(data)
     tokenizer = corpus_tokenizer(data, place)
-    source = _fingerprint(place)
+    files = text_files(place)
+    source = _fingerprint(place, files)
     directory = _shards_at(data, source, tokenizer)
-    documents = read_corpus(place)
-    corpus = build_corpus(
-        documents,
-        directory,
-        tokenizer,
-        max_length_tokens=data.max_length_tokens,
-        source=source,
-        processes=processes,
-        encoding=encoding,
-    )
+    built: dict[str, Any] = {"max_length_tokens": data.max_length_tokens, "source": source}
+    built |= {"processes": processes, "encoding": _unchanged_after(encoding, place, source)}
+    if is_address(directory):
+        storage = Storage(directory)
+        build_stored_corpus(parts_of(files), storage, tokenizer, **built)
+        corpus = open_stored_corpus(storage, _cache_of(data), data.shuffled_shards)
+    else:
+        built["shuffled_shards"] = data.shuffled_shards
+        corpus = build_corpus(parts_of(files), Path(directory), tokenizer, **built)
     if (largest := corpus.manifest["largest_id"]) >= len(tokenizer):
         raise DataError(
-            f"{directory}: token id {largest}, the tokenizer has {len(tokenizer)} entries\n"
+            f"{directory.partition('?')[0]}: token id {largest}, the tokenizer has "
+            f"{len(tokenizer)} entries\n"
             "  fix: name a tokenizer whose ids follow each other from 0"
         )
     return corpus, tokenizer
 
 
+def _unchanged_after(encoding: Encoding, place: TextPlace, source: str) -> Encoding:
+    """Return ``encoding`` that raises ``DataError`` at its end if the text is another by then."""
+
+    def checked(*given: Any, **options: Any) -> Iterator[Shard]:
+        yield from encoding(*given, **options)
+        now = _fingerprint(place, text_files(place))
+        if now != source:
+            raise DataError(
+                f"{shown(place)}: the text changed while it was read\n  seen: then {source}, now "
+                f"{now}\n  fix: write text once, then read it; the same command builds it anew\n"
+                "  kept: nothing of the text as it was"
+            )
+
+    return checked
+
+
+def _cache_of(data: CorpusConfig) -> ShardCache:
+    directory = data.shard_cache or cache_home() / "shards"
+    return ShardCache(directory, round(data.shard_cache_gb * 1e9))
+
+
 def is_prepared(data: CorpusConfig) -> bool:
     """Return True if tokenizer and shards are there, so that ``prepare_corpus`` takes a moment."""
-    place = corpus_path(data)
+    place = corpus_text(data)
     if data.tokenizer is None and not _is_whole(_learnt_at(data, place)):
         return False
-    return (
-        _shards_at(data, _fingerprint(place), corpus_tokenizer(data, place)) / MANIFEST
-    ).is_file()
+    source = _fingerprint(place, text_files(place))
+    directory = _shards_at(data, source, corpus_tokenizer(data, place))
+    if is_address(directory):
+        return StoredPlace(Storage(directory)).read(MANIFEST) is not None
+    return (Path(directory) / MANIFEST).is_file()
 
 
 def sample_of(data: CorpusConfig, directory: Path, sample_bytes: int) -> tuple[CorpusConfig, bool]:
@@ -71,7 +112,7 @@ def sample_of(data: CorpusConfig, directory: Path, sample_bytes: int) -> tuple[C
     A tokenizer learnt from less text has fewer words: unused entries fill it up, so that a model
     has its true size.
     """
-    place, size = corpus_path(data), 0
+    place, size = corpus_text(data), 0
     text, whole = directory / "sample.jsonl", True
     with text.open("w", encoding="utf-8") as file:
         for document in read_corpus(place):
@@ -79,7 +120,7 @@ def sample_of(data: CorpusConfig, directory: Path, sample_bytes: int) -> tuple[C
             if (size := size + len(document)) >= sample_bytes:
                 whole = False
                 break
-    changes: dict[str, Any] = {"corpus": str(text), "shards": directory / "shards"}
+    changes: dict[str, Any] = {"corpus": str(text), "shards": str(directory / "shards")}
     if data.tokenizer is None:
         learnt = _learnt_at(data, place)
         if not _is_whole(learnt):
@@ -92,20 +133,29 @@ def sample_of(data: CorpusConfig, directory: Path, sample_bytes: int) -> tuple[C
     return data.model_copy(update=changes), whole
 
 
-def _shards_at(data: CorpusConfig, source: str, tokenizer: Any) -> Path:
+def _shards_at(data: CorpusConfig, source: str, tokenizer: Any) -> str:
     recipe = f"{source}|{tokenizer_digest(tokenizer)}|{data.max_length_tokens}|{FORMAT}"
-    return data.shards / hashlib.sha256(recipe.encode()).hexdigest()[:16]
+    return address_below(data.shards, Path(hashlib.sha256(recipe.encode()).hexdigest()[:16]))
 
 
-def _learnt_at(data: CorpusConfig, place: Path) -> Path:
-    recipe = f"{_fingerprint(place)}|{data.vocab_size}"
-    return data.shards / f"tokenizer-{hashlib.sha256(recipe.encode()).hexdigest()[:16]}"
+def _learnt_at(data: CorpusConfig, place: TextPlace) -> Path:
+    if is_address(data.shards):
+        raise ConfigError(
+            f"data.tokenizer is not given, and data.shards = {shown(data.shards)} is no directory "
+            "to keep a learnt one in\n"
+            "  fix: road data tokenizer TEXT DIRECTORY, then data.tokenizer=DIRECTORY"
+        )
+    recipe = f"{_fingerprint(place, text_files(place))}|{data.vocab_size}"
+    name = f"tokenizer-{hashlib.sha256(recipe.encode()).hexdigest()[:16]}"
+    return Path(data.shards) / name
 
 
-def corpus_path(data: CorpusConfig) -> Path:
-    """Return the path of the text: below the root, or a path of its own."""
-    if data.corpus.startswith("hub:"):
-        return _from_hub(data.corpus.removeprefix("hub:"), data.shards)
+def corpus_text(data: CorpusConfig) -> TextPlace:
+    """Return the place of the text: an address, a path below the root, or a path of its own."""
+    if data.corpus.startswith(HUB):
+        return _from_hub(data.corpus.removeprefix(HUB), data.shards)
+    if is_address(data.corpus):
+        return data.corpus
     own = named(data.corpus, "data.corpus")
     if own.exists():
         return own
@@ -118,31 +168,63 @@ def corpus_path(data: CorpusConfig) -> Path:
     return root / data.corpus
 
 
-def _from_hub(name: str, shards: Path) -> Path:
-    """The training split of a data set of the hub, saved beside the shards once."""
-    directory = shards / f"hub-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
-    if not directory.is_dir():
-        from datasets import load_dataset
+def _from_hub(name: str, shards: str) -> TextPlace:
+    """Return the training split of a data set of the hub: its text files as they lie there, read
+    when they are needed, or, of other files, a copy that is made beside the shards once.
+    """
+    local = cache_home() / "hub" if is_address(shards) else Path(shards)
+    key = hashlib.sha256(name.encode()).hexdigest()[:16]
+    directory, listing = local / f"hub-{key}", local / f"hub-{key}.json"
+    if directory.is_dir():
+        return directory
+    if not listing.is_file() and (files := _hub_files(name)):
+        local.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=local, delete=False) as staged:
+            json.dump(files, staged)
+        os.replace(staged.name, listing)
+    if not listing.is_file():
+        return _saved(name, directory)
+    return tuple(json.loads(listing.read_text(encoding="utf-8")))
 
-        path, _, config = name.partition(":")
-        shards.mkdir(parents=True, exist_ok=True)
-        try:
-            loaded = load_dataset(path, config or None, split="train").select_columns(["text"])
-            with tempfile.TemporaryDirectory(dir=shards) as staged:
-                loaded.save_to_disk(Path(staged) / "hub")
-                os.replace(Path(staged) / "hub", directory)
-        except (OSError, ValueError) as error:
-            if directory.is_dir():  # another run was faster; it is there whole or not at all
-                return directory
-            raise DataError(
-                f"data.corpus = hub:{name}: cannot be loaded: {error}\n"
-                "  fix: check the name, that it has a split `train` with a column `text`, and the "
-                "network"
-            ) from error
+
+def _hub_files(name: str) -> list[str]:
+    """Return addresses or paths of the text files of a training split; none where it has others."""
+    from datasets import load_dataset_builder
+
+    path, _, config = name.partition(":")
+    try:
+        given = load_dataset_builder(path, config or None).config.data_files or {}
+    except (OSError, ValueError) as error:
+        _log.debug("hub:%s: its files cannot be listed: %s", name, error)
+        return []
+    files = [str(file) for file in given.get("train", ())]
+    readable = all(file.partition("?")[0].endswith(TEXT_SUFFIXES) for file in files)
+    return files if readable and all("::" not in file for file in files) else []
+
+
+def _saved(name: str, directory: Path) -> Path:
+    """Save the training split of a data set of the hub in a directory."""
+    from datasets import load_dataset
+
+    path, _, config = name.partition(":")
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        loaded = load_dataset(path, config or None, split="train").select_columns(["text"])
+        with tempfile.TemporaryDirectory(dir=directory.parent) as staged:
+            loaded.save_to_disk(Path(staged) / "hub")
+            os.replace(Path(staged) / "hub", directory)
+    except (OSError, ValueError) as error:
+        if directory.is_dir():  # another run was faster; it is there whole or not at all
+            return directory
+        raise DataError(
+            f"data.corpus = hub:{name}: cannot be loaded: {error}\n"
+            "  fix: check the name, that it has a split `train` with a column `text`, and the "
+            "network"
+        ) from error
     return directory
 
 
-def corpus_tokenizer(data: CorpusConfig, place: Path) -> Any:
+def corpus_tokenizer(data: CorpusConfig, place: TextPlace) -> Any:
     """The named tokenizer, or a WordPiece learnt from the corpus and kept beside its shards."""
     if data.tokenizer is not None:
         root = resolve_root(data.root)
@@ -152,11 +234,11 @@ def corpus_tokenizer(data: CorpusConfig, place: Path) -> Any:
     if not _is_whole(directory):
         if directory.is_dir():
             _log.warning("%s: damaged, or of an older version; it is learnt again", directory)
-        _log.info("%s: learning a tokenizer of %d word pieces, once", place, data.vocab_size)
+        _log.info("%s: learning a tokenizer of %d word pieces, once", shown(place), data.vocab_size)
         trained = train_wordpiece(read_corpus(place), vocab_size=data.vocab_size)
-        data.shards.mkdir(parents=True, exist_ok=True)
+        directory.parent.mkdir(parents=True, exist_ok=True)
         # Whole or not at all, as other runs may look for it at this moment.
-        with tempfile.TemporaryDirectory(dir=data.shards) as staged:
+        with tempfile.TemporaryDirectory(dir=directory.parent) as staged:
             trained.save_pretrained(staged)
             names = sorted(os.listdir(staged))
             sums = {name: sha256_of(Path(staged) / name) for name in names}
@@ -181,16 +263,28 @@ def _is_whole(directory: Path) -> bool:
     return found == sums
 
 
-def _fingerprint(place: Path) -> str:
-    """Name, bytes and a digest of what begins and ends each file: reading all would take long."""
-    files = [place] if place.is_file() else sorted(p for p in place.rglob("*") if p.is_file())
-    digest, total = hashlib.sha256(), 0
-    for path in files:
-        size = path.stat().st_size
-        digest.update(f"{path.name} {size}\n".encode())
-        with path.open("rb") as file:
-            digest.update(file.read(_SAMPLED_BYTES))
-            file.seek(max(0, size - _SAMPLED_BYTES))
-            digest.update(file.read())
-        total += size
-    return f"{place.name}, {total} bytes, {digest.hexdigest()[:16]}"
+def _fingerprint(place: TextPlace, files: Sequence[TextFile]) -> str:
+    """Name, bytes and a digest of what tells the files: reading all would take long."""
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.name} {size_of_file(file)}\n".encode())
+        digest.update(_sample(file))
+    total = sum(map(size_of_file, files))
+    return f"{Path(shown(place)).name}, {total} bytes, {digest.hexdigest()[:16]}"
+
+
+def _sample(file: TextFile) -> bytes:
+    """Return the beginning and the end of a file; of an object store the time when it was written,
+    which its list of files has.
+    """
+    size = size_of_file(file)
+    if not isinstance(file, Path):
+        if file.entry.modified_ns:
+            return str(file.entry.modified_ns).encode()
+        count = min(_SAMPLED_STORED_BYTES, size)
+        read = partial(file.storage.read, file.entry.path, count=count)
+        return read(start=0) + read(start=size - count)
+    with file.open("rb") as opened:
+        start = opened.read(_SAMPLED_BYTES)
+        opened.seek(max(0, size - _SAMPLED_BYTES))
+        return start + opened.read()

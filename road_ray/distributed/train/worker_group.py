@@ -28,6 +28,7 @@ from ray.train import (
 from ray.train.torch import get_device
 
 from road_ray.distributed.connection import enter_directory
+from road_ray.distributed.gpus import check_gpus
 from road_ray.distributed.network import ByNodeAddress, named_cluster
 from road_ray.distributed.placement import check_placement, wait_for_room
 from road_ray.distributed.train import start_timeout
@@ -62,8 +63,7 @@ def fit_worker_group(
     """
     resources = {name: n for name, n in (("CPU", 1.0), ("GPU", gpus_per_worker)) if n}
     least = min_workers or workers
-    check_placement("workers", least, resources, remedy=", or lower --workers")
-    wait_for_room("workers", least, resources)
+    _require_room(least, resources)
     coordinator = Coordinator()
     name, storage = f"fit-{uuid.uuid4().hex[:12]}", Path(scratch).resolve() / ".ray"
     # Files from before are of a driver that was killed: the directory belongs to this process.
@@ -104,6 +104,14 @@ def fit_worker_group(
             storage.rmdir()
     metrics: dict[str, float] = result
     return metrics
+
+
+def _require_room(workers: int, resources: Mapping[str, float]) -> None:
+    """Raise ``ClusterError`` unless so many workers fit and can use their GPUs."""
+    check_placement("workers", workers, resources, remedy=", or lower --workers")
+    if "GPU" in resources:
+        check_gpus()
+    wait_for_room("workers", workers, resources)
 
 
 def _run_config(name: str, storage: Path, coordinator: Coordinator) -> RunConfig:

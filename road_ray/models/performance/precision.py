@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from functools import lru_cache
+from pathlib import Path
 
 import torch
 
 from road_ray.errors import ConfigError
 from road_ray.models.config import Precision
 
+_log = logging.getLogger(__name__)
+_DRIVER = Path("/proc/driver/nvidia/version")
 # With bf16 instructions a CPU's step was 1.6 times as fast at this width, 1.2 at 128, 1.0 at 64 and
 # 0.9 at 32 (`python -m tests.benchmarks precision`); below it fp32 costs little and is exact.
 _LEAST_BF16_WIDTH = 256
@@ -22,6 +27,8 @@ def default_device() -> torch.device:
     """
     usable = {"cpu": True, "cuda": torch.cuda.is_available()}
     usable["mps"] = torch.backends.mps.is_available()
+    if not os.environ.get("ROAD_DEVICE") and (problem := gpu_problem()):
+        _warn_once(f"the CPU is used, for torch cannot use the GPU of this machine: {problem}")
     name = os.environ.get("ROAD_DEVICE") or ("cuda" if usable["cuda"] else "cpu")
     if not usable.get(name):
         allowed = ", ".join(device for device, there in usable.items() if there)
@@ -30,6 +37,24 @@ def default_device() -> torch.device:
             "  fix: unset it, or install a torch for that device"
         )
     return torch.device(name)
+
+
+def gpu_problem(*, asked: bool = False) -> str | None:
+    """Return why torch cannot use the GPUs of this machine, such as a driver that is too old; None
+    if it can. Without ``asked`` also None on a machine without a driver of NVIDIA's.
+    """
+    if torch.cuda.is_available() or not (asked or _DRIVER.is_file()):
+        return None
+    try:
+        torch.cuda.init()  # type: ignore[no-untyped-call]
+    except (RuntimeError, AssertionError) as error:
+        return str(error).splitlines()[0]
+    return "no GPU is visible to this process"
+
+
+@lru_cache
+def _warn_once(text: str) -> None:
+    _log.warning("%s\n  fix: a newer driver or another torch; ROAD_DEVICE=cpu ends this", text)
 
 
 def autocast_dtype(precision: Precision, device: torch.device, width: int) -> torch.dtype | None:

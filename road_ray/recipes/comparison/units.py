@@ -280,7 +280,7 @@ class _Planner:
             path = self._file(f"{name}-text.jsonl")
             rows.write_domain_text(path, name, self.data)
             text = str(path.resolve())
-        data = {"corpus": text, "shards": config.run_dir / "shards"}
+        data: dict[str, Any] = {"corpus": text, "shards": str(config.run_dir / "shards")}
         data["root"] = continued.data.root or config.data.root
         shared = self._shared(continued.training, place) | {"seed": seed, "init": config.init}
         shared["data"] = continued.data.model_copy(update=data)

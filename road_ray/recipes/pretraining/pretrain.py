@@ -107,6 +107,8 @@ class Prepared:
         """Return digests of what a resumed run must share."""
         *earlier, last = zip(self.steps.phases, self.corpora, strict=True)
         named = {"corpus": last[1].manifest, "batch": last[0].batch_size}
+        if (windows := last[1].windows) is not None:
+            named["window_rows"] = windows.rows
         if earlier:
             named["phases"] = [(vars(phase), corpus.manifest) for phase, corpus in earlier]
         return identity_of(**named)
@@ -131,7 +133,7 @@ def prepare(config: PretrainConfig, worker: Worker) -> Prepared:
     streams = (
         BatchStream(
             corpus,
-            phase.batching(),
+            phase.batching(corpus.windows),
             WorkerShare(worker.rank, worker.size),
             pad_id=int(tokenizer.pad_token_id),
             noise_channels=objective.noise_channels,

@@ -73,12 +73,12 @@ def unlabelled_files(source: SourceConfig, names: Iterable[str]) -> list[Path]:
 
 def corpus_files(data: CorpusConfig) -> list[Path]:
     """Return the local files of a corpus, and of the tokenizer that is named for it."""
-    if data.corpus.startswith("hub:"):
+    if data.corpus.startswith("hub:") or "://" in data.corpus:
         return []
-    from road_ray.data.corpus.source import corpus_path
+    from road_ray.data.corpus.source import corpus_text
     from road_ray.data.loading import resolve_root
 
-    place, root = corpus_path(data), resolve_root(data.root)
+    place, root = Path(str(corpus_text(data))), resolve_root(data.root)
     found = [place] if place.is_file() else sorted(p for p in place.rglob("*") if p.is_file())
     named = Path(data.tokenizer or "").expanduser()
     for tokenizer in [(root or Path()) / named, named] if data.tokenizer else []:

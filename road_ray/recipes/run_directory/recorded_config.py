@@ -30,6 +30,7 @@ FREE_ON_RESUME = {
     *(f"tracking.{name}" for name in ("mlflow_uri", "mlflow_experiment", "tensorboard")),
     *(f"training.{what}_every_steps" for what in ("log", "evaluate", "save")),
     *("training.keep_checkpoints", "training.mirror", "training.on_spike", "data.cache"),
+    *("data.shard_cache", "data.shard_cache_gb"),
     *("training.activation_checkpointing", "training.fsdp"),
     *(f"distillation.{what}" for what in ("host", "lookahead", "timeout_seconds")),
     *(f"distillation.{what}" for what in ("store", "check_parity", "allow_other_teachers")),

@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config import Config, to_dict
+from road_ray.data.corpus.storage import address_below
 from road_ray.data.readers.layouts import SPLITS
 from road_ray.recipes.run_directory.recorded_config import FREE_ON_RESUME
-from road_ray.training.checkpoint.remote_copy import address_below
 from road_ray.training.config import TrainingConfig
 
 # Told by their content, in the identity of a checkpoint: they may lie elsewhere on a new machine.
 _BY_CONTENT = {
     *("data.root", "data.shards", "probe.root"),
+    *("data.shard_cache", "data.shard_cache_gb"),
     *("distillation.teachers", "distillation.num_teachers"),
 }
 

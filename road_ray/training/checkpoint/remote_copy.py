@@ -16,15 +16,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pyarrow import ArrowException
 from pyarrow import fs as arrow
 
+from road_ray.data.corpus.storage import FAILURES, open_address
 from road_ray.errors import CheckpointError, ConfigError, ResourceError
 from road_ray.training.checkpoint.atomic_commit import MANIFEST, verify
 
 _log = logging.getLogger(__name__)
 _STEP = re.compile(r"step-\d{8,}")
-_FAILURES = (OSError, ArrowException)
 
 
 class RemoteCopy:
@@ -33,8 +32,8 @@ class RemoteCopy:
     def __init__(self, url: str, *, keep: int = 2) -> None:
         self.url, self.keep = url, keep
         try:
-            self._files, base = _opened(url)
-        except (*_FAILURES, ValueError, ImportError) as error:
+            self._files, base = open_address(url)
+        except (*FAILURES, ValueError, ImportError) as error:
             raise ConfigError(
                 f"training.mirror = {_shown(url)}: no storage of that address: {error}\n"
                 "  allowed: s3://bucket/run, gs://bucket/run, file:///path, or a scheme of fsspec"
@@ -58,7 +57,7 @@ class RemoteCopy:
                 # The manifest first: a copy that is half gone must not look whole.
                 self._files.delete_file(f"{self._base}/{name}/{MANIFEST}")
                 self._files.delete_dir(f"{self._base}/{name}")
-        except _FAILURES as error:
+        except FAILURES as error:
             raise self._failed(error) from error
 
     def pull(self, root: Path, run: Mapping[str, object] | None = None) -> Path | None:
@@ -83,7 +82,7 @@ class RemoteCopy:
                     shutil.rmtree(staged, ignore_errors=True)
                 damage.append(f"{name}: {'; '.join(problems)}")
                 _log.warning("a damaged copy is passed over: %s/%s", _shown(self.url), damage[-1])
-        except _FAILURES as error:
+        except FAILURES as error:
             raise self._failed(error) from error
         if damage:
             raise ResourceError(
@@ -142,20 +141,6 @@ class RemoteCopy:
         )
 
 
-def _opened(url: str) -> tuple[arrow.FileSystem, str]:
-    """The file system of an address, pyarrow's own or, for schemes it does not know, fsspec's."""
-    if "://" not in url:
-        return arrow.LocalFileSystem(), str(Path(url).expanduser().resolve())
-    try:
-        opened: tuple[arrow.FileSystem, str] = arrow.FileSystem.from_uri(url)
-        return opened
-    except ArrowException:
-        import fsspec
-
-        found, path = fsspec.core.url_to_fs(url)
-        return arrow.PyFileSystem(arrow.FSSpecHandler(found)), path
-
-
 def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     """A line for each key in which two runs differ."""
     now = json.loads(json.dumps(now))
@@ -167,14 +152,6 @@ def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[st
             there, asked = then[part].get(key), now[part].get(key)
             if there != asked:
                 yield f"\n    {key}: there {there!r}, asked {asked!r}"
-
-
-def address_below(url: str, place: Path) -> str:
-    """The address of ``place``, a relative path, below another; what follows a question mark
-    stays.
-    """
-    start, mark, settings = url.partition("?") if "://" in url else (url, "", "")
-    return f"{start.rstrip('/')}/{place.as_posix()}{mark}{settings}"
 
 
 def _number(name: str) -> int:

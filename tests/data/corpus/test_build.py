@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from road_ray.data.corpus import build as module
-from road_ray.data.corpus import parallel
+from road_ray.data.corpus import parallel, shards
 from road_ray.data.corpus.build import build_corpus
 from road_ray.data.corpus.dataset import _read_once, open_corpus, tokenizer_digest
 from road_ray.data.tokenizer import train_wordpiece
@@ -20,6 +20,12 @@ DOCUMENTS = [
 ]
 
 
+SHARD = "shard-00000-0000"
+
+
+SHARD = "shard-00000-0000"
+
+
 @pytest.fixture(scope="module")
 def tokenizer():
     return train_wordpiece(DOCUMENTS, vocab_size=70)
@@ -27,7 +33,7 @@ def tokenizer():
 
 def build(directory, tokenizer, documents=DOCUMENTS, **options):
     settings = {"max_length_tokens": 32, "seed": 1, "source": "text"} | options
-    return build_corpus(documents, directory, tokenizer, **settings)
+    return build_corpus([documents], directory, tokenizer, **settings)
 
 
 def all_rows(corpus):
@@ -59,7 +65,7 @@ def test_no_row_holds_text_of_two_documents(tokenizer, tmp_path):
 
 def test_many_shards_hold_the_rows_of_one(tokenizer, tmp_path, monkeypatch):
     one = build(tmp_path / "one", tokenizer)
-    monkeypatch.setattr(module, "_ROWS_PER_SHARD", 7)
+    monkeypatch.setattr(shards, "_ROWS_PER_SHARD", 7)
     # In this process: ``test_parallel`` has others.
     monkeypatch.setattr(parallel.os, "sched_getaffinity", lambda _: {0})
     many = build(tmp_path / "many", tokenizer)
@@ -165,8 +171,8 @@ def test_a_place_that_cannot_be_written_is_told(tokenizer, tmp_path):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(parallel, "_BLOCK_CHARACTERS", 300)
-    monkeypatch.setattr(module, "_ROWS_PER_SHARD", 7)
+    monkeypatch.setattr(shards, "_BLOCK_CHARACTERS", 300)
+    monkeypatch.setattr(shards, "_ROWS_PER_SHARD", 7)
 
 
 def test_the_faster_of_two_builders_wins(tokenizer, tmp_path, small_blocks):
@@ -227,9 +233,9 @@ def test_a_kill_before_the_rename_costs_no_whole_shard(
     at_the_rename(monkeypatch, killed)
     with pytest.raises(KeyboardInterrupt):
         build(tmp_path / "c", tokenizer)
-    first = (tmp_path / ".c.partial" / "shard-00000.arrow").stat()
+    first = (tmp_path / ".c.partial" / "shard-00000-00000.arrow").stat()
     build(tmp_path / "c", tokenizer)
-    assert (tmp_path / "c" / "shard-00000.arrow").stat().st_mtime_ns == first.st_mtime_ns
+    assert (tmp_path / "c" / "shard-00000-00000.arrow").stat().st_mtime_ns == first.st_mtime_ns
     assert files(tmp_path / "c") == files(tmp_path / "whole")
 
 
@@ -250,7 +256,7 @@ def test_who_comes_before_the_rename_leaves_the_shards_alone(
 
 def test_a_kill_after_the_rename_leaves_a_corpus(tokenizer, tmp_path):
     build(tmp_path / "c", tokenizer)
-    for name in ("PROGRESS.json", "lock"):
+    for name in ("PROGRESS-00000.json", "lock"):
         (tmp_path / "c" / name).write_text("")
     assert len(build(tmp_path / "c", tokenizer, iter(()))) > 40
 
@@ -276,7 +282,7 @@ def flip(path, place=0.5):
     _read_once.cache_clear()
 
 
-@pytest.mark.parametrize("name", ["shard-00000.arrow", "shard-00002.arrow", "MANIFEST.json"])
+@pytest.mark.parametrize("name", [f"{SHARD}0.arrow", f"{SHARD}2.arrow", "MANIFEST.json"])
 @pytest.mark.parametrize("damage", ["flipped", "empty", "gone", "null"])
 def test_a_damaged_corpus_is_built_again_to_the_same_bytes(
     tokenizer, tmp_path, small_blocks, caplog, name, damage
@@ -301,7 +307,7 @@ def test_a_break_while_a_damaged_corpus_is_built_again_keeps_whole_shards(
 ):
     build(tmp_path / "c", tokenizer)
     whole = files(tmp_path / "c")
-    flip(tmp_path / "c" / "shard-00001.arrow")
+    flip(tmp_path / "c" / "shard-00000-00001.arrow")
 
     def breaking():
         yield from DOCUMENTS[:25]
@@ -309,12 +315,12 @@ def test_a_break_while_a_damaged_corpus_is_built_again_keeps_whole_shards(
 
     with pytest.raises(KeyboardInterrupt):
         build(tmp_path / "c", tokenizer, breaking())
-    assert (tmp_path / ".c.partial" / "shard-00001.arrow").is_file()
+    assert (tmp_path / ".c.partial" / "shard-00000-00001.arrow").is_file()
     build(tmp_path / "c", tokenizer)
     assert files(tmp_path / "c") == whole
 
 
-@pytest.mark.parametrize("name", ["shard-00000.arrow", "PROGRESS.json"])
+@pytest.mark.parametrize("name", ["shard-00000-00000.arrow", "PROGRESS-00000.json"])
 def test_a_broken_build_with_a_flipped_bit_begins_anew(tokenizer, tmp_path, small_blocks, name):
     build(tmp_path / "whole", tokenizer)
 

@@ -20,7 +20,7 @@ def tokenizer():
 
 
 def build(directory, tokenizer):
-    return build_corpus(DOCUMENTS, directory, tokenizer, max_length_tokens=32)
+    return build_corpus([DOCUMENTS], directory, tokenizer, max_length_tokens=32)
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ def nothing_read_yet():
 @pytest.mark.parametrize("damage", ["cut", "empty", "gone", "text", "flipped"])
 def test_a_damaged_shard_is_named(tokenizer, tmp_path, damage):
     build(tmp_path / "c", tokenizer)
-    shard = tmp_path / "c" / "shard-00000.arrow"
+    shard = tmp_path / "c" / "shard-00000-00000.arrow"
     content = shard.read_bytes()
     shard.unlink()
     if damage != "gone":
@@ -40,7 +40,7 @@ def test_a_damaged_shard_is_named(tokenizer, tmp_path, damage):
         kept["flipped"] = content.replace(b"\x02\0\0\0", b"\x03\0\0\0")  # other token ids
         shard.write_bytes(kept[damage])
     _read_once.cache_clear()
-    with pytest.raises(DamagedCorpus, match=r"(?s)shard-00000\.arrow: damaged corpus.*delete"):
+    with pytest.raises(DamagedCorpus, match=r"(?s)00000\.arrow: damaged corpus.*delete"):
         open_corpus(tmp_path / "c")
 
 
@@ -51,8 +51,8 @@ def test_missing_rows_and_a_damaged_manifest_are_told(tokenizer, tmp_path):
     file.write_text(json.dumps(manifest | {"rows": manifest["rows"] + 1}))
     with pytest.raises(DataError, match=r"MANIFEST\.json: .* its own sha256 is another"):
         open_corpus(tmp_path / "c")
-    file.write_text(json.dumps(manifest | {"format": 2}))
-    with pytest.raises(DataError, match=r"MANIFEST\.json: .* format 2, this one is 3"):
+    file.write_text(json.dumps(manifest | {"format": 3}))
+    with pytest.raises(DataError, match=r"MANIFEST\.json: .* format 3, this one is 4"):
         open_corpus(tmp_path / "c")
     for text in ("{", "[]", "{}"):
         file.write_text(text)

@@ -8,14 +8,23 @@ import signal
 import subprocess
 import sys
 from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
 
 import pytest
 
-from road_ray.data.corpus import parallel
-from road_ray.data.corpus.encode import Encoder
-from road_ray.data.corpus.parallel import blocks, encoded_blocks
+from road_ray.data.corpus import shards
+from road_ray.data.corpus.encode import Encoder, text_digest
+from road_ray.data.corpus.parallel import encoded_blocks
+from road_ray.data.corpus.shards import (
+    BlockNumber,
+    PartProgress,
+    PartWork,
+    blocks,
+    blocks_of,
+    chained,
+)
 from road_ray.data.tokenizer import train_wordpiece
-from road_ray.errors import ResourceError
+from road_ray.errors import DataError, ResourceError
 
 DOCUMENTS = [f"The cat number {n} sat." for n in range(30)]
 
@@ -27,7 +36,7 @@ def encoder():
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(parallel, "_BLOCK_CHARACTERS", 100)
+    monkeypatch.setattr(shards, "_BLOCK_CHARACTERS", 100)
 
 
 def rows(encoded):
@@ -41,9 +50,29 @@ def test_blocks_hold_all_documents_in_order():
     assert list(blocks([])) == []
 
 
+def numbered(documents, part=0):
+    return ((BlockNumber(part, n), block) for n, block in enumerate(blocks(documents)))
+
+
 def test_later_blocks_are_those_of_the_whole(encoder):
-    whole = rows(encoded_blocks(DOCUMENTS, encoder, processes=1))
-    assert rows(encoded_blocks(DOCUMENTS, encoder, processes=1, start=3)) == whole[3:]
+    whole = rows(encoded_blocks(numbered(DOCUMENTS), encoder, processes=1))
+    rest = islice(numbered(DOCUMENTS), 3, None)
+    assert rows(encoded_blocks(rest, encoder, processes=1)) == whole[3:]
+
+
+def test_rows_of_a_block_depend_on_its_part(encoder):
+    text = [" ".join(DOCUMENTS)] * 3
+    one, other = (rows(encoded_blocks(numbered(text, n), encoder)) for n in (0, 1))
+    assert [r[1:] for r in one] != [r[1:] for r in other]
+
+
+def test_what_is_encoded_is_skipped_and_must_be_the_same_text():
+    texts = [text_digest(block) for block in blocks(DOCUMENTS)]
+    done = PartProgress(2, block=2, text=chained(chained("", texts[0]), texts[1]))
+    left = list(blocks_of([PartWork(DOCUMENTS, done)]))
+    assert left == list(numbered(DOCUMENTS, 2))[2:]
+    with pytest.raises(DataError, match="part 2 of the corpus: its first 0 documents are others"):
+        list(blocks_of([PartWork(["Another.", *DOCUMENTS], done)]))
 
 
 def test_two_processes_give_the_rows_of_one_with_few_blocks_in_flight(encoder):
@@ -54,11 +83,11 @@ def test_two_processes_give_the_rows_of_one_with_few_blocks_in_flight(encoder):
             taken.append(document)
             yield document
 
-    encoded = encoded_blocks(documents(), encoder, processes=2)
+    encoded = encoded_blocks(numbered(documents()), encoder, processes=2)
     first = next(encoded)
     assert len(taken) <= 5 * 5  # documents: 5 a block, of which 4 are ahead to judge whether enough
     together = rows([first, *encoded])
-    assert together == rows(encoded_blocks(DOCUMENTS * 3, encoder, processes=1))
+    assert together == rows(encoded_blocks(numbered(DOCUMENTS * 3), encoder, processes=1))
     assert multiprocessing.active_children() == []
 
 
@@ -70,7 +99,7 @@ def test_a_killed_process_is_a_resource_error(encoder):
         yield from DOCUMENTS * 3
 
     with pytest.raises(ResourceError, match=r"(?s)ended early.*memory.*kept: ") as caught:
-        list(encoded_blocks(documents(), encoder, processes=2))
+        list(encoded_blocks(numbered(documents()), encoder, processes=2))
     assert isinstance(caught.value.__cause__, BrokenProcessPool)
     assert multiprocessing.active_children() == []
 
@@ -79,7 +108,7 @@ def test_a_process_that_cannot_start_is_a_resource_error(encoder):
     multiprocessing.set_executable(shutil.which("false"))
     try:
         with pytest.raises(ResourceError, match="ended early"):
-            list(encoded_blocks(DOCUMENTS, encoder, processes=2))
+            list(encoded_blocks(numbered(DOCUMENTS), encoder, processes=2))
     finally:
         multiprocessing.set_executable(sys.executable)
 
@@ -87,26 +116,27 @@ def test_a_process_that_cannot_start_is_a_resource_error(encoder):
 def test_an_error_of_a_process_is_raised_as_it_is(encoder, monkeypatch):
     monkeypatch.setattr(Encoder, "settings", lambda self: b"{}")
     with pytest.raises(KeyError, match="tokenizer"):
-        list(encoded_blocks(DOCUMENTS, encoder, processes=2))
+        list(encoded_blocks(numbered(DOCUMENTS), encoder, processes=2))
 
 
 def test_a_module_of_the_working_directory_is_not_run(encoder, tmp_path, monkeypatch):
     (tmp_path / "tokenizers.py").write_text("raise SystemExit(3)")
     monkeypatch.chdir(tmp_path)
-    made = list(encoded_blocks(DOCUMENTS, encoder, processes=2))
+    made = list(encoded_blocks(numbered(DOCUMENTS), encoder, processes=2))
     assert sum(block.documents for _, block in made) == len(DOCUMENTS)
 
 
 SCRIPT = """
 import os, sys
-from road_ray.data.corpus import parallel
+from road_ray.data.corpus import parallel, shards
 from road_ray.data.corpus.encode import Encoder
 print("script runs", flush=True)
-parallel._BLOCK_CHARACTERS = 100
+shards._BLOCK_CHARACTERS = 100
 encoder = Encoder.from_settings(open(sys.argv[1], "rb").read())
 documents = (f"The cat number {n} sat." for n in range(100))
-for number, _ in parallel.encoded_blocks(documents, encoder, processes=2):
-    if number == int(sys.argv[2]):
+numbered = ((shards.BlockNumber(0, n), b) for n, b in enumerate(shards.blocks(documents)))
+for number, _ in parallel.encoded_blocks(numbered, encoder, processes=2):
+    if number.number == int(sys.argv[2]):
         os.kill(os.getpid(), 9)
 """
 

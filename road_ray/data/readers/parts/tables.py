@@ -22,31 +22,37 @@ from road_ray.data.readers.parts.text_files import (
     refuse_repeated_columns,
 )
 from road_ray.errors import DataError, shorten
-from road_ray.system.compression import DAMAGED, open_bytes
+from road_ray.system.compression import DAMAGED, ReadableFile, open_bytes
 
 NESTED = (".jsonl", ".json", ".parquet", ".arrow")  # cells may be lists
 TABLES = (".csv", ".tsv", *NESTED)
 _HEAD = 1 << 20  # bytes that tell the shape of a JSON file
+_COLUMN_BYTES = 4 << 20  # of a parquet column, read at once
 csv.field_size_limit(LONGEST_LINE)  # the module's own limit of 131,072 characters is too low
 
 
-def parquet_rows(path: Path, only: list[str] | None = None) -> Iterator[dict[str, object]]:
-    """Yield the rows of a parquet file, reading 256 at a time; ``only`` selects columns."""
+def parquet_rows(path: ReadableFile, only: list[str] | None = None) -> Iterator[dict[str, object]]:
+    """Yield the rows of a parquet file, reading 256 at a time; ``only`` selects columns.
+
+    Columns are read in pieces, so a row group of gigabytes is not in memory as a whole.
+    """
     import pyarrow.parquet as pq
 
     with _whole(path, "parquet"):
-        file = pq.ParquetFile(path)
+        source = path if isinstance(path, Path) else path.open("rb")
+        file = pq.ParquetFile(source, buffer_size=_COLUMN_BYTES)
         _check_columns(path, file.schema_arrow.names, only)
         for batch in file.iter_batches(batch_size=256, columns=only):
             yield from batch.to_pylist()
 
 
-def arrow_rows(path: Path, only: list[str] | None = None) -> Iterator[dict[str, object]]:
+def arrow_rows(path: ReadableFile, only: list[str] | None = None) -> Iterator[dict[str, object]]:
     """Yield the rows of an Arrow file (``Dataset.save_to_disk``), a batch in memory at a time."""
     import pyarrow as pa
 
     with _whole(path, "Arrow"):
-        source = pa.memory_map(str(path))
+        local = isinstance(path, Path)
+        source = pa.memory_map(str(path)) if local else pa.PythonFile(path.open("rb"), "r")
         try:
             batches: Any = pa.ipc.open_stream(source)
         except pa.ArrowInvalid:
@@ -58,7 +64,7 @@ def arrow_rows(path: Path, only: list[str] | None = None) -> Iterator[dict[str, 
 
 
 @contextmanager
-def _whole(path: Path, kind: str) -> Iterator[None]:
+def _whole(path: ReadableFile, kind: str) -> Iterator[None]:
     """Raise ``DataError`` for a file that Arrow cannot read."""
     import pyarrow as pa
 
@@ -70,7 +76,7 @@ def _whole(path: Path, kind: str) -> Iterator[None]:
         ) from error
 
 
-def _check_columns(path: Path, names: list[str], only: list[str] | None) -> None:
+def _check_columns(path: ReadableFile, names: list[str], only: list[str] | None) -> None:
     if missing := [name for name in only or [] if name not in names]:
         raise DataError(missing_columns(str(path), missing, names))
     refuse_repeated_columns([n for n in names if not only or n in only], str(path))

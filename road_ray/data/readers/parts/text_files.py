@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from road_ray.errors import DataError, ResourceError, nearest, shorten
-from road_ray.system.compression import DAMAGED, open_bytes
+from road_ray.system.compression import DAMAGED, ReadableFile, open_bytes
 
 if TYPE_CHECKING:  # configuration imports this module, and loads without numpy
     from road_ray.data.features.types import Example
@@ -25,7 +25,7 @@ _LISTED = 5  # faults that a message shows
 MISFITS = (KeyError, TypeError, AttributeError, ValueError, IndexError)
 
 
-def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: ReadableFile) -> Iterator[tuple[int, str]]:
     """Yield line numbers from 1 and lines without line end or BOM of a plain or compressed file.
 
     Raises ``DataError`` with ``file:line`` for bytes that are not UTF-8, NUL, damaged compression
@@ -170,7 +170,7 @@ def refuse_repeated_columns(names: Sequence[str], where: str) -> None:
         )
 
 
-def unreadable(path: Path, error: OSError) -> ResourceError:
+def unreadable(path: ReadableFile, error: OSError) -> ResourceError:
     """Return the error for a file that the operating system does not let us read."""
     return ResourceError(
         f"{path}: cannot be read: {error.strerror or error}\n"

@@ -1,0 +1,286 @@
+"""Corpora of an object store, opened through local copies in a directory of bounded size.
+
+All processes of a machine share it. A shard is fetched once, verified by its sha256, and evicted
+when others need the room and it was used least recently.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import shutil
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from road_ray.data.batch_order import Windows
+from road_ray.data.corpus.dataset import (
+    MANIFEST,
+    Corpus,
+    DamagedCorpus,
+    OpenShard,
+    open_shard,
+    parse_manifest,
+    starts_of,
+)
+from road_ray.data.corpus.places import StoredPlace
+from road_ray.data.corpus.storage import Storage
+from road_ray.errors import ConfigError, ResourceError, RoadError
+from road_ray.system.file_hashes import sha256_of
+from road_ray.system.file_lock import lock_exclusively
+
+_log = logging.getLogger(__name__)
+_POLL_SECONDS = 0.05
+SHUFFLED_SHARDS = 16  # where the configuration does not say how many
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass(frozen=True)
+class StoredShard:
+    """One shard of an object store, as the manifest of its corpus has it."""
+
+    name: str
+    rows: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class ShardCache:
+    """Directory of copies, of ``limit_bytes`` at most, those being fetched included."""
+
+    directory: Path
+    limit_bytes: int
+
+    def fetch(self, storage: Storage, shard: StoredShard) -> Path:
+        """Return the local copy of a shard; fetch it if needed.
+
+        Raises ``DamagedCorpus`` if the stored one is another than the manifest's, and
+        ``ResourceError`` if the storage fails or the disk has no room.
+        """
+        path = self.directory / f"{shard.sha256}.arrow"
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            if _touched(path, shard.bytes):
+                return path
+            with _locked(path.with_suffix(".lock")):
+                if not _touched(path, shard.bytes):
+                    self._fetch(storage, shard, path)
+            return path
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _fetch(self, storage: Storage, shard: StoredShard, path: Path) -> None:
+        staged = path.with_name(f"{path.stem}-{threading.get_ident()}.tmp-{os.getpid()}")
+        try:
+            self._reserve(staged, shard.bytes)
+            for attempt in (1, 2):  # a transfer may be damaged, too
+                with staged.open("r+b") as file:
+                    found = storage.download(f"{storage.base}/{shard.name}", file, shard.bytes)
+                if found == shard.sha256:
+                    os.replace(staged, path)
+                    return
+                _log.warning("%s/%s: read with other bytes (%d)", storage, shard.name, attempt)
+            raise DamagedCorpus(
+                f"{storage}/{shard.name}: damaged corpus: sha256 {found[:12]}, the manifest has "
+                f"{shard.sha256[:12]}; it was changed after the corpus was built\n"
+                "  fix: delete the corpus there and build it again\n"
+                "  kept: the checkpoints; to resume, run the same command"
+            )
+        finally:
+            staged.unlink(missing_ok=True)
+
+    def _reserve(self, staged: Path, size: int) -> None:
+        """Evict shards until ``size`` bytes fit, and take them with a file of that size."""
+        with _locked(self.directory / "lock"):
+            for old in self.directory.glob("*.tmp-*"):
+                if not _is_alive(int(old.suffix.removeprefix(".tmp-"))):
+                    old.unlink(missing_ok=True)
+            copies = sorted(self.directory.glob("*.arrow"), key=_used_at)
+            total = sum(map(_bytes_of, [*copies, *self.directory.glob("*.tmp-*")]))
+            free = shutil.disk_usage(self.directory).free
+            for old in copies:
+                if total + size <= self.limit_bytes and size <= free:
+                    break
+                freed = _bytes_of(old)
+                old.unlink(missing_ok=True)
+                old.with_suffix(".lock").unlink(missing_ok=True)
+                total, free = total - freed, free + freed
+            if size > free:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            with staged.open("wb") as file:
+                file.truncate(size)
+
+    def _failed(self, error: OSError) -> ResourceError:
+        try:
+            free = f", {shutil.disk_usage(self.directory).free / 1e9:.2g} GB free"
+        except OSError:
+            free = ""
+        full = error.errno in _FULL
+        why = "its disk is full" if full else f"cannot be used: {error}"
+        return ResourceError(
+            f"{self.directory}: the cache of shards: {why}{free}\n"
+            f"  allowed: room for data.shard_cache_gb = {self.limit_bytes / 1e9:g}\n"
+            "  fix: free space there, or set data.shard_cache to a directory of another disk\n"
+            "  kept: the checkpoints and the shards; to resume, run the same command"
+        )
+
+
+class CachedShards(Sequence[OpenShard]):
+    """Shards of a stored corpus, opened when they are read; the least recently used are closed.
+
+    ``open_bytes`` bounds those that are open: an evicted file takes room until it is closed.
+    """
+
+    def __init__(
+        self, storage: Storage, shards: Sequence[StoredShard], cache: ShardCache, open_bytes: int
+    ) -> None:
+        self.storage, self.shards, self.cache, self.open_bytes = storage, shards, cache, open_bytes
+        self._open: OrderedDict[int, OpenShard] = OrderedDict()
+        self._wanted: list[int] = []
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def __len__(self) -> int:
+        return len(self.shards)
+
+    def __getitem__(self, number: int) -> OpenShard:  # type: ignore[override]
+        with self._lock:
+            if number in self._open:
+                self._open.move_to_end(number)
+                return self._open[number]
+        opened = self._opened(number)
+        with self._lock:
+            self._open[number] = opened
+            while len(self._open) > 1 and self._bytes_open() > self.open_bytes:
+                self._open.popitem(last=False)
+        return opened
+
+    def __iter__(self) -> Iterator[OpenShard]:
+        return (self[number] for number in range(len(self)))
+
+    def _bytes_open(self) -> int:
+        return sum(self.shards[number].bytes for number in self._open)
+
+    def _opened(self, number: int) -> OpenShard:
+        shard = self.shards[number]
+        while True:
+            path = self.cache.fetch(self.storage, shard)
+            # Another process may evict or have damaged it before it is open.
+            with suppress(FileNotFoundError):
+                if path in self._verified or sha256_of(path) == shard.sha256:
+                    self._verified.add(path)
+                    return open_shard(path)
+                path.unlink()
+
+    @cached_property
+    def _verified(self) -> set[Path]:
+        return set()
+
+    def expect(self, numbers: Sequence[int]) -> None:
+        """Fetch these shards in the background, in this order, instead of those wanted before."""
+        with self._lock:
+            self._wanted = list(numbers)
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._fetch_wanted, daemon=True)
+                self._thread.start()
+
+    def _fetch_wanted(self) -> None:
+        while True:
+            with self._lock:
+                if not self._wanted:
+                    self._thread = None
+                    return
+                number = self._wanted.pop(0)
+            try:
+                self.cache.fetch(self.storage, self.shards[number])
+            except (RoadError, OSError) as error:  # whoever reads the shard raises it
+                _log.debug("shard %d is not fetched ahead: %s", number, error)
+
+
+def open_stored_corpus(
+    storage: Storage, cache: ShardCache, shuffled_shards: int | None = None
+) -> Corpus:
+    """Open the corpus at an address; so many shards are shuffled together.
+
+    Raises ``DamagedCorpus`` if there is none, ``ConfigError`` for a cache that is too small.
+    """
+    place = f"{storage}/{MANIFEST}"
+    content = StoredPlace(storage).read(MANIFEST)
+    if content is None:
+        raise DamagedCorpus(
+            f"{place}: damaged corpus: not a built corpus, there is no such file\n"
+            f"  fix: delete {storage} and build it again"
+        )
+    manifest = parse_manifest(content, place, str(storage))
+    digests, sizes = manifest.pop("sha256"), manifest.pop("sizes")
+    shards = [
+        StoredShard(name, sizes[name][0], sizes[name][1], sha256)
+        for name, sha256 in digests.items()
+    ]
+    together = min(shuffled_shards or SHUFFLED_SHARDS, len(shards))
+    largest = max(shard.bytes for shard in shards)
+    least = (together + 2) * largest
+    if cache.limit_bytes < least:
+        raise ConfigError(
+            f"data.shard_cache_gb = {cache.limit_bytes / 1e9:g}: {together} shards of at most "
+            f"{largest / 1e6:.0f} MB are shuffled together\n"
+            f"  allowed: at least {least / 1e9:.2g} GB, for these and two more\n"
+            "  fix: raise it, or lower data.shuffled_shards"
+        )
+    opened = CachedShards(storage, shards, cache, least)
+    starts = starts_of([shard.rows for shard in shards])
+    windows = Windows.of(starts, together, opened.expect)
+    return Corpus(str(storage), opened, starts, manifest, windows)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file; wait while another process or thread has it."""
+    while True:
+        with path.open("a+") as file:
+            if lock_exclusively(file) is None:
+                yield
+                return
+        time.sleep(_POLL_SECONDS)
+
+
+def _touched(path: Path, size: int) -> bool:
+    """Return True if a whole file is there, which now counts as used."""
+    try:
+        if path.stat().st_size != size:
+            return False
+        os.utime(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _used_at(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def _bytes_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

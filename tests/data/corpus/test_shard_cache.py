@@ -1,0 +1,143 @@
+"""The local cache of shards: bounded, shared, verified."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+from road_ray.data.corpus import shard_cache as module
+from road_ray.data.corpus.dataset import DamagedCorpus
+from road_ray.data.corpus.shard_cache import ShardCache, StoredShard
+from road_ray.data.corpus.storage import Storage
+from road_ray.errors import ResourceError
+
+
+@pytest.fixture
+def shards(tmp_path):
+    """A storage of a directory with six shards of 1,000 bytes each."""
+    (tmp_path / "store").mkdir()
+    made = []
+    for number in range(6):
+        content = bytes([number]) * 1000
+        (tmp_path / "store" / f"{number}.arrow").write_bytes(content)
+        sha256 = hashlib.sha256(content).hexdigest()
+        made.append(StoredShard(f"{number}.arrow", 10, 1000, sha256))
+    return Storage(f"file://{tmp_path / 'store'}"), made
+
+
+def names(cache):
+    return {path.stem for path in cache.directory.glob("*.arrow")}
+
+
+def test_a_shard_is_fetched_once(shards, tmp_path, monkeypatch):
+    storage, made = shards
+    cache = ShardCache(tmp_path / "cache", 10_000)
+    path = cache.fetch(storage, made[0])
+    assert path.read_bytes() == bytes(1000)
+    monkeypatch.setattr(Storage, "download", None)
+    assert cache.fetch(storage, made[0]) == path
+
+
+def test_the_least_recently_used_are_evicted_and_the_bound_holds(shards, tmp_path):
+    storage, made = shards
+    cache = ShardCache(tmp_path / "cache", 3_000)
+    for when, shard in enumerate(made[:3]):
+        path = cache.fetch(storage, shard)
+        os.utime(path, (when, when))
+    cache.fetch(storage, made[0])  # now the newest
+    for shard in made[3:5]:
+        cache.fetch(storage, shard)
+        held = sum(path.stat().st_size for path in cache.directory.glob("*.arrow"))
+        assert held <= 3_000
+    assert names(cache) == {made[number].sha256 for number in (0, 3, 4)}
+    assert not list(cache.directory.glob("*.tmp-*"))
+
+
+def test_what_a_killed_process_left_is_removed(shards, tmp_path):
+    storage, made = shards
+    cache = ShardCache(tmp_path / "cache", 3_000)
+    cache.directory.mkdir()
+    gone = cache.directory / f"{made[1].sha256}.tmp-{2**22 + 1}"
+    gone.write_bytes(bytes(2500))
+    cache.fetch(storage, made[0])
+    assert not gone.exists()
+
+
+def test_a_shard_that_was_changed_in_the_store_is_refused_by_its_digest(shards, tmp_path):
+    storage, made = shards
+    (tmp_path / "store" / "0.arrow").write_bytes(b"x" * 1000)
+    message = r"0\.arrow: damaged corpus: sha256(?s:.)*changed after(?s:.)*fix(?s:.)*kept"
+    with pytest.raises(DamagedCorpus, match=message):
+        ShardCache(tmp_path / "cache", 3_000).fetch(storage, made[0])
+    assert not list((tmp_path / "cache").glob("*.tmp-*"))
+
+
+def test_a_full_disk_is_told_with_what_was_kept(shards, tmp_path, monkeypatch):
+    storage, made = shards
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**9, 10**9, 100))
+    message = r"the cache of shards: its disk is full.*GB free(?s:.)*data\.shard_cache(?s:.)*kept"
+    with pytest.raises(ResourceError, match=message):
+        ShardCache(tmp_path / "cache", 3_000).fetch(storage, made[0])
+
+
+def test_a_disk_that_fills_while_a_shard_arrives_is_told(shards, tmp_path, monkeypatch):
+    storage, made = shards
+
+    def full(self, path, target, size):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Storage, "download", full)
+    with pytest.raises(ResourceError, match="its disk is full"):
+        ShardCache(tmp_path / "cache", 3_000).fetch(storage, made[0])
+    assert not list((tmp_path / "cache").glob("*.tmp-*"))
+
+
+def test_a_full_disk_evicts_shards_before_it_is_an_error(shards, tmp_path, monkeypatch):
+    storage, made = shards
+    cache = ShardCache(tmp_path / "cache", 10_000)
+    cache.fetch(storage, made[0])
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**9, 10**9, 100))
+    assert cache.fetch(storage, made[1]).is_file()
+    assert names(cache) == {made[1].sha256}
+
+
+def test_two_processes_fetch_a_shard_once(shards, tmp_path, monkeypatch):
+    """The second waits for the lock of the first, here a child of the same directory."""
+    import threading
+
+    storage, made = shards
+    cache, calls = ShardCache(tmp_path / "cache", 10_000), []
+    download = Storage.download
+
+    def slow(self, path, target, size):
+        calls.append(path)
+        threading.Event().wait(0.3)
+        return download(self, path, target, size)
+
+    monkeypatch.setattr(Storage, "download", slow)
+    threads = [threading.Thread(target=cache.fetch, args=(storage, made[0])) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(calls) == 1
+
+
+def test_an_unusable_directory_is_told(shards, tmp_path):
+    storage, made = shards
+    (tmp_path / "cache").write_text("")
+    with pytest.raises(ResourceError, match="cannot be used"):
+        ShardCache(Path(tmp_path / "cache"), 3_000).fetch(storage, made[0])
+
+
+def test_a_process_that_ended_is_not_alive():
+    assert module._is_alive(os.getpid())
+    assert not module._is_alive(2**22 + 1)

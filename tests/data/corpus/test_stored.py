@@ -1,0 +1,255 @@
+"""Corpora of an object store: built, resumed, read through the cache, as those of a directory."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from road_ray.data.batching import BatchStream, WorkerShare
+from road_ray.data.config import CorpusConfig
+from road_ray.data.corpus import documents, shards
+from road_ray.data.corpus.dataset import DamagedCorpus, open_corpus
+from road_ray.data.corpus.length_schedule import phases_of
+from road_ray.data.corpus.parallel import encoded_shards
+from road_ray.data.corpus.source import prepare_corpus
+from road_ray.data.corpus.storage import Storage
+from road_ray.data.tokenizer import train_wordpiece
+from road_ray.errors import ConfigError, DataError, ResourceError
+
+DOCUMENTS = [
+    f"The cat number {n} sat on mat {n * 7}. It was warm! " * (1 + n % 4) for n in range(90)
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    place = tmp_path_factory.mktemp("tokenizer")
+    train_wordpiece(DOCUMENTS, vocab_size=90).save_pretrained(place)
+    return str(place)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Nine files in five parts, of several blocks and shards each."""
+    monkeypatch.setattr(shards, "_BLOCK_CHARACTERS", 300)
+    monkeypatch.setattr(shards, "_ROWS_PER_SHARD", 20)
+    monkeypatch.setattr(documents, "_PART_BYTES", 1500)
+
+
+def in_storage(stored, tokenizer, tmp_path):
+    """The configuration of a text of nine files, and of shards beside it."""
+    text = stored("text")
+    for number in range(9):
+        lines = [json.dumps({"text": one}) for one in DOCUMENTS[number * 10 : number * 10 + 10]]
+        text.write(f"{text.base}/{number}.jsonl", "\n".join(lines).encode())
+    return CorpusConfig(
+        corpus=text.address,
+        tokenizer=tokenizer,
+        max_length_tokens=16,
+        batch_size=4,
+        shards=stored("shards").address,
+        shard_cache=tmp_path / "cache",
+        shard_cache_gb=1e-4,
+        shuffled_shards=3,
+    )
+
+
+@pytest.fixture
+def data(stored, tokenizer, tmp_path):
+    return in_storage(stored, tokenizer, tmp_path)
+
+
+def test_an_object_store_has_the_rows_and_batches_of_a_directory(stored_in_s3, tokenizer, tmp_path):
+    data = in_storage(stored_in_s3, tokenizer, tmp_path)
+    there = prepared(data)
+    here = prepared(data.model_copy(update={"shards": str(tmp_path / "shards")}))
+    assert there.manifest == here.manifest
+    assert stream_of(there, data)[3]["input_ids"].equal(stream_of(here, data)[3]["input_ids"])
+
+
+def prepared(data, **options):
+    return prepare_corpus(data, 1, **options)[0]
+
+
+def all_rows(corpus):
+    return [corpus.row(index).tolist() for index in range(len(corpus))]
+
+
+ALONE = WorkerShare()
+
+
+def stream_of(corpus, data, share=ALONE):
+    (phase,) = phases_of(data, 10, seed=3)
+    return BatchStream(corpus, phase.batching(corpus.windows), share, pad_id=0)
+
+
+def test_rows_and_batches_are_those_of_a_directory(data, tmp_path):
+    there = prepared(data)
+    here = prepared(data.model_copy(update={"shards": str(tmp_path / "shards")}))
+    assert there.manifest == here.manifest
+    assert here.manifest["shards"] > 8
+    assert all_rows(there) == all_rows(here)
+    one, other = stream_of(there, data), stream_of(here, data)
+    for number in range(one.batches_per_epoch + 2):
+        for name in ("input_ids", "token_type_ids", "rows"):
+            assert one[number][name].equal(other[number][name])
+
+
+def test_an_epoch_has_every_row_once_and_few_shards_at_a_time(data):
+    corpus = prepared(data)
+    stream = stream_of(corpus, data)
+    batches = [stream.row_numbers(number) for number in range(stream.batches_per_epoch)]
+    assert sorted(np.concatenate(batches)) == list(range(len(corpus)))
+    per_window = stream._windowed.batches_per_window
+    first = np.concatenate(batches[:per_window])
+    assert len(first) == per_window * 4
+    following = [stream.row_numbers(stream.batches_per_epoch + n) for n in range(per_window)]
+    assert sorted(np.concatenate(following)) != sorted(first)
+
+
+def test_workers_share_a_batch(data):
+    corpus = prepared(data)
+    whole = stream_of(corpus, data)[5]["rows"].tolist()
+    parts = [stream_of(corpus, data, WorkerShare(rank, 2))[5]["rows"].tolist() for rank in (0, 1)]
+    assert sorted(parts[0] + parts[1]) == sorted(whole)
+
+
+def test_the_cache_stays_within_its_bound(data):
+    corpus = prepared(data)
+    largest = max(shard.bytes for shard in corpus.shards.shards)
+    small = data.model_copy(update={"shard_cache_gb": 5 * largest / 1e9})
+    corpus = prepared(small)
+    stream = stream_of(corpus, small)
+    for number in range(stream.batches_per_epoch):
+        stream[number]
+        held = sum(path.stat().st_size for path in data.shard_cache.glob("*.arrow"))
+        assert held <= 5 * largest
+
+
+def test_a_cache_too_small_for_a_window_is_refused(data):
+    message = r"data\.shard_cache_gb = 1e-06: 3 shards(?s:.)*allowed: at least(?s:.)*fix"
+    with pytest.raises(ConfigError, match=message):
+        prepared(data.model_copy(update={"shard_cache_gb": 1e-6}))
+
+
+def interrupted(after, error):
+    """An encoding that fails after so many shards."""
+
+    def encoding(*given, **options):
+        for number, shard in enumerate(encoded_shards(*given, **options)):
+            if number == after:
+                raise error
+            yield shard
+
+    return encoding
+
+
+def test_a_killed_build_goes_on_to_the_same_bytes(data, stored):
+    whole = prepared(data).manifest
+    other = data.model_copy(update={"shards": stored("again").address})
+    with pytest.raises(KeyboardInterrupt):
+        prepared(other, encoding=interrupted(4, KeyboardInterrupt()))
+    written = {entry.path: entry.modified_ns for entry in stored("again").list_files()}
+    assert len(written) > 4
+    assert prepared(other).manifest == whole
+    now = {entry.path: entry.modified_ns for entry in stored("again").list_files()}
+    kept = [path for path in written if path.endswith(".arrow")]
+    assert {path: now[path] for path in kept} == {path: written[path] for path in kept}
+    assert not [path for path in now if "PROGRESS" in path]
+
+
+def test_text_that_changes_during_a_build_is_refused(data):
+    text = Storage(data.corpus)
+
+    def encoding(*given, **options):
+        for number, shard in enumerate(encoded_shards(*given, **options)):
+            if number == 2:
+                text.write(f"{text.base}/0.jsonl", b'{"text": "Another."}')
+            yield shard
+
+    with pytest.raises(DataError, match=r"the text changed while it was read(?s:.)*fix(?s:.)*kept"):
+        prepared(data, encoding=encoding)
+
+
+def test_a_store_that_loses_the_connection_in_a_shard_stops_resumably(data, monkeypatch):
+    whole, calls = prepared(data).manifest, []
+    write = Storage.write
+    again = data.model_copy(update={"shards": f"{data.shards}-again"})
+
+    def lost(self, path, content):
+        calls.append(path)
+        if len(calls) == 6:
+            raise ResourceError(f"{path}: cannot be written: connection reset")
+        write(self, path, content)
+
+    monkeypatch.setattr(Storage, "write", lost)
+    with pytest.raises(ResourceError, match="connection reset"):
+        prepared(again)
+    before = len(calls)
+    assert prepared(again).manifest == whole
+    assert before == 6
+
+
+def test_a_connection_lost_for_a_moment_costs_a_pause_only(data, monkeypatch):
+    whole = all_rows(prepared(data))
+    from road_ray.data.corpus import storage as module
+
+    monkeypatch.setattr(module, "_FIRST_PAUSE_SECONDS", 0.01)
+    failures = iter([OSError("reset by peer")] * 3)
+    opened = Storage._opened.func
+
+    def flaky(self):
+        files, base = opened(self)
+
+        class Files:
+            def __getattr__(self, name):
+                error = next(failures, None) if name == "open_input_file" else None
+                if error is not None:
+                    raise error
+                return getattr(files, name)
+
+        return Files(), base
+
+    monkeypatch.setattr(Storage, "_opened", property(flaky))
+    corpus = prepared(data.model_copy(update={"shard_cache": data.shard_cache / "new"}))
+    assert all_rows(corpus) == whole
+    assert next(failures, None) is None
+
+
+def test_a_shard_that_another_wrote_over_is_refused_by_its_digest(data):
+    corpus = prepared(data)
+    storage = corpus.shards.storage
+    shard = corpus.shards.shards[0]
+    storage.write(f"{storage.base}/{shard.name}", bytes(shard.bytes))
+    with pytest.raises(DamagedCorpus, match=r"sha256(?s:.)*changed after the corpus was built"):
+        corpus.row(0)
+
+
+def test_a_learnt_tokenizer_needs_a_directory(data):
+    with pytest.raises(ConfigError, match=r"data\.tokenizer is not given(?s:.)*fix: road data"):
+        prepared(data.model_copy(update={"tokenizer": None}))
+
+
+def test_files_of_the_hub_are_read_where_they_lie(tokenizer, tmp_path):
+    """A folder in the hub's layout: the files of the training split, and none of the others."""
+    folder = tmp_path / "hub"
+    (folder / "data").mkdir(parents=True)
+    for name, text in (("train-0", "One."), ("train-1", "Two."), ("test-0", "No.")):
+        (folder / "data" / f"{name}.jsonl").write_text(json.dumps({"text": text}))
+    (folder / "README.md").write_text(
+        "---\nconfigs:\n- config_name: default\n  data_files:\n"
+        "  - split: train\n    path: data/train-*.jsonl\n"
+        "  - split: test\n    path: data/test-*.jsonl\n---\n"
+    )
+    data = CorpusConfig(
+        corpus=f"hub:{folder}",
+        tokenizer=tokenizer,
+        max_length_tokens=16,
+        shards=str(tmp_path / "shards"),
+    )
+    corpus = prepared(data)
+    assert corpus.manifest["documents"] == 2
+    assert not list((tmp_path / "shards").glob("hub-*/"))
+    assert open_corpus(corpus.directory).manifest == corpus.manifest

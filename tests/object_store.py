@@ -1,0 +1,29 @@
+"""An S3-compatible server on the loopback interface."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from pyarrow import fs
+
+
+@contextmanager
+def object_store(bucket: str) -> Iterator[str]:
+    """Yield ``host:port`` of a server with an empty bucket; its keys are in the environment."""
+    server = pytest.importorskip("moto.server", reason="needs moto[s3], flask, flask-cors")
+    before = {name: os.environ.get(name) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+    os.environ |= dict.fromkeys(before, "testing")
+    one = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    one.start()
+    host = ":".join(map(str, one.get_host_and_port()))
+    given = {"scheme": "http", "region": "us-east-1", "allow_bucket_creation": True}
+    fs.S3FileSystem(endpoint_override=host, **given).create_dir(bucket)
+    try:
+        yield host
+    finally:
+        one.stop()
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
