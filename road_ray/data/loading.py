@@ -62,7 +62,8 @@ def resolve_root(root: str | None) -> Path | None:
     if not place.is_dir():
         raise ConfigError(
             f"{where} = {name}: no such directory\n"
-            "  allowed: a directory in the published layouts, `miniature` or `hub`"
+            "  allowed: a directory in the published layouts, `miniature` or `hub`\n"
+            f"  fix: {where}=miniature tries the command without files of your own"
         )
     return place
 

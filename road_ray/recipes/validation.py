@@ -45,7 +45,7 @@ def require_init(init: str, key: str = "init") -> str:
         near = nearest(place.name, beside)
         raise ConfigError(
             f"{key} = {init}: no such directory\n  fix: "
-            + (f"did you mean {place.parent / near}?" if near else f"look into {place.parent}")
+            + (f"did you mean {place.parent / near}?" if near else f"name one in {place.parent}")
         )
     require_whole_weights(init)
     return init

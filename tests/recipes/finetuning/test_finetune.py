@@ -283,7 +283,7 @@ class TestMistakes:
         assert f"did you mean {there}?" in said.err
         said = attempt(init=f"{there}/zzz")
         assert said.code == 2
-        assert f"look into {there}" in said.err
+        assert f"name one in {there}" in said.err
 
     @pytest.mark.parametrize(
         ("content", "told"),
