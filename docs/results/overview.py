@@ -84,7 +84,7 @@ def table(figures: dict[str, Any]) -> str:
         for row in claim["ours"]:
             where = f"[{row['where']}]({row['page']})"
             if "pending" in row:
-                cells = [where, f"not finished: {row['pending']}", "", ""]
+                cells = [where, f"not run to its end: `{row['pending']}`", "", ""]
             else:
                 one = effect(row)
                 if "unit" not in row:

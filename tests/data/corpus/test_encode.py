@@ -19,7 +19,7 @@ def encoder():
 
 def test_a_block_of_an_encoder_made_from_settings_is_the_same(encoder, monkeypatch):
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
-    encoded = encode_block(encoder.settings(), 7, DOCUMENTS)
+    encoded = encode_block(encoder.settings(), 0, 7, DOCUMENTS)
     expected = encoder.encode(7, DOCUMENTS)
     assert encoded.documents == expected.documents == 3
     assert np.array_equal(encoded.tokens, expected.tokens)
