@@ -21,7 +21,9 @@ from road_ray.distillation.hidden_state_matching import StateMatching
 from road_ray.distillation.hidden_states_teacher import HiddenStatesTeacher
 from road_ray.distillation.schedule import Shape
 from road_ray.distillation.schedule import schedule as schedule_of
+from road_ray.distillation.teacher_identity import fingerprint_tokenizer, reads_other_tokens
 from road_ray.distillation.weighting import Rule, default_rule, resolve
+from road_ray.errors import ConfigError
 
 PROJECTIONS = "matching.safetensors"  # in a checkpoint, beside the model
 
@@ -103,6 +105,13 @@ class DistillationTrainer(Trainer):  # type: ignore[misc]  # transformers has no
         return (loss, outputs) if return_outputs else loss
 
     def _matching(self, teacher: str, **options: Any) -> StateMatching:
+        own = self.processing_class
+        if hasattr(own, "get_vocab") and reads_other_tokens(teacher, fingerprint_tokenizer(own)):
+            raise ConfigError(
+                f"matching: {teacher} has another tokenizer than the student, and hidden states of "
+                "other tokens cannot be carried over\n"
+                "  fix: match a teacher with the student's tokenizer, or leave matching out"
+            )
         attentions = options.get("attention_weight", 0) > 0
         states = HiddenStatesTeacher(teacher, attentions=attentions)
         encoder = getattr(self.model, "base_model", self.model)

@@ -10,6 +10,8 @@ from road_ray.distillation.ensemble.base import annotate
 from road_ray.distillation.ensemble.local import LocalEnsemble
 from road_ray.distillation.hidden_state_matching import StateMatching
 from road_ray.distillation.hidden_states_teacher import HiddenStatesTeacher
+from road_ray.errors import ConfigError
+from tests.published import TEXTS, publish, tokenizer_of
 
 pytest.importorskip("accelerate")
 
@@ -174,3 +176,16 @@ def test_projections_are_learnt_and_continue_from_a_checkpoint(trainer, tmp_path
     torch.testing.assert_close(weights(resumed), weights(straight))
     (projection,) = straight.matching.projections.values()
     assert not torch.equal(projection.weight, torch.eye(len(projection.weight)))
+
+
+def test_states_of_other_tokens_are_refused(trainer, tmp_path):
+    publish(tmp_path / "bert", "bert")
+    with pytest.raises(ConfigError, match="cannot be carried over"):
+        trainer(
+            processing_class=tokenizer_of("electra", TEXTS[:1], 120),
+            matching={"teacher": tmp_path / "bert", "hidden_weight": 0.5},
+        )
+    trainer(
+        processing_class=tokenizer_of("bert"),
+        matching={"teacher": tmp_path / "bert", "hidden_weight": 0.5},
+    )
