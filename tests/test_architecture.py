@@ -41,6 +41,10 @@ SWITCHES = {"torch._dynamo.config.suppress_errors"}  # of libraries that offer n
 ALLOWED = {("road_ray/reporting/environment.py", "distributed")}
 
 
+VAGUE_OPENERS = {"What", "Who", "Those", "Of", "Whether", "Where", "Which", "How", "When", "Why"}
+VAGUE_OPENERS |= {"From", "By", "For", "With", "In", "To"}
+
+
 def sources() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
@@ -210,9 +214,20 @@ def ambient_state(path: Path) -> list[str]:
     return [f"{named(path)}:{node.lineno}: {ast.unparse(node)[:80]}" for node in wrong]
 
 
+def vague_docstrings(path: Path) -> list[str]:
+    """Docstrings that do not open with what a thing does or is."""
+    wrong = []
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node) or ""
+            if text.split(" ")[0] in VAGUE_OPENERS:
+                wrong.append(f"{named(path)}:{getattr(node, 'lineno', 1)}: {text.splitlines()[0]}")
+    return wrong
+
+
 LAWS = [
     *(upward_imports, imports_of_ray, private_ray, too_long),
-    *(foreign_code, foreign_loaders, ambient_state),
+    *(foreign_code, foreign_loaders, ambient_state, vague_docstrings),
 ]
 
 
@@ -358,6 +373,7 @@ def test_the_checks_see_what_they_forbid(tmp_path, monkeypatch):
         "from contextvars import ContextVar\nx = ContextVar('x')\n": ambient_state,
         "class A:\n    pass\nx = A()\n": ambient_state,
         "import torch\ndef f():\n    torch.x = 1\n": ambient_state,
+        'def f():\n    """Whether it is."""\n': vague_docstrings,
     }
     for source, check in checks.items():
         bad.write_text(source)

@@ -43,7 +43,7 @@ def token_path() -> Path:
 
 
 def require_token(*, create: bool = False) -> None:
-    """From here on this process and its children show a token and ask for one.
+    """Make this process and its children show a token and ask for one.
 
     A token file that others can read is closed (Ray writes it 0644); ``create`` makes one where
     there is none. RAY_AUTH_MODE, if set, is left as it is.

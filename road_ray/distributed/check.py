@@ -1,5 +1,5 @@
-"""What ``road check`` finds out about a cluster: who is let in, its version and room, its clocks,
-its object store.
+"""Checks of ``road check`` on a cluster: who is let in, its version and room, its clocks, its
+object store.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def token() -> Finding:
 
 
 def cluster(address: str) -> list[Finding]:
-    """Of a dashboard (``http://...``) or of a cluster to join (``host:port``)."""
+    """Return the findings on a dashboard (``http://...``) or a cluster to join (``host:port``)."""
     return _dashboard(address) if "://" in address else _joined(address)
 
 

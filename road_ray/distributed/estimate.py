@@ -53,8 +53,8 @@ def communication_seconds(
 
 
 def reduced_bytes(gradient_bytes: float, passes: int, *, fsdp: bool) -> float:
-    """What a ring would have to reduce in a step: the gradients once. Of parts, each pass gathers
-    the parameters forward and backward and scatters the gradients, each half of a reduction.
+    """Return the bytes that a ring reduces in a step: the gradients once. With FSDP, each pass
+    gathers the parameters forward and backward and scatters the gradients, each half of that.
     """
     return 1.5 * passes * gradient_bytes if fsdp else gradient_bytes
 
@@ -106,7 +106,7 @@ def cost(
 
 
 def check_room(workers: int, gpus_per_worker: float, teachers: int, gpus_per_teacher: float) -> str:
-    """Where students and teachers go on this machine or, connected, in the cluster.
+    """Return where students and teachers go on this machine or, connected, in the cluster.
 
     Raises ``ClusterError`` with asked and available when they do not fit.
     """

@@ -144,8 +144,8 @@ def _run(config: EvaluateConfig) -> Run:
 
 
 def _heads(directory: str, task: Task, names: Sequence[str]) -> dict[str, str]:
-    """By data set the directory of its head. A mixture may have one for each; a set that it has
-    not seen is judged by that of the first.
+    """Return the directory of the head of each data set. A mixture may have one for each; a set
+    that it has not seen is judged by that of the first.
     """
     first = head_for(Path(directory), task, names[0]) or directory
     return {name: str(head_for(Path(directory), task, name) or first) for name in names}

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class RunContext:
-    """What a run knows of its surroundings: one object, made by whoever starts the run and passed
-    down to the training loop.
+    """Surroundings of a run: one object, made by whoever starts the run and passed down to the
+    training loop.
 
     The host of the process sets ``stop`` and ``check_preemption``, from another thread if it likes;
     the loop sets ``step``, ``batch`` and ``measured``.

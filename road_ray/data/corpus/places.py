@@ -12,7 +12,7 @@ from road_ray.system.file_hashes import sha256_of
 
 
 class Place(Protocol):
-    """Where a corpus is written, file by file."""
+    """Destination of a corpus, written file by file."""
 
     def write(self, name: str, content: Any) -> None:
         """Write a file whole or not at all."""

@@ -39,8 +39,8 @@ FORMAT = 3
 
 
 def cache_directory(named: str | None) -> Path | None:
-    """Where features are kept: the directory named, ``ROAD_CACHE`` or ``~/.cache/road_ray``; None
-    for ``off``, and with a warning where there is no home directory.
+    """Return the directory of cached features: the one named, ``ROAD_CACHE`` or
+    ``~/.cache/road_ray``; None for ``off``, and with a warning where there is no home directory.
     """
     if named == OFF:
         return None

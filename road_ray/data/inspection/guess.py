@@ -50,7 +50,7 @@ class Guess:
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the user says of the columns: text, label and kind; the rest is guessed."""
+    """Choices of the user for the columns: text, label and kind; the rest is guessed."""
 
     text: Sequence[str] = ()
     label: str | None = None

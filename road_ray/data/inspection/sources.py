@@ -49,8 +49,8 @@ Rows = Sequence[Row] | Sequence[SpanExample] | Sequence[TagExample]
 
 @dataclass(frozen=True)
 class Source:
-    """Where the splits of a data set are. ``class_names`` has the names of classes that are numbers
-    in the file, by column.
+    """Location of the splits of a data set. ``class_names`` has the names of classes that are
+    numbers in the file, by column.
     """
 
     name: str

@@ -70,7 +70,7 @@ def resolve_teachers(
 
 
 def num_folds(teachers: Sequence[str]) -> int:
-    """Of how many folds the named teachers are."""
+    """Return the number of folds of the named teachers; 1 if they are not of folds."""
     return resolve_teachers(teachers)[1]
 
 

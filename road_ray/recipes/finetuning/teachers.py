@@ -70,8 +70,8 @@ def _of_all(runs: Sequence[Run]) -> list[str]:
 
 
 def listing(place: Path, single: Sequence[FinetuneConfig], runs: Sequence[Run]) -> dict[str, Any]:
-    """What ``distill`` reads in ``place``: of each teacher the directory (relative to the list's
-    own, so that all may move), seed and figures, and the fold it did not see.
+    """Return the list that ``distill`` reads in ``place``: of each teacher the directory (relative
+    to the list's own, so that all may move), seed and figures, and the fold it did not see.
     """
     listed: list[dict[str, Any]] = [
         {

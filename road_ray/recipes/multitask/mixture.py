@@ -44,7 +44,7 @@ def check_mixing(config: MultitaskConfig) -> None:
 def read_mixture(
     config: MultitaskConfig, worker: Worker, tokenizer: Any, positions: int
 ) -> tuple[dict[str, Split], dict[str, Split]]:
-    """What is trained on and, on the leading worker, judged on."""
+    """Return the splits to train on and, on the leading worker, those to evaluate on."""
     splits = {name: _split(config, name, "train", tokenizer) for name in config.data.datasets}
     # Read now, not after hours of training, so that what is missing is told at once.
     judged = {

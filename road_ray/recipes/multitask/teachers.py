@@ -49,7 +49,7 @@ _TOLD = ("kd_weight", "schedule", "temperature", "average_loss")  # in the model
 
 
 def teacher_sources(config: MultitaskConfig) -> dict[str, TeacherSource]:
-    """Who is asked for each data set that has teachers. Raises ``ConfigError`` or
+    """Return the teachers of each data set that has some. Raises ``ConfigError`` or
     ``CheckpointError`` for one that is named in vain, forgotten, or does not fit.
     """
     settings, places = config.distillation, teachers_by_dataset(config)
@@ -250,7 +250,9 @@ def annotate_mixture(
 
 
 def teacher_lineage(config: MultitaskConfig) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the model tells of its teachers, and the identity of those that it began with."""
+    """Return the teachers for the record of the model, and the identity of those that it began
+    with.
+    """
     manifest, began_with = recorded_teachers(config.run_dir)
     told = to_dict(config.distillation)
     teachers = [

@@ -1,4 +1,4 @@
-"""From the configuration of a pre-training run to its objective: the only place that sees both."""
+"""Build the objective of a pre-training run from its configuration."""
 
 from __future__ import annotations
 

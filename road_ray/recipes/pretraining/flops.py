@@ -34,7 +34,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class _Row:
-    """What the heads of one row are told."""
+    """Sizes and numbers of tokens of one row, from which its heads are counted."""
 
     size: EncoderConfig
     small: EncoderConfig
@@ -119,7 +119,9 @@ def _size_of_init(config: PretrainConfig) -> EncoderConfig:
 def _forward_flops(
     config: PretrainConfig, small: EncoderConfig, vocab_size: int, length: int, generates: bool
 ) -> float:
-    """Of one row through both networks, in those of a forward pass that has a backward pass."""
+    """Return the operations of one row through both networks, in those of a forward pass that has
+    a backward pass.
+    """
     kind = objective_class(config.objective.name)
     candidates = config.objective.candidates or int(options_of(kind).get("candidates", 1))
     head = _HEADS.get(config.objective.name, _detection)

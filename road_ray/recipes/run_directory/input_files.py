@@ -1,4 +1,4 @@
-"""What a run follows from: the files it reads, by content, in ``inputs.json`` of its directory.
+"""Record of the files that a run reads, by content: ``inputs.json`` of its directory.
 
 A file whose size and modification time are as recorded is taken to be the same; any other is
 hashed. A file whose folder is gone, such as data that were deleted after the training, is not

@@ -1,5 +1,5 @@
-"""What a finished run left: its files by sha256 in ``MANIFEST.json``, and whether they are as they
-were written. Runs that a run without a training of its own is made of count as its own.
+"""Manifest of a finished run: its files by sha256 in ``MANIFEST.json``, and a check that they are
+as they were written. Runs that a run without a training of its own is made of count as its own.
 """
 
 from __future__ import annotations

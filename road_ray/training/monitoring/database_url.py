@@ -55,8 +55,8 @@ def check_database(url: str) -> str:
 
 
 def with_password(url: str) -> str:
-    """What is opened: ``url``, with the password of ROAD_SWEEP_PASSWORD when it names a user and
-    no password of its own.
+    """Return the URL to open: ``url``, with the password of ROAD_SWEEP_PASSWORD when it names a
+    user and no password of its own.
     """
     password = os.environ.get(PASSWORD)
     if not password:

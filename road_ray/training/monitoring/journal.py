@@ -75,7 +75,8 @@ class Journal:
             self._append("events.jsonl", {"time": now, "kind": kind, **redact(fields)})
 
     def truncate_after(self, step: int) -> int:
-        """How many rows beyond ``step`` were dropped, so that a resumed run writes each step once.
+        """Drop the rows beyond ``step``, so that a resumed run writes each step once; return their
+        number.
 
         A torn last line goes too, uncounted.
         """

@@ -1,4 +1,4 @@
-"""From the terms of a loss to an update of the weights.
+"""Way from the terms of a loss to an update of the weights.
 
 ``gradient_accumulation.py`` averages the gradient over the passes of a step and over all workers,
 ``learning_rate.py`` is the schedule, ``layer_decay.py`` gives each layer its share of the rate,
