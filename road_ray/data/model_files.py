@@ -60,14 +60,17 @@ def locate_model(name: str | Path, *, weights: bool = True) -> Path:
     if directory.is_dir():
         return directory / "hf" if (directory / "hf" / "config.json").is_file() else directory
     from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError
 
     patterns = [*_TEXTS, *(["*.safetensors"] if weights else [])]
     try:
         return Path(snapshot_download(str(name), allow_patterns=patterns))
     except Exception as error:  # the hub's client raises dozens of types
+        what = "neither a directory nor a model of the hub that can be reached"
+        if not isinstance(error, HFValidationError):  # otherwise it is no name of the hub
+            what += f" ({error})"
         raise CheckpointError(
-            f"{name}: neither a directory nor a model of the hub that can be reached ({error})\n"
-            "  fix: name a directory with config.json and model.safetensors"
+            f"{name}: {what}\n  fix: name a directory with config.json and model.safetensors"
         ) from error
 
 
