@@ -19,6 +19,7 @@ from road_ray.errors import ConfigError, ResourceError
 from road_ray.evaluation.span_answers import write_json
 from road_ray.inference.predictor import Prediction
 from road_ray.system.json_file import read_json
+from road_ray.system.paths import check_new
 
 SUFFIXES = (".jsonl", ".csv", ".tsv")
 
@@ -38,8 +39,7 @@ class PredictionFile:
                 f"output = {path}: {path.suffix or 'no suffix'} is not written\n"
                 f"  allowed: {', '.join(SUFFIXES)}"
             )
-        if path.exists():
-            raise ConfigError(f"output = {path}: is there already\n  fix: name another, or move it")
+        check_new(path)
         self.path = path
         self.rows = 0
         self._identity = dict(identity)
