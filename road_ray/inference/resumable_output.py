@@ -105,10 +105,11 @@ class PredictionFile:
         return out.getvalue()
 
     def _failure(self, error: OSError) -> ResourceError:
+        kept = f"{self.rows} rows in {self._partial}" if self.rows else "nothing"
         return ResourceError(
             f"{self.path}: cannot be written: {error.strerror}\n"
             "  fix: free space there, or name a file that can be written; then repeat the command\n"
-            f"  kept: {self.rows} rows in {self._partial}"
+            f"  kept: {kept}"
         )
 
 
