@@ -81,9 +81,7 @@ def predict(
         "threshold": threshold,
         "n_best": n_best,
     }
-    check_input(source)  # and the output: before torch is imported and a cluster started
-    if output is not None:
-        check_new(output)
+    _check_paths(source, output)
     pool = None
     if workers or address:
         pool = {"workers": workers, "gpus_per_worker": gpus_per_worker or 0.0, "address": address}
@@ -94,6 +92,13 @@ def predict(
     rows = _write(model, source, output, chosen, options, pool, not quiet)
     made = {"output": str(output), "rows": rows}
     typer.echo(json.dumps(made) if as_json else f"{rows} predictions: {output}")
+
+
+def _check_paths(source: str, output: Path | None) -> None:
+    """Check input and output before torch is imported and a cluster started."""
+    check_input(source)
+    if output is not None:
+        check_new(output)
 
 
 def _print(
