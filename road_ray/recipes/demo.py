@@ -39,9 +39,9 @@ from road_ray.recipes.pretraining.pretrain import pretrain
 from road_ray.recipes.run_directory.progress import show_progress
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.reporting.pages.demo_page import FIGURES, STUDENTS, TASK
+from road_ray.system.json_file import write_json_atomic
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 from road_ray.training.context import RunContext
-from road_ray.training.monitoring.journal import write_json_atomic
 from road_ray.training.monitoring.progress import open_console
 
 if TYPE_CHECKING:
