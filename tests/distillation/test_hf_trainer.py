@@ -8,8 +8,7 @@ import torch
 from road_ray.data.catalog import task
 from road_ray.distillation.ensemble.base import annotate
 from road_ray.distillation.ensemble.local import LocalEnsemble
-from road_ray.distillation.hidden_state_matching import StateMatching
-from road_ray.distillation.hidden_states_teacher import HiddenStatesTeacher
+from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, StateMatching
 from road_ray.errors import ConfigError
 from tests.published import TEXTS, publish, tokenizer_of
 

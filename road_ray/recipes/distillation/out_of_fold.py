@@ -38,8 +38,8 @@ def open_ensemble(
     source: SourceConfig,
     **more: Any,
 ) -> Iterator[Ensemble]:
-    """The ensemble of ``asking`` for the rows of ``split``; of ``count`` folds' teachers, each is
-    asked only for rows that it has not seen.
+    """Yield the ensemble for the rows of ``split``. If ``teacher_source`` has teachers of ``count``
+    folds, each is asked only for rows that it has not seen.
     """
     texts = more["texts"] = texts_of(teacher_source, split, tokenizer, source)
     with ExitStack() as stack:
