@@ -10,7 +10,6 @@ Source: Devlin et al. 2019, section 4.3; google-research/bert run_squad.py; goog
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,6 @@ from typing import NamedTuple
 import numpy as np
 
 from road_ray.data.features.types import Features, SpanExample
-from road_ray.errors import ResourceError
 from road_ray.evaluation import squad
 from road_ray.evaluation.span_search import (
     Logits,
@@ -30,6 +28,7 @@ from road_ray.evaluation.span_search import (
     span_columns,
     window_spans,
 )
+from road_ray.system.json_file import write_text_atomic
 
 UNTUNED_THRESHOLD = 0.0
 
@@ -265,15 +264,6 @@ def _odds(predictions: Sequence[SpanPrediction]) -> dict[str, float]:
 
 
 def write_json(path: Path, content: Mapping[str, object]) -> None:
-    """Write a JSON file atomically; the next write replaces what a killed one leaves."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with partial.open("w", encoding="utf-8") as file:
-            json.dump(content, file, ensure_ascii=False, allow_nan=False, indent=2)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except IsADirectoryError as error:
-        raise ResourceError(f"{path}: is a directory\n  fix: delete it") from error
-    finally:
-        partial.unlink(missing_ok=True)
+    """Write a JSON file atomically, its text as it is: not escaped to ASCII."""
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, indent=2)
+    write_text_atomic(path, text)

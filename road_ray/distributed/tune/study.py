@@ -6,7 +6,7 @@ import logging
 import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from road_ray.distributed.tune.space import encode_choice, grid_of
 from road_ray.distributed.tune.storage import JOURNAL, open_storage
 from road_ray.distributed.tune.trial_record import Record
 from road_ray.errors import ResourceError
+from road_ray.system.json_file import finite
 
 _log = logging.getLogger(__name__)
 STATES = {
@@ -34,6 +35,10 @@ STATES = {
     "pruned": TrialState.PRUNED,
     "failed": TrialState.FAIL,
 }
+_ATTRIBUTES = (  # fields of a record for which Optuna has no field
+    *("deviation", "figures", "reason", "seconds", "teacher_seconds"),
+    *("origin", "parent", "parent_step", "retry_of"),
+)
 
 
 def open_study(config: SearchConfig, name: str, directory: Path) -> optuna.Study:
@@ -141,15 +146,10 @@ def _facts(record: Record, ended: bool) -> dict[str, Any]:
     facts: dict[str, Any] = dict(record.params)
     if ended:
         facts["state"] = record.state
-        facts |= {f"figures.{name}": _finite(value) for name, value in record.figures.items()}
+        facts |= {f"figures.{name}": finite(value) for name, value in record.figures.items()}
     if ended and record.state == "complete":
         facts["values"] = tuple(record.values)
     return facts
-
-
-def _finite(value: float | None) -> float | None:
-    """Return a number as JSON stores it."""
-    return None if value is None or not math.isfinite(value) else value
 
 
 def _rebuild(study: optuna.Study, directory: Path, config: SearchConfig) -> None:
@@ -208,17 +208,8 @@ def _contains(distribution: BaseDistribution, value: object) -> bool:
 
 
 def _attributes(record: Record) -> dict[str, Any]:
-    return {
-        "deviation": list(record.deviation),
-        "figures": dict(record.figures),
-        "reason": record.reason,
-        "seconds": record.seconds,
-        "teacher_seconds": record.teacher_seconds,
-        "origin": record.origin,
-        "parent": record.parent,
-        "parent_step": record.parent_step,
-        "retry_of": record.retry_of,
-    }
+    """Return the fields of a record that the study has as attributes of a trial."""
+    return {name: value for name, value in asdict(record).items() if name in _ATTRIBUTES}
 
 
 def tell_outcome(study: optuna.Study, record: Record) -> None:
@@ -251,19 +242,12 @@ def _frozen(study: optuna.Study, number: int) -> FrozenTrial | None:
 def record_of(trial: FrozenTrial) -> Record:
     """Return the record of a trial, from the study."""
     names = {state: name for name, state in STATES.items()}
-    attributes = trial.user_attrs
+    known = {name: trial.user_attrs[name] for name in _ATTRIBUTES if name in trial.user_attrs}
+    known["deviation"] = tuple(known.get("deviation", ()))
     return Record(
         number=trial.number,
         params=dict(trial.params),
         state=names.get(trial.state, "running"),
         values=tuple(trial.values or ()),
-        deviation=tuple(attributes.get("deviation", ())),
-        figures=attributes.get("figures", {}),
-        reason=attributes.get("reason", ""),
-        seconds=attributes.get("seconds", 0.0),
-        teacher_seconds=attributes.get("teacher_seconds", 0.0),
-        origin=attributes.get("origin", ""),
-        parent=attributes.get("parent"),
-        parent_step=attributes.get("parent_step", 0),
-        retry_of=attributes.get("retry_of"),
+        **known,
     )

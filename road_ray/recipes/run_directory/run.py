@@ -28,10 +28,10 @@ from road_ray.recipes.run_directory.recorded_config import RECORD, allowed_input
 from road_ray.reporting.provenance import environment, revision, version_of
 from road_ray.reporting.report import REPORT, leave_report
 from road_ray.system.file_lock import lock_exclusively
-from road_ray.system.json_file import read_json
+from road_ray.system.json_file import read_json, write_json_atomic
 from road_ray.training.checkpoint.atomic_commit import MANIFEST, Checkpoints, disk_error
 from road_ray.training.context import RunContext
-from road_ray.training.monitoring.journal import Journal, write_json_atomic
+from road_ray.training.monitoring.journal import Journal
 from road_ray.training.monitoring.progress import Work
 from road_ray.training.monitoring.trackers import (
     CallbackTracker,
