@@ -21,10 +21,10 @@ from road_ray.data.schema import Task
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distributed.train.launch import launch_run
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.evaluation.evaluate_split import evaluate_split
+from road_ray.evaluation.evaluate_split import Evaluation, evaluate_split
 from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import build_encoder, check_vocabulary, load_encoder, model_directory
-from road_ray.models.layers import keep_layers, num_layers
+from road_ray.models.encoder_layers import keep_layers, num_layers
 from road_ray.models.multitask import MultitaskModel, keep_pooler, load_trained
 from road_ray.objectives.base import Objective
 from road_ray.objectives.supervised import Supervised
@@ -238,7 +238,7 @@ def fit(
             identity=prepared.identity,
             record=prepared.lineage,
             totals=lambda: [prepared.stream.totals(prepared.total_steps * config.training.passes)],
-            evaluate=lambda: _evaluate_dev(config, worker, prepared, log),
+            evaluate=lambda: _evaluate(config, worker, prepared, log, config.data.dataset)[1],
             context=context,
         )
         train(objective, steps, training, worker)
@@ -250,20 +250,25 @@ def fit(
     return figures
 
 
-def _evaluate_dev(
-    config: FinetuneConfig, worker: Worker, prepared: Prepared, log: Journal
-) -> dict[str, float]:
-    """Return metrics on the dev split of the training data set, for use during training."""
-    split, pad_id = prepared.judged[config.data.dataset], int(prepared.tokenizer.pad_token_id)
-    result = evaluate_split(
+def _evaluate(
+    config: FinetuneConfig,
+    worker: Worker,
+    prepared: Prepared,
+    log: Journal,
+    name: str,
+    threshold: float | None = None,
+) -> tuple[Evaluation, dict[str, float]]:
+    """Return the evaluation on a dev split, and its metrics as ``eval/<name>/<metric>``."""
+    found = evaluate_split(
         prepared.model,
-        split,
-        pad_id=pad_id,
+        prepared.judged[name],
+        pad_id=int(prepared.tokenizer.pad_token_id),
         device=worker.device,
-        tune=True,
-        on_rows=partial(log.part, f"evaluating {config.data.dataset}"),
+        threshold=threshold,
+        tune=name == config.data.dataset,
+        on_rows=partial(log.part, f"evaluating {name}"),
     )
-    return {f"eval/{config.data.dataset}/{name}": value for name, value in result.figures.items()}
+    return found, {f"eval/{name}/{metric}": value for metric, value in found.figures.items()}
 
 
 def judge(
@@ -278,22 +283,13 @@ def judge(
     threshold: float | None = None
     own = config.data.dataset
     for name in sorted(config.data.evaluate_on or (own,), key=lambda name: name != own):
-        split = prepared.judged[name]
         # Also where it is 0, so that runs of one table have the same metrics.
-        shared = count_shared(prepared.split.examples, split.examples)
+        shared = count_shared(prepared.split.examples, prepared.judged[name].examples)
         figures[f"data/{name}/overlap_with_train"] = float(shared)
-        result = evaluate_split(
-            prepared.model,
-            split,
-            pad_id=int(prepared.tokenizer.pad_token_id),
-            device=worker.device,
-            threshold=threshold,
-            tune=name == own,
-            on_rows=partial(log.part, f"evaluating {name}"),
-        )
-        threshold = result.threshold
-        result.write(config.run_dir / "predictions" / name)
-        figures |= {f"eval/{name}/{metric}": value for metric, value in result.figures.items()}
+        found, metrics = _evaluate(config, worker, prepared, log, name, threshold)
+        threshold = found.threshold
+        found.write(config.run_dir / "predictions" / name)
+        figures |= metrics
     export(config, prepared, figures, threshold)
     return figures
 

@@ -21,9 +21,7 @@ from road_ray.errors import ConfigError
 from road_ray.models.encoder import model_directory, size_of
 from road_ray.objectives.base import Objective
 from road_ray.recipes.pretraining.build import build_objective, stored_config
-from road_ray.recipes.pretraining.config import (
-    PretrainConfig,
-)
+from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.early_probe import early_probe
 from road_ray.recipes.run_directory.model_record import atomic_directory, write_model_record
 from road_ray.recipes.run_directory.resume_identity import resume_identity
@@ -121,15 +119,7 @@ def prepare(config: PretrainConfig, worker: Worker) -> Prepared:
     cut = [prepare_corpus(phase.corpus(corpus_settings(config))) for phase in parts]
     corpora, tokenizer = tuple(corpus for corpus, _ in cut), cut[0][1]
     torch.manual_seed(config.seed)
-    objective, heads = build_objective(
-        corpora[0],
-        tokenizer,
-        size=config.encoder,
-        generator=config.generator,
-        objective=config.objective,
-        init=config.init,
-        start=config.start,
-    )
+    objective, heads = build_objective(corpora[0], tokenizer, config)
     streams = (
         BatchStream(
             corpus,
