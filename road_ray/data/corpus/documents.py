@@ -130,11 +130,9 @@ def _state(file: TextFile) -> object:
 
 
 def _documents(path: TextFile) -> Iterator[str]:
-    if path.name.endswith(".parquet"):
-        for row, found in enumerate(parquet_rows(path, ["text"]), 1):
-            yield check_text(found["text"], f"{path}:{row}", "text")
-    elif path.name.endswith(".arrow"):
-        for row, found in enumerate(arrow_rows(path, ["text"]), 1):
+    if path.suffix in (".parquet", ".arrow"):
+        read = parquet_rows if path.suffix == ".parquet" else arrow_rows
+        for row, found in enumerate(read(path, ["text"]), 1):
             yield check_text(found["text"], f"{path}:{row}", "text")
     elif ".jsonl" in path.suffixes[-2:]:
         for number, line in numbered_lines(path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -79,14 +79,7 @@ def find_source(place: str) -> Source:
     if source.layout == "text" or source.hub:
         return source
     read = {split: _read(source.layout, Path(where)) for split, where in source.splits.items()}
-    return Source(
-        source.name,
-        source.layout,
-        source.splits,
-        notes=source.notes,
-        rows=read,
-        class_names=_class_names(Path(source.splits["train"])),
-    )
+    return replace(source, rows=read, class_names=_class_names(Path(source.splits["train"])))
 
 
 def layout_of(path: Path) -> Layout:
