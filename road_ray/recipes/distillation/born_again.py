@@ -11,8 +11,7 @@ from typing import Any
 from road_ray.config import override
 from road_ray.distributed.connection import connected
 from road_ray.recipes.distillation.config import DistillConfig
-from road_ray.recipes.distillation.ensemble_eval import evaluate_ensemble
-from road_ray.recipes.finetuning.teachers import list_entry
+from road_ray.recipes.finetuning.teachers import ensemble_figures, list_entry
 from road_ray.recipes.run_directory.model_record import atomic_directory
 from road_ray.recipes.run_directory.resume_identity import mirrored_below
 from road_ray.recipes.run_directory.run import Run, open_run_directory
@@ -53,13 +52,7 @@ def born_again(
         for number, run in enumerate(runs, 1):
             found = {name: value for name, value in run.metrics.items() if name.startswith("eval/")}
             figures |= {f"generation-{number}/{name}": value for name, value in found.items()}
-        figures |= evaluate_ensemble(
-            [run.hf_dir for run in runs],
-            config.data,
-            config.data.evaluate_on or (config.data.dataset,),
-            predictions=directory / "predictions" / "ensemble",
-            tune_on=config.data.dataset,
-        )
+        figures |= ensemble_figures(directory, runs, config.data)
         write_json_atomic(directory / "metrics.json", figures)
     return Run(directory, figures)
 

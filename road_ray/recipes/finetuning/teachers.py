@@ -10,7 +10,7 @@ from typing import Any
 from road_ray.distributed.parallel import run_all
 from road_ray.evaluation.metrics import means
 from road_ray.recipes.distillation.ensemble_eval import evaluate_ensemble
-from road_ray.recipes.finetuning.config import FinetuneConfig, TeachersConfig
+from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig, TeachersConfig
 from road_ray.recipes.finetuning.finetune import finetune
 from road_ray.recipes.run_directory.resume_identity import mirrored_below
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
@@ -39,16 +39,22 @@ def _run(config: TeachersConfig, context: RunContext | None) -> Run:
         # A run that an earlier version finished may lack a figure of the others.
         figures = means([run.metrics for run in runs])
         if config.judge_ensemble:
-            found = [run.hf_dir for run in runs]
-            figures |= evaluate_ensemble(
-                found,
-                config.data,
-                config.data.evaluate_on or (config.data.dataset,),
-                predictions=directory / "predictions" / "ensemble",
-                tune_on=config.data.dataset,
-            )
+            figures |= ensemble_figures(directory, runs, config.data)
         write_json_atomic(directory / "metrics.json", figures)
     return Run(directory, figures)
+
+
+def ensemble_figures(
+    directory: Path, runs: Sequence[Run], data: FinetuneDataConfig
+) -> dict[str, float]:
+    """Return the figures of the models' mean, whose predictions are written to ``directory``."""
+    return evaluate_ensemble(
+        [run.hf_dir for run in runs],
+        data,
+        data.evaluate_on or (data.dataset,),
+        predictions=directory / "predictions" / "ensemble",
+        tune_on=data.dataset,
+    )
 
 
 def single_teachers(config: TeachersConfig) -> list[FinetuneConfig]:
