@@ -2,8 +2,8 @@
 
 Usage: python docs/results/minilm_threshold.py MODEL DATA RUNS     (prints Markdown)
 
-The fine-tuning on SQuAD 2.0 of minilm.py, by road_ray, with one of the Trainer's choices at a time:
-the loss over all tokens, and the head's first weights of deviation 0.02. Finished runs are skipped.
+The fine-tuning on SQuAD 2.0 of minilm.py, by road_ray, with the loss over all tokens, as the
+Trainer has it, or with the first weights of ELECTRA's heads. Finished runs are skipped.
 """
 
 from __future__ import annotations
@@ -20,29 +20,30 @@ import torch
 from torch import Tensor, nn
 
 from road_ray.data.batching import Batch
-from road_ray.models.encoder import initialize
+from road_ray.models.encoder import initialize_output
 
 SEEDS = (0,)
-WAYS = ("all_tokens", "small_weights", "both")
+WAYS = ("all_tokens", "electra_weights")
 FIGURES = ("best_f1", "best_exact", "HasAns_f1", "NoAns_f1")
 
 
 @contextmanager
-def choices_of_the_trainer(way: str) -> Iterator[None]:
+def with_choice(way: str) -> Iterator[None]:
     def every_token(batch: Batch) -> Tensor:
         return torch.ones_like(batch["input_ids"], dtype=torch.bool)
 
-    def small_weights(linear: nn.Linear) -> None:
-        initialize(linear, 0.02)
+    def electra_weights(linear: nn.Linear, config: object) -> None:
+        initialize_output(linear)
 
-    loss = patch("road_ray.objectives.supervised.allowed_positions", every_token)
-    weights = patch("road_ray.models.heads.standard.initialize_output", small_weights)
-    chosen = {"all_tokens": [loss], "small_weights": [weights], "both": [loss, weights]}[way]
-    for one in chosen:
-        one.start()
-    yield
-    for one in chosen:
-        one.stop()
+    choices = {
+        "all_tokens": ("road_ray.objectives.supervised.allowed_positions", every_token),
+        "electra_weights": (
+            "road_ray.models.heads.standard.initialize_task_output",
+            electra_weights,
+        ),
+    }
+    with patch(*choices[way]):
+        yield
 
 
 def main(model: str, data: str, runs: Path) -> None:
@@ -51,7 +52,7 @@ def main(model: str, data: str, runs: Path) -> None:
         for seed in SEEDS:
             place = runs / f"squad_v2-{way}-{seed}"
             if not (place / "result.json").is_file():
-                with choices_of_the_trainer(way):
+                with with_choice(way):
                     minilm.ours(model, data, place, "squad_v2", seed)
                 result = minilm.figures_of(place / "hf", data, "squad_v2")
                 (place / "result.json").write_text(json.dumps(result))
