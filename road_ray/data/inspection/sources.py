@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from road_ray.data.features.types import SpanExample, TagExample
-from road_ray.data.readers.conll import read_conll
+from road_ray.data.readers.conll import TAG, read_conll
 from road_ray.data.readers.hub import datasets_library
 from road_ray.data.readers.parts.tables import (
     TABLES,
@@ -31,7 +31,6 @@ MOST_ROWS = 100_000  # of a split that are looked at
 HUB = "hub:"
 _CONLL = (".conll", ".iob", ".iob2", ".bio", ".txt", ".tsv", "")
 _TEXT = (".txt", *(f".txt{packed}" for packed in SUFFIXES))
-_TAG = re.compile(r"O|[BI]-\S+")
 _SNIFFED_LINES = 200
 _OF_ARROW = ("dataset_info.json", "state.json")  # beside the files of Dataset.save_to_disk
 _SPLITS = {
@@ -200,7 +199,7 @@ def _is_conll(path: Path) -> bool:
         cells = line.split()
         if not cells or cells[0] == "-DOCSTART-":
             continue
-        if len(cells) < 2 or not _TAG.fullmatch(cells[-1]):
+        if len(cells) < 2 or not TAG.fullmatch(cells[-1]):
             return False
         seen += 1
     return seen > 0
