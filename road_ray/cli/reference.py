@@ -98,7 +98,7 @@ def _sections_below(kind: type[BaseModel], above: Key) -> Iterator[tuple[Key, ty
 def _every_run() -> str:
     verbs = [name for name in CONFIGURABLE if issubclass(configuration_class(name), RunConfig)]
     infos = [one for one in section_infos(RunConfig) if not one.keys_below]
-    rows = [_row(one.key, verbs, one.field.meaning) for one in infos]
+    rows = [_row(one.key, verbs) for one in infos]
     return "\n".join(
         ["## Every run\n", "Keys of every verb except `sweep` and `submit`.\n", *rows, ""]
     )
@@ -151,17 +151,15 @@ def _section(section: _Section) -> str:
     return "\n".join([f"### {section.heading}\n", f"{about} {verbs}\n", *rows, ""])
 
 
-def _row(key: Key, verbs: list[str], meaning: str | None = None) -> str:
+def _row(key: Key, verbs: list[str]) -> str:
     infos = {verb: key_info(configuration_class(verb), key) for verb in verbs}
     known = {verb: info for verb, info in infos.items() if info}
     info = next(iter(known.values()))
     default = default_text({verb: one.default for verb, one in known.items()})
     told = info.allowed.removeprefix("a ") == info.type
     allowed = "" if told else f"; allowed: {info.allowed}"
-    meaning = info.field.meaning
-    return (
-        f"- **`{format_key(key)}`**: {info.type}; default: {default}{allowed}. {meaning}".rstrip()
-    )
+    start = f"- **`{format_key(key)}`**: {info.type}; default: {default}{allowed}."
+    return f"{start} {info.field.meaning}".rstrip()
 
 
 def _anchor(heading: str) -> str:
