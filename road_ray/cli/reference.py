@@ -117,7 +117,7 @@ def _verb(name: str, sections: list[_Section]) -> str:
     ]
     rows = [_row(one.key, [name]) for one in infos if not one.field.only_sections]
     lines = [f"## road {name}\n", f"{about[0].upper()}{about[1:]}.\n", *rows]
-    lines += [_run_within(name, one) for one in infos if _runs(one)]
+    lines += [_run_within(one) for one in infos if _runs(one)]
     links = [
         f"[`{format_key(one.key)}`](#{_anchor(one.heading)})"
         for one in sections
@@ -130,7 +130,7 @@ def _runs(info: KeyInfo) -> list[type[RunConfig]]:
     return [one for one in info.field.sections if issubclass(one, RunConfig)]
 
 
-def _run_within(verb: str, info: KeyInfo) -> str:
+def _run_within(info: KeyInfo) -> str:
     """Return the changed defaults of a section that is the configuration of another verb."""
     section = _runs(info)[0]
     other = next(name for name, of in VERBS.items() if issubclass(of.config, section))

@@ -70,7 +70,7 @@ def _run(config: DemoConfig, context: RunContext | None) -> Run:
             with _stage(3, f"{config.num_teachers} teachers with all labels of {TASK}"):
                 taught = _teachers(config, context)
             students = _students(config, taught, context)
-        rows = table(config, taught, students)
+        rows = table(taught, students)
         figures = _flat(rows)
         write_json_atomic(directory / "table.json", rows)
         write_json_atomic(directory / "metrics.json", figures)
@@ -134,9 +134,7 @@ def _alongside(
         return run_parallel(recipe, configs, *ensemble, timeout_seconds=3600.0, context=context)
 
 
-def table(
-    config: DemoConfig, taught: Sequence[Run], students: Mapping[str, Sequence[Run]]
-) -> list[dict[str, Any]]:
+def table(taught: Sequence[Run], students: Mapping[str, Sequence[Run]]) -> list[dict[str, Any]]:
     """One row a kind of model: mean and deviation over seeds of each figure; each teacher alone."""
     rows = [_row(name, runs) for name, runs in students.items()]
     return rows + [_row(f"teacher {number}", [run]) for number, run in enumerate(taught)]

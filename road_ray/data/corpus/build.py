@@ -83,7 +83,7 @@ def build_corpus(
         return open_corpus(directory, shuffled_shards)
     encoder = Encoder.of(tokenizer, **given)
     try:
-        with _staging(directory, recipe) as staging:
+        with _staging(directory) as staging:
             _write_shards(parts, encoder, Directory(staging), recipe, encoding, processes)
             _put_in_place(staging, directory, recipe)
             # Only now: without them another process would begin anew and delete the shards.
@@ -242,7 +242,7 @@ def _put_in_place(staging: Path, directory: Path, recipe: dict[str, Any]) -> Non
 
 
 @contextmanager
-def _staging(directory: Path, recipe: dict[str, Any]) -> Iterator[Path]:
+def _staging(directory: Path) -> Iterator[Path]:
     """Yield the directory to write shards to, which may hold those of an earlier attempt.
 
     It remains if it has a shard and no other process was faster. While another process builds the
