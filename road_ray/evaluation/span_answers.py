@@ -60,14 +60,6 @@ class SpanPrediction:
     n_best: tuple[Candidate, ...]
 
 
-@dataclass(frozen=True)
-class Threshold:
-    """The ``null_odds`` above which the model abstains, tuned for each of the two scores."""
-
-    best_f1_threshold: float
-    best_exact_threshold: float
-
-
 def best_spans(
     features: Features,
     examples: Sequence[SpanExample],
@@ -164,20 +156,18 @@ def nbest_candidates(
 
 def choose_threshold(
     examples: Sequence[SpanExample], predictions: Sequence[SpanPrediction]
-) -> Threshold:
-    """Return the ``null_odds`` thresholds with the best F1 and exact match on these (dev) examples.
+) -> float:
+    """Return the ``null_odds`` threshold with the best F1 on these (dev) examples.
 
     As in the official script, unless abstaining everywhere is best: the script then reports 0.0,
     which lets answers of negative odds through; here the threshold is below all odds.
     """
     scores = squad.evaluate(examples, _texts(predictions), _odds(predictions), UNTUNED_THRESHOLD)
-    below = float(np.nextafter(min(p.null_odds for p in predictions), -np.inf))
     silent = 100.0 * sum(not example.answers for example in examples) / len(examples)
-    best = {
-        name: min(below, 0.0) if scores[f"best_{name}"] <= silent else scores[f"best_{name}_thresh"]
-        for name in ("f1", "exact")
-    }
-    return Threshold(best_f1_threshold=best["f1"], best_exact_threshold=best["exact"])
+    if scores["best_f1"] > silent:
+        return scores["best_f1_thresh"]
+    below = np.nextafter(min(p.null_odds for p in predictions), -np.inf)
+    return min(float(below), 0.0)
 
 
 def apply_threshold(predictions: Sequence[SpanPrediction], threshold: float) -> dict[str, str]:
