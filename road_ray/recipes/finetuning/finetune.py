@@ -171,7 +171,8 @@ def _model(
     trained = head_for(Path(directory), tasks[0], config.data.dataset)
     if config.keep_head and trained is not None and not config.from_scratch and len(tasks) == 1:
         try:
-            return load_trained(str(trained), tasks[0]), {"kept": [tasks[0].name], "new": []}
+            model = load_trained(str(trained), tasks[0], config.label_map)
+            return model, {"kept": [tasks[0].name], "new": []}
         except CheckpointError as error:
             raise CheckpointError(f"{error}, or keep_head=false for a new head") from error
     encoder = load_encoder(directory)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+
 import pytest
 from safetensors.torch import load_file
 
@@ -51,3 +54,17 @@ def test_the_head_of_a_trained_model_is_kept_if_asked(teachers, sentiment, tmp_p
         chosen = {"init": teacher, "keep_head": keep, "training.steps": 1}
         run = rr.finetune(overrides=sentiment | chosen, run_dir=tmp_path / str(keep))
         assert initialized(run) == expected
+
+
+def test_labels_of_a_kept_head_are_refused_or_mapped(teachers, sentiment, tmp_path, road, flags):
+    renamed = shutil.copytree(teachers.directory / "teacher-0" / "hf", tmp_path / "renamed")
+    told = json.loads((renamed / "config.json").read_text())
+    names = {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}}
+    (renamed / "config.json").write_text(json.dumps(told | names))
+    chosen = sentiment | {"init": str(renamed), "training.steps": 1, "run_dir": tmp_path / "run"}
+    said = road("finetune", *flags(chosen))
+    line = "label_map='{LABEL_0: negative, LABEL_1: positive}'"
+    assert said.code == 4
+    assert line in said.err
+    said = road("finetune", *flags(chosen), line.replace("'", ""))
+    assert said.code == 0, said.err
