@@ -227,8 +227,10 @@ def tell_outcome(study: optuna.Study, record: Record) -> None:
     if frozen is None or frozen.state.is_finished():
         return
     trial = optuna.Trial(study, frozen._trial_id)
+    known = _attributes(Record(record.number, {})) | frozen.user_attrs
     for name, value in _attributes(record).items():
-        trial.set_user_attr(name, value)
+        if value != known[name]:  # each is a write that waits for the disk
+            trial.set_user_attr(name, value)
     state = STATES[record.state]
     values = list(record.values) if state == TrialState.COMPLETE else None
     study.tell(record.number, values, state=state, skip_if_finished=True)

@@ -90,13 +90,19 @@ def run(config: SweepConfig) -> Sweep:
 
 def _with_retention(watch: SweepObserver, config: SweepConfig) -> SweepObserver:
     """Return the observer extended by ``remove_models`` after each trial."""
-    known: dict[int, Record] = {}
+    if config.keep == "all":
+        return watch
+    # A trial that lost its model is never among the best again: the time for a trial does not
+    # grow with their number.
+    kept: dict[int, Record] = {}
 
     def changed(record: Record) -> None:
         watch.changed(record)
         if record.ended:  # not the trial itself, whose process may still be running
-            remove_models(config.directory, known.values(), config)
-        known[record.number] = record
+            left = remove_models(config.directory, kept.values(), config)
+            kept.clear()
+            kept.update({trial.number: trial for trial in left})
+        kept[record.number] = record
 
     return replace(watch, changed=changed)
 
