@@ -105,11 +105,11 @@ def retried(trials: Sequence[FrozenTrial]) -> set[int]:
 
 def _reconcile(study: optuna.Study, directory: Path, config: SearchConfig) -> None:
     """Update the study from the trials' records, and the records from the study."""
-    known = {trial.number: trial for trial in study.get_trials(deepcopy=False)}
-    if not known:
-        _rebuild(study, directory, config)
-        return
-    for number, trial in known.items():
+    _restore_trials(study, directory, config)
+    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+        _restore_params(study, trial, trial_record.read(directory, trial.number), config)
+    for trial in study.get_trials(deepcopy=False):
+        number = trial.number
         record = trial_record.read(directory, number)
         if record is not None:
             _require_agreement(trial, record, directory)
@@ -152,14 +152,35 @@ def _facts(record: Record, ended: bool) -> dict[str, Any]:
     return facts
 
 
-def _rebuild(study: optuna.Study, directory: Path, config: SearchConfig) -> None:
+def _restore_trials(study: optuna.Study, directory: Path, config: SearchConfig) -> None:
+    """Add the trials that have a directory and are not in the study: all of them if it is new, the
+    last one if the end of its journal was lost.
+    """
     numbers = trial_record.trial_numbers(directory)
-    for number in range(max(numbers, default=-1) + 1):
+    for number in range(len(study.get_trials(deepcopy=False)), max(numbers, default=-1) + 1):
         recorded = trial_record.read(directory, number) if number in numbers else None
         record = recorded or Record(number, {}, "failed", reason="its record is lost")
         place = trial_record.trial_directory(directory, number)
         reported = trial_record.read_reports(place) if len(config.metric) == 1 else []
         _add(study, config, record, {one.step: one.value for one in reported})
+
+
+def _restore_params(
+    study: optuna.Study, trial: FrozenTrial, record: Record | None, config: SearchConfig
+) -> None:
+    """Give a running trial the values that the study lost, as its record has them; a trial that was
+    killed before all its values were drawn gets new ones.
+    """
+    known = record.params if record is not None else {}
+    own = optuna.Trial(study, trial._trial_id)
+    for key, distribution in distributions(config.space).items():
+        if key in trial.params:
+            continue
+        if key in known:
+            value = distribution.to_internal_repr(known[key])
+            study._storage.set_trial_param(trial._trial_id, key, value, distribution)
+        else:
+            own._suggest(key, distribution)
 
 
 def _add(

@@ -23,7 +23,13 @@ from road_ray.distributed.train.launch import launch_run
 from road_ray.errors import CheckpointError, ConfigError
 from road_ray.evaluation.evaluate_split import Evaluation, evaluate_split
 from road_ray.models.architectures import longest_row
-from road_ray.models.encoder import build_encoder, check_vocabulary, load_encoder, model_directory
+from road_ray.models.encoder import (
+    build_encoder,
+    check_vocabulary,
+    load_encoder,
+    log_heads,
+    model_directory,
+)
 from road_ray.models.encoder_layers import keep_layers, num_layers
 from road_ray.models.multitask import MultitaskModel, keep_pooler, load_trained
 from road_ray.objectives.base import Objective
@@ -48,6 +54,7 @@ from road_ray.recipes.run_directory.run import (
     journal,
     load_finished_run,
     open_run_directory,
+    record_heads,
 )
 from road_ray.recipes.validation import check_length, require_init, warn_of_overlap
 from road_ray.training.config import OptimizerConfig
@@ -71,6 +78,7 @@ class Prepared:
     stream: BatchStream
     total_steps: int
     identity: dict[str, str]
+    heads: Mapping[str, list[str]]  # kept from `init`, and new
     lineage: dict[str, Any] = field(default_factory=dict)  # more fields of the model record
 
 
@@ -116,7 +124,7 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
         unlabelled=config.data.unlabelled_sources(),
     )
     torch.manual_seed(config.seed)  # the new head, and the encoder when from_scratch
-    model = _model(config, directory, tasks_of(entry.name, config.data))
+    model, heads = _model(config, directory, tasks_of(entry.name, config.data))
     costs = {}
     if config.student.layers is not None:
         measured = partial(
@@ -133,6 +141,7 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
     if worker.leads and (other := other_task(Path(directory), task, entry.name)) is not None:
         _log.info("%s has a head for %s; %s gets a new one", directory, other, task.name)
     if worker.leads:
+        log_heads(config.init, heads)
         _warn_of_rates(config.optimizer, str(model.encoder.config.model_type))
     # Read now, so that missing data fail at once and not after hours of training.
     judged = _judged(config, tokenizer) if worker.leads else {}
@@ -150,23 +159,28 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
     total = config.training.steps or max(1, math.ceil(updates))
     identity = identity_of(rows=split.features.fingerprint(), batch=config.data.batch_size)
     identity |= head_units([task])
-    return Prepared(task, tokenizer, model, split, judged, stream, total, identity, costs)
+    return Prepared(task, tokenizer, model, split, judged, stream, total, identity, heads, costs)
 
 
-def _model(config: FinetuneConfig, directory: str, tasks: Sequence[Task]) -> MultitaskModel:
-    """Return the model of ``init`` with its head for this task, or a new one."""
+def _model(
+    config: FinetuneConfig, directory: str, tasks: Sequence[Task]
+) -> tuple[MultitaskModel, dict[str, list[str]]]:
+    """Return the model of ``init`` with its head for this task, or a new one; and which heads are
+    ``kept`` and ``new``.
+    """
     trained = head_for(Path(directory), tasks[0], config.data.dataset)
     if config.keep_head and trained is not None and not config.from_scratch and len(tasks) == 1:
         try:
-            return load_trained(str(trained), tasks[0])
+            model = load_trained(str(trained), tasks[0], config.label_map)
+            return model, {"kept": [tasks[0].name], "new": []}
         except CheckpointError as error:
             raise CheckpointError(f"{error}, or keep_head=false for a new head") from error
     encoder = load_encoder(directory)
     if config.from_scratch:
-        return MultitaskModel(build_encoder(encoder.config), tasks)
+        model = MultitaskModel(build_encoder(encoder.config), tasks)
+        return model, {"kept": [], "new": list(model.heads)}
     model = MultitaskModel(encoder, tasks)
-    keep_pooler(model, directory)
-    return model
+    return model, keep_pooler(model, directory)
 
 
 def _warn_of_rates(optimizer: OptimizerConfig, family: str) -> None:
@@ -226,6 +240,7 @@ def fit(
     """
     figures: dict[str, float] = {}
     with journal(config, context, leads=worker.leads, total_steps=prepared.total_steps) as log:
+        record_heads(config, config.init, prepared.heads, log, context)
         training = Training(
             config=config.training,
             optimizer=config.optimizer,

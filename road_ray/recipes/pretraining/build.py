@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from road_ray.models.encoder import (
     load_encoder,
     load_heads,
     load_language_model,
+    log_heads,
     model_directory,
     new_detector,
     new_language_model,
@@ -39,8 +39,6 @@ from road_ray.objectives.base import Objective
 from road_ray.objectives.pretraining.parts.generator import Frequencies, Generator
 from road_ray.objectives.pretraining.registry import models_of, objective_class, options_of
 from road_ray.recipes.pretraining.config import ObjectiveConfig, PretrainConfig
-
-_log = logging.getLogger(__name__)
 
 
 def build_objective(
@@ -175,8 +173,7 @@ class _Networks:
                 "  fix: encoder.family=init takes family and sizes from init; or change encoder.*"
             ) from error
         self.heads = load_heads(model, directory)
-        listed = {what: ", ".join(names) or "none" for what, names in self.heads.items()}
-        _log.info("init = %s: heads kept: %s; new: %s", self.init, listed["kept"], listed["new"])
+        log_heads(self.init, self.heads)
 
 
 def stored_config(size: EncoderConfig, init: str) -> PreTrainedConfig | None:

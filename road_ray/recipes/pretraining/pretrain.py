@@ -31,6 +31,7 @@ from road_ray.recipes.run_directory.run import (
     journal,
     load_finished_run,
     open_run_directory,
+    record_heads,
 )
 from road_ray.recipes.validation import require_init
 from road_ray.training.context import RunContext, Training
@@ -146,9 +147,7 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
 
     work = partial(tokens_before, made.steps.phases)
     with journal(config, context, leads=worker.leads, total_steps=total, work=work) as log:
-        begins = not any((config.run_dir / "checkpoints").glob("step-*"))
-        if made.heads and begins and not context.plan_only:
-            log.event("initialized", init=config.init, **made.heads)
+        record_heads(config, config.init, made.heads, log, context)
         training = Training(
             config=config.training,
             optimizer=config.optimizer,

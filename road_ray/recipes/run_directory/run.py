@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -259,6 +259,21 @@ def journal(
         total_steps=total_steps,
         work=work,
     )
+
+
+def record_heads(
+    config: RunConfig,
+    init: str,
+    heads: Mapping[str, Sequence[str]],
+    log: Journal,
+    context: RunContext,
+) -> None:
+    """Write the event ``initialized`` with the heads that are ``kept`` from ``init`` and those that
+    are ``new``, once: neither in a plan nor in a resumed run.
+    """
+    begins = not any((config.run_dir / "checkpoints").glob("step-*"))
+    if heads and begins and not context.plan_only:
+        log.event("initialized", init=init, **heads)
 
 
 def checkpoints(config: RunConfig, log: Journal, *, keep: int) -> Checkpoints:
