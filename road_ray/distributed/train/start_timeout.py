@@ -43,7 +43,7 @@ def _exit_released() -> None:
     limit = threading.Timer(_RELEASE_SECONDS, os._exit, (1,))
     limit.daemon = True
     limit.start()
-    for group in [one for one in gc.get_objects() if isinstance(one, PlacementGroup)]:
+    for group in [one for one in gc.get_objects() if type(one) is PlacementGroup]:
         with suppress(Exception):  # the process ends anyway
             remove_placement_group(group)
     os._exit(1)
