@@ -88,7 +88,13 @@ def test_a_student_learns_from_them_in_this_process(name, settings, tmp_path, ro
 
 @pytest.mark.ray
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.parametrize("name", ["sst2", "mnli", "squad_v2", "conll2003"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "squad_v2",
+        *(pytest.param(one, marks=pytest.mark.long) for one in ("sst2", "mnli", "conll2003")),
+    ],
+)
 def test_actors_and_a_store_teach_as_teachers_in_this_process_do(name, settings, tmp_path):
     stored = {"distillation.store": str(tmp_path / "store")}
     places = {"distillation.cpus_per_teacher": 0.3, "distillation.start_timeout_seconds": 280}
