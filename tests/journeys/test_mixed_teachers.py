@@ -133,7 +133,7 @@ def test_actors_and_a_store_teach_as_teachers_in_this_process_do(name, settings,
 def test_a_killed_run_with_a_store_resumes_to_the_very_same_weights(
     name, host, settings, tmp_path, road, flags
 ):
-    long = settings(name) | {"training.steps": 40, "console": "plain"}
+    long = settings(name) | {"training.steps": 20, "console": "plain"}
     long |= {"distillation.host": host, "training.save_every_steps": 5}
 
     def command(run):
@@ -151,6 +151,9 @@ def test_a_killed_run_with_a_store_resumes_to_the_very_same_weights(
             process.kill()
     assert not (tmp_path / "killed" / "metrics.json").exists()
     for run in ("killed", "whole"):
+        if host == "process":  # in this process: another would import for seconds
+            assert road(*command(run)).code == 0
+            continue
         subprocess.run([sys.executable, "-m", "road_ray", *command(run)], check=True, timeout=280)
     ours, theirs = (
         load_file(tmp_path / run / "hf" / "model.safetensors") for run in ("killed", "whole")
