@@ -53,7 +53,9 @@ def own_cluster(num_cpus: int, within: str = "/tmp", **options: Any) -> Iterator
             ray.shutdown()
 
 
-_ACTORS_OF_RAY = {"AutoscalingCoordinator"}  # detached by Ray Train until the cluster stops
+# Detached by Ray Train until the cluster stops: its cleaner asks the dashboard whether the
+# controller is gone.
+_ACTORS_OF_RAY = {"AutoscalingCoordinator", "PlacementGroupCleaner"}
 
 
 def occupants() -> Counter[str]:
@@ -64,7 +66,7 @@ def occupants() -> Counter[str]:
     found = Counter(
         f"actor {one['ActorClassName']} {one['Name']}".strip()
         for one in ray._private.state.actors().values()
-        if one["State"] != "DEAD" and one["Name"] not in _ACTORS_OF_RAY
+        if one["State"] != "DEAD" and not _ACTORS_OF_RAY & {one["Name"], one["ActorClassName"]}
     )
     groups = [one for one in placement_group_table().values() if one["state"] != "REMOVED"]
     found["placement group"] = len(groups)

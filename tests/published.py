@@ -24,8 +24,10 @@ _SIZES: dict[str, dict[str, Any]] = {
     "xlm-roberta": _WIDTH | {"max_position_embeddings": _POSITIONS + 2, "type_vocab_size": 1},
     "mpnet": _WIDTH | {"max_position_embeddings": _POSITIONS + 2},
     "deberta-v2": _WIDTH
-    | {"relative_attention": True, "position_buckets": 8, "pos_att_type": ["p2c", "c2p"]}
-    | {"type_vocab_size": 0},
+    | {"relative_attention": True, "position_buckets": 8, "pos_att_type": "p2c|c2p"}
+    # As published for version 3: the class does not list share_att_key and norm_rel_ebd.
+    | {"type_vocab_size": 0, "share_att_key": True, "norm_rel_ebd": "layer_norm"}
+    | {"position_biased_input": False},
     "modernbert": _WIDTH | {"local_attention": 16},
     "distilbert": {"dim": 16, "n_heads": 2, "hidden_dim": 24},
 }

@@ -1,8 +1,12 @@
 """How costs grow: ``python docs/results/growth.py CURVE`` prints a JSON line a size, then the law.
 
 CURVE is ``store`` (rows of a teacher store), ``report`` (rows of a run's journal), ``runs`` (runs
-of ``road runs list``) or ``coordinator`` (workers that send heartbeats). ``--most N`` ends with
-that size. The law is the exponent of a power law, of the two largest sizes and fitted to all.
+of ``road runs list``), ``coordinator`` (workers that send heartbeats), ``sweep`` (what the driver
+does for so many trials, without running them), ``trials`` (trials of no work on Ray Tune),
+``workers`` (of a training: its start, and its recovery after one is killed), ``students`` (that
+share one replica of a teacher) or ``replicas`` (of a teacher that eight students share).
+``--most N`` ends with that size. The law is the exponent of a power law, of the two largest sizes
+and fitted to all.
 ``python docs/results/growth.py figure FILE...`` draws the lines of several curves.
 """
 
@@ -17,6 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +33,14 @@ SIZES = {
     "report": (1_000, 10_000, 100_000, 1_000_000),
     "runs": (50, 200, 1_000, 5_000),
     "coordinator": (16, 64, 256),
+    "sweep": (100, 1_000, 5_000),
+    "trials": (25, 50, 100, 200),
+    "workers": (1, 2, 4, 8, 16),
+    "students": (1, 2, 4, 8, 16, 32),
+    "replicas": (1, 2, 4, 8),
 }
+ON_RAY = ("coordinator", "trials", "workers", "students", "replicas")
+STUDENT_SECONDS = 10.0
 SHARDS = 20
 READ_ROWS = 2_000
 
@@ -120,8 +132,6 @@ def coordinator(size: int, place: Path) -> dict[str, float]:
 
     from road_ray.distributed.train.coordinator import CoordinatorActor
 
-    if not ray.is_initialized():
-        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
     actor = ray.remote(num_cpus=0)(Measured(CoordinatorActor)).remote()
     began = ray.get(actor.cpu_seconds.remote())
     waits: list[float] = []
@@ -144,6 +154,168 @@ def coordinator(size: int, place: Path) -> dict[str, float]:
     return found | {"wait_ms_median": 1e3 * float(np.median(waits))}
 
 
+def sweep_of(size: int, place: Path) -> Any:
+    """Return the configuration of a sweep of random trials that keeps the best model."""
+    from road_ray.config import load
+    from road_ray.recipes.sweep.config import SweepConfig
+
+    space = {"optimizer.peak_lr": {"loguniform": [1e-5, 1e-3]}, "seed": {"uniform": [0, 1]}}
+    base = {"verb": "finetune", "name": "growth", "metric": "eval/sst2/accuracy", "space": space}
+    base |= {
+        "trials": size,
+        "sampler": "random",
+        "scheduler": "none",
+        "keep": "best",
+        "max_concurrent": 2,
+    }
+    return load(SweepConfig, base=base | {"run_dir": str(place), "console": "quiet"})
+
+
+def outcome(number: int) -> Any:
+    """Return the record's fields of a trial whose figure is a number of no pattern."""
+    from road_ray.distributed.tune.trial_record import Outcome
+
+    value = float(np.random.default_rng(number).random())
+    return Outcome((value,), figures={"eval/sst2/accuracy": value, "cost/seconds": 1.0})
+
+
+def sweep(size: int, place: Path) -> dict[str, float]:
+    """Ask and tell the study of a sweep as its driver does, open it again, and write its page."""
+    from dataclasses import replace
+
+    from road_ray.distributed.tune import trial_record
+    from road_ray.distributed.tune.driver import SweepObserver, search
+    from road_ray.distributed.tune.searcher import StudySearch
+    from road_ray.distributed.tune.study import open_study
+    from road_ray.recipes.sweep.progress import SweepProgress
+    from road_ray.recipes.sweep.sweep import _record, _with_retention
+    from road_ray.reporting.report import report as write_report
+
+    config = sweep_of(size, place)
+    place.mkdir(parents=True)
+    _record(config, place)
+    progress = SweepProgress(config)
+    before = peak_mb()
+
+    def drive() -> None:
+        watch = _with_retention(SweepObserver(progress.changed), config)
+        searcher = StudySearch(open_study(config, "growth", place), config, place, watch.changed)
+        for number in range(size):
+            asked = searcher.suggest(str(number))
+            assert asked["number"] == number
+            record = trial_record.read(place, number)
+            assert record is not None
+            got = outcome(number)
+            ended = replace(record, state="complete", values=got.values, figures=got.figures)
+            trial_record.write(place, ended)
+            searcher.on_trial_complete(str(number))
+
+    driven, _ = timed(drive)
+    again, records = timed(
+        lambda: search(config, "growth", place, lambda *_: outcome(0), connected=none_needed)
+    )
+    assert len(records) == size
+    page, paths = timed(lambda: write_report([place]))
+    found = {"drive_s": driven, "resume_s": again, "page_s": page}
+    found["page_kb"] = paths[0].stat().st_size / 1e3
+    return found | {"memory_mb": peak_mb() - before}
+
+
+def none_needed() -> Any:
+    raise AssertionError("a finished sweep starts no cluster")
+
+
+def trials(size: int, place: Path) -> dict[str, float]:
+    """Run a sweep whose trials do nothing; return the CPU seconds of the driver, and wall seconds
+    for all.
+    """
+    from road_ray.distributed.tune.driver import search
+
+    config = sweep_of(size, place)
+    place.mkdir(parents=True)
+    before, began = peak_mb(), time.monotonic()
+
+    def run(directory: Path, params: object, on_report: object) -> Any:
+        return outcome(int(directory.name))
+
+    driven, records = timed(lambda: search(config, "growth", place, run, connected=nullcontext))
+    assert [record.state for record in records] == ["complete"] * size
+    found = {"driver_s": driven, "wall_s": time.monotonic() - began}
+    return found | {"memory_mb": peak_mb() - before}
+
+
+def workers(size: int, place: Path) -> dict[str, float]:
+    """Train on so many workers, the first of which kills itself; return wall seconds from the
+    command to the first step, and between the steps around the kill.
+    """
+    from tests.chaos.runs import InThread, killed, trained
+    from tests.conftest import PRETRAINING
+
+    settings = PRETRAINING | {"data.root": "miniature", "data.shards": str(place.parent / "shards")}
+    settings |= {"training.steps": 20, "training.save_every_steps": 4, "data.batch_size": 16}
+    settings |= {"training.log_every_steps": 1}
+    began = time.monotonic()
+    work = partial(trained, settings, place, partial(killed, 0), workers=size)
+    training = InThread(place, work)
+    while training.is_alive() and not training.watched.look():
+        time.sleep(0.02)
+    started = time.monotonic() - began
+    while training.is_alive():
+        training.watched.look()
+        time.sleep(0.02)
+    if training.error:
+        raise training.error
+    assert (place / "killed").exists()
+    assert (place / "hf").is_dir()
+    return {"start_s": started, "recover_s": training.watched.gap}
+
+
+def students(size: int, place: Path) -> dict[str, float]:
+    return pooled(size, 1, place)
+
+
+def replicas(size: int, place: Path) -> dict[str, float]:
+    return pooled(8, size, place)
+
+
+def pooled(students: int, replicas: int, place: Path) -> dict[str, float]:
+    """Send batches of 16 rows from threads that each are a student, one batch ahead; return rows a
+    second of all, the median wait for an answer, and the fewest answers of a student over the most.
+    """
+    from road_ray.distributed.teachers.client import attach_ensemble
+    from road_ray.distributed.teachers.pool import start_teachers
+    from tests.distributed.small import NLI, batches
+    from tests.tiny_teacher import make_teacher
+
+    teacher = make_teacher(place)
+    (batch,) = batches(1, size=16, length=64)
+    options = {"replicas": replicas, "num_cpus": 0.1, "start_timeout_seconds": 300.0}
+    with start_teachers([teacher], NLI, **options) as pool:
+        pool.gather(pool.submit(batch))
+        answered, waits = [0] * students, []
+        stop = time.monotonic() + STUDENT_SECONDS
+
+        def learn(number: int) -> None:
+            own = attach_ensemble(pool.handles)
+            ahead = own.submit(batch)
+            while time.monotonic() < stop:
+                sent, ahead = ahead, own.submit(batch)
+                began = time.monotonic()
+                own.gather(sent)
+                waits.append(time.monotonic() - began)
+                answered[number] += 1
+            own.gather(ahead)
+
+        threads = [threading.Thread(target=learn, args=(number,)) for number in range(students)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    found = {"rows_per_second": 16 * sum(answered) / STUDENT_SECONDS}
+    found["wait_ms_median"] = 1e3 * float(np.median(waits))
+    return found | {"fairness": min(answered) / max(answered)}
+
+
 def Measured(base: type) -> type:
     """Return an actor class that also tells the CPU time of its process."""
 
@@ -154,7 +326,17 @@ def Measured(base: type) -> type:
     return Told
 
 
-CURVES = {"store": store, "report": report, "runs": runs, "coordinator": coordinator}
+CURVES = {
+    "store": store,
+    "report": report,
+    "runs": runs,
+    "coordinator": coordinator,
+    "sweep": sweep,
+    "trials": trials,
+    "workers": workers,
+    "students": students,
+    "replicas": replicas,
+}
 
 
 def in_child(action: Callable[[], dict[str, float]]) -> dict[str, float]:
@@ -172,12 +354,20 @@ def in_child(action: Callable[[], dict[str, float]]) -> dict[str, float]:
 
 
 def measured(curve: str, most: int | None) -> Iterator[dict[str, Any]]:
-    for size in SIZES[curve]:
-        if most is None or size <= most:
-            with tempfile.TemporaryDirectory() as place:
-                action = partial(CURVES[curve], size, Path(place) / "x")
-                found = action() if curve == "coordinator" else in_child(action)
-            yield {"curve": curve, "size": size} | {k: round(v, 4) for k, v in found.items()}
+    with cluster() if curve in ON_RAY else nullcontext():
+        for size in SIZES[curve]:
+            if most is None or size <= most:
+                with tempfile.TemporaryDirectory(dir="/tmp") as place:
+                    action = partial(CURVES[curve], size, Path(place) / "x")
+                    found = action() if curve in ON_RAY else in_child(action)
+                yield {"curve": curve, "size": size} | {k: round(v, 4) for k, v in found.items()}
+
+
+def cluster() -> AbstractContextManager[Any]:
+    """Return a local cluster that believes to have a core for each of the workers."""
+    from tests.cluster import own_cluster
+
+    return own_cluster(32, log_to_driver=False)
 
 
 def exponents(lines: list[dict[str, Any]]) -> dict[str, list[float]]:

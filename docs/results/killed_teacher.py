@@ -49,14 +49,14 @@ def main() -> None:
     with rr.Ensemble(teachers, task="sst2", num_cpus=0.0) as ensemble:
         for name in ("undisturbed", "killed"):
             run = RUNS / "sst2-8k" / f"two-workers-{name}"
-            pids = ensemble.members.health()
+            pids = ensemble.inner.health()
             if name == "killed":
                 threading.Thread(target=kill_when_halfway, args=(pids[1], run), daemon=True).start()
             began = time.perf_counter()
             rr.distill(overrides=SETTINGS | {"run_dir": str(run)}, teachers=ensemble)
             seconds[name] = time.perf_counter() - began
             weights[name] = load_file(run / "hf" / "model.safetensors")
-            print(name, "teachers before", pids, "after", ensemble.members.health())
+            print(name, "teachers before", pids, "after", ensemble.inner.health())
     equal = all(
         torch.equal(weights["undisturbed"][k], weights["killed"][k]) for k in weights["killed"]
     )

@@ -5,7 +5,9 @@ S3-compatible server (moto, a process of its own, whose memory holds it), builds
 same server with ``road data corpus``, trains for some steps with ``road pretrain``, reads the
 batches of a whole epoch, and prints one JSON line a stage: seconds, the largest resident memory of
 its processes, the largest size of the cache. ``--machines 2`` builds it once more on a simulated
-cluster of two machines and compares.
+cluster of two machines and compares. ``--hub`` reads the text from a folder in the hub's layout and
+writes the shards to a ``file://`` address instead. ``MOTO_S3_DEFAULT_KEY_BUFFER_SIZE=65536`` keeps
+the server's objects on disk.
 """
 
 from __future__ import annotations
@@ -18,12 +20,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
 
+from road_ray.data.corpus.storage import Storage
+from road_ray.data.tokenizer import train_wordpiece
+
+Place = tuple[Storage, str, str]  # where the text is written, its address, that of the shards
 FILE_MEGABYTES = 16
 STEPS = 60
 
@@ -136,6 +143,7 @@ def main() -> None:
     parser.add_argument("--shuffled-shards", type=int, default=2)
     parser.add_argument("--machines", type=int, default=1)
     parser.add_argument("--tokenizer", default="")
+    parser.add_argument("--hub", action="store_true")
     parser.add_argument("--serve", action="store_true")
     parser.add_argument("--epoch")
     given = parser.parse_args()
@@ -144,9 +152,23 @@ def main() -> None:
     if given.epoch:
         return read_epoch(json.loads(given.epoch))
 
-    from road_ray.data.corpus.storage import Storage
-    from road_ray.data.tokenizer import train_wordpiece
+    with tempfile.TemporaryDirectory() as place:
+        given.tokenizer = f"{place}/tokenizer"
+        some = [one for one, _ in zip(documents(0), range(100), strict=False)]
+        train_wordpiece(some, vocab_size=4000).save_pretrained(given.tokenizer)
+        with hub_folder(Path(place)) if given.hub else object_store() as (store, text, shards):
+            size = fill(store, given.megabytes)
+            print(json.dumps({"stage": "text", "megabytes": round(size / 1e6)}), flush=True)
+            stages(given, Path(place), text, shards)
 
+
+@contextmanager
+def hub_folder(place: Path) -> Iterator[Place]:
+    yield Storage(f"file://{place}/hub/data/train"), f"hub:{place}/hub", f"file://{place}/shards"
+
+
+@contextmanager
+def object_store() -> Iterator[Place]:
     os.environ |= {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}
     command = [sys.executable, __file__, "--serve"]
     server = subprocess.Popen(
@@ -156,15 +178,9 @@ def main() -> None:
     host = server.stdout.readline().strip()
     settings = f"endpoint_override={host}&scheme=http&region=us-east-1&allow_bucket_creation=true"
     try:
-        with tempfile.TemporaryDirectory() as place:
-            given.tokenizer = f"{place}/tokenizer"
-            some = [one for one, _ in zip(documents(0), range(100), strict=False)]
-            train_wordpiece(some, vocab_size=4000).save_pretrained(given.tokenizer)
-            text = Storage(f"s3://corpus/text?{settings}")
-            text._opened[0].create_dir("corpus")
-            size = fill(text, given.megabytes)
-            print(json.dumps({"stage": "text", "megabytes": round(size / 1e6)}), flush=True)
-            stages(given, Path(place), text.address, f"s3://corpus/shards?{settings}")
+        text = Storage(f"s3://corpus/text?{settings}")
+        text._opened[0].create_dir("corpus")
+        yield text, text.address, f"s3://corpus/shards?{settings}"
     finally:
         server.kill()
 
@@ -203,7 +219,7 @@ def stages(given: argparse.Namespace, place: Path, text: str, shards: str) -> No
         data = CorpusConfig(corpus=text, shards=shards, tokenizer=given.tokenizer)
         digest = prepare_corpus(data)[0].manifest["digest"]
         print(json.dumps({"machines": 1, "digest": digest}), flush=True)
-        two_machines(given, text, shards.replace("/shards?", "/two?"))
+        two_machines(given, text, shards.replace("/shards", "/two"))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """The command ``road``: one module for each verb or group of verbs, over ``app.py``.
 
 ``app.py`` has the application, the exit codes and the rendering of results; ``options.py`` the
-options that mean the same in every verb; ``command_line.py`` turns arguments into a configuration;
-``explain.py`` and ``reference.py`` describe the keys of configurations. A verb's work is a recipe
+options that mean the same in every verb, and turns arguments into a configuration; ``explain.py``
+and ``reference.py`` describe the keys of configurations. A verb's work is a recipe
 (``road_ray.recipes``). Heavy libraries load with the verb that needs them. To add a verb that runs
 a recipe, add an entry to ``road_ray.verbs``.
 """

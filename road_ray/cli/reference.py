@@ -98,7 +98,7 @@ def _sections_below(kind: type[BaseModel], above: Key) -> Iterator[tuple[Key, ty
 def _every_run() -> str:
     verbs = [name for name in CONFIGURABLE if issubclass(configuration_class(name), RunConfig)]
     infos = [one for one in section_infos(RunConfig) if not one.keys_below]
-    rows = [_row(one.key, verbs, one.field.meaning) for one in infos]
+    rows = [_row(one.key, verbs) for one in infos]
     return "\n".join(
         ["## Every run\n", "Keys of every verb except `sweep` and `submit`.\n", *rows, ""]
     )
@@ -117,7 +117,7 @@ def _verb(name: str, sections: list[_Section]) -> str:
     ]
     rows = [_row(one.key, [name]) for one in infos if not one.field.only_sections]
     lines = [f"## road {name}\n", f"{about[0].upper()}{about[1:]}.\n", *rows]
-    lines += [_run_within(name, one) for one in infos if _runs(one)]
+    lines += [_run_within(one) for one in infos if _runs(one)]
     links = [
         f"[`{format_key(one.key)}`](#{_anchor(one.heading)})"
         for one in sections
@@ -130,7 +130,7 @@ def _runs(info: KeyInfo) -> list[type[RunConfig]]:
     return [one for one in info.field.sections if issubclass(one, RunConfig)]
 
 
-def _run_within(verb: str, info: KeyInfo) -> str:
+def _run_within(info: KeyInfo) -> str:
     """Return the changed defaults of a section that is the configuration of another verb."""
     section = _runs(info)[0]
     other = next(name for name, of in VERBS.items() if issubclass(of.config, section))
@@ -151,17 +151,15 @@ def _section(section: _Section) -> str:
     return "\n".join([f"### {section.heading}\n", f"{about} {verbs}\n", *rows, ""])
 
 
-def _row(key: Key, verbs: list[str], meaning: str | None = None) -> str:
+def _row(key: Key, verbs: list[str]) -> str:
     infos = {verb: key_info(configuration_class(verb), key) for verb in verbs}
     known = {verb: info for verb, info in infos.items() if info}
     info = next(iter(known.values()))
     default = default_text({verb: one.default for verb, one in known.items()})
     told = info.allowed.removeprefix("a ") == info.type
     allowed = "" if told else f"; allowed: {info.allowed}"
-    meaning = info.field.meaning
-    return (
-        f"- **`{format_key(key)}`**: {info.type}; default: {default}{allowed}. {meaning}".rstrip()
-    )
+    start = f"- **`{format_key(key)}`**: {info.type}; default: {default}{allowed}."
+    return f"{start} {info.field.meaning}".rstrip()
 
 
 def _anchor(heading: str) -> str:

@@ -36,6 +36,8 @@ _ATTENTION = {None, "eager", "sdpa", "flash_attention_2", "flash_attention_3", "
 _DTYPES = {None, "float32", "float16", "bfloat16", "float64"}
 # Set by road_ray itself.
 _PRESENTATION = {"return_dict", "use_return_dict", "output_hidden_states", "output_attentions"}
+# Words that DeBERTa reads from its configuration, whose class does not list them.
+_UNLISTED_WORDS = ("norm_rel_ebd", "conv_act")
 _IDLE_OBJECTS = {"task_specific_params", "label2id", "prefix"}
 _LEGACY_OBJECTS = {"rope_scaling", "rope_parameters"}
 _MOST_LAYERS = 1000
@@ -185,7 +187,7 @@ def _passed_on(
                 )
         elif name in _PRESENTATION or name == "model_type":
             continue
-        elif name in known:
+        elif name in known or (name in _UNLISTED_WORDS and isinstance(value, str)):
             yield name, value
         elif _nested(value):
             if name not in _IDLE_OBJECTS:

@@ -21,6 +21,7 @@ _NO_WORDS = (
     "no vocabulary can be learnt: the corpus has no words\n"
     "  fix: check data.corpus; nothing was written"
 )
+_SLOW_FILES = ("vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model", "spm.model")
 _ALPHABET_SIZE = 1000  # characters; rarer ones are read as [UNK]
 
 
@@ -148,10 +149,7 @@ def load_tokenizer(path: Path | str) -> PreTrainedTokenizerFast:
     if place.is_dir() and not (place / "tokenizer.json").is_file():
         if (place / "vocab.txt").is_file():
             return _from_vocabulary(place / "vocab.txt")
-        raise DataError(
-            f"{place} holds no tokenizer (tokenizer.json or vocab.txt)\n"
-            "  fix: name a vocabulary file, or train one with `road data tokenizer`"
-        )
+        raise DataError(_no_tokenizer(place))
     try:
         directory = locate_model(place, weights=False) if not place.is_dir() else place
     except CheckpointError as error:
@@ -161,6 +159,22 @@ def load_tokenizer(path: Path | str) -> PreTrainedTokenizerFast:
             "  fix: name a vocabulary file, a model directory or a model of the hub"
         ) from error
     return read_tokenizer(directory)
+
+
+def _no_tokenizer(place: Path) -> str:
+    """Return the message for a directory without a fast tokenizer."""
+    there = sorted(path.name for path in place.iterdir() if path.name in _SLOW_FILES)
+    if not there:
+        return (
+            f"{place} holds no tokenizer (tokenizer.json or vocab.txt)\n"
+            "  fix: name a vocabulary file, or train one with `road data tokenizer`"
+        )
+    return (
+        f"{place} holds no tokenizer.json: {', '.join(there)} are of a slow tokenizer, which knows "
+        "no character offsets\n  allowed: a fast tokenizer\n"
+        "  fix: if the tokenizer has a fast form, transformers' "
+        "AutoTokenizer.from_pretrained(DIRECTORY).save_pretrained(DIRECTORY) writes it"
+    )
 
 
 def read_tokenizer(directory: Path | str) -> PreTrainedTokenizerFast:

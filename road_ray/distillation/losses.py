@@ -1,6 +1,6 @@
 """Distillation losses: Hinton's divergence times T squared, and squared error for regression.
 
-``*_loss_sum`` is a sum over examples (the training step divides by global counts), ``*_loss`` the
+``*_loss_sum`` is a sum over examples (the training step divides by global counts), ``kd_loss`` the
 mean over examples. Logits are ``[B, C]`` or, for spans, ``[B, 2, L]``, whose two heads are averaged
 per example. Computed in fp32.
 """
@@ -87,11 +87,6 @@ def kd_rows(
     # Where the teacher's probability is 0 the limit of the term is 0; computed: 0 * (inf - inf).
     gap = torch.where(probability > 0, log_soft - log_student, 0.0)
     return temperature**2 * (probability * gap).sum(-1), valid
-
-
-def regression_loss(student: Tensor, soft: Tensor) -> Tensor:
-    """Return the mean squared error to the teachers' mean. ``[B, 1] twice -> []``."""
-    return regression_loss_sum(student, soft) / max(len(student), 1)
 
 
 def regression_loss_sum(student: Tensor, soft: Tensor, *, keep: Tensor | None = None) -> Tensor:

@@ -178,7 +178,8 @@ def _check_head(directory: Path, config: PreTrainedConfig, task: Task) -> None:
     head, where = HEADS.get(type(task.kind)), directory / "config.json"
     if head is None:
         raise CheckpointError(
-            f"task {task.name!r}: no teacher has a head of kind {type(task.kind).__name__}"
+            f"task {task.name!r}: no teacher has a head of kind {type(task.kind).__name__}\n"
+            "  fix: train the student on its labels (`road finetune`)"
         )
     architectures = list(getattr(config, "architectures", None) or [])
     if not any(name.endswith(head) for name in architectures):
@@ -190,7 +191,8 @@ def _check_head(directory: Path, config: PreTrainedConfig, task: Task) -> None:
     if not isinstance(task.kind, Choose) and config.num_labels != task.kind.width:
         raise CheckpointError(
             f"{where}: the head gives {config.num_labels} numbers; "
-            f"task {task.name!r} has {task.kind.width}"
+            f"task {task.name!r} has {task.kind.width}\n"
+            f"  allowed: {task.kind.width}\n  fix: name a model that was trained on this task"
         )
 
 

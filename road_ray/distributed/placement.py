@@ -35,21 +35,21 @@ def check_placement(what: str, count: int, asked: Mapping[str, float], *, remedy
 
 
 def wait_for_room(
-    what: str, count: int, asked: Mapping[str, float], *, timeout_seconds: float = 30.0
+    workers: int, asked: Mapping[str, float], *, timeout_seconds: float = 30.0
 ) -> None:
-    """Wait until ``count`` times ``asked`` is free in the cluster. Raises ``ClusterError`` when it
-    is still in use after ``timeout_seconds``.
+    """Wait until ``asked`` is free for each worker. Raises ``ClusterError`` when others still use
+    it after ``timeout_seconds``.
     """
     deadline = time.monotonic() + timeout_seconds
     while True:
         free = ray.available_resources()
-        lacking = {n: a for n, a in asked.items() if free.get(n, 0.0) + 1e-6 < count * a}
+        lacking = {n: a for n, a in asked.items() if free.get(n, 0.0) + 1e-6 < workers * a}
         if not lacking:
             return
         if time.monotonic() > deadline:
-            names = ", ".join(f"{count} x {amount:g} {name}" for name, amount in lacking.items())
+            names = ", ".join(f"{workers} x {amount:g} {name}" for name, amount in lacking.items())
             raise ClusterError(
-                f"{count} {what} wait for {names}, and others hold it: free {free_resources()}\n"
+                f"{workers} workers wait for {names}, and others hold it: free {free_resources()}\n"
                 "  fix: stop what else runs there, ask for fewer, or give teachers less "
                 "(distillation.cpus_per_teacher)\n  kept: nothing was started"
             )

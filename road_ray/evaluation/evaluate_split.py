@@ -240,7 +240,7 @@ def evaluate_spans(
     abstains = any(not example.answers for example in examples)
     untuned = UNTUNED_THRESHOLD if abstains else np.inf
     if threshold is None and tune and abstains:
-        threshold = choose_threshold(examples, predictions).best_f1_threshold
+        threshold = choose_threshold(examples, predictions)
     figures = score(examples, predictions, threshold)
     limit = untuned if threshold is None else threshold
     figures |= answerability(examples, predictions, limit)

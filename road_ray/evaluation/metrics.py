@@ -7,7 +7,7 @@ tables; larger is better.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,6 +108,20 @@ def summary(values: Sequence[float]) -> Summary:
         median=float(np.median(numbers)),
         best=float(numbers.max()),
     )
+
+
+def means(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of each score that all runs have, and beside it ``<score>_deviation``, which
+    a single run does not have.
+    """
+    found: dict[str, float] = {}
+    for name in runs[0]:
+        if all(name in run for run in runs):
+            spread = summary([run[name] for run in runs])
+            found[name] = spread.mean
+            if spread.deviation is not None:
+                found[f"{name}_deviation"] = spread.deviation
+    return found
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ Source: Devlin et al. 2019, section 4.3; google-research/bert run_squad.py; goog
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,6 @@ from typing import NamedTuple
 import numpy as np
 
 from road_ray.data.features.types import Features, SpanExample
-from road_ray.errors import ResourceError
 from road_ray.evaluation import squad
 from road_ray.evaluation.span_search import (
     Logits,
@@ -30,6 +28,7 @@ from road_ray.evaluation.span_search import (
     span_columns,
     window_spans,
 )
+from road_ray.system.json_file import write_text_atomic
 
 UNTUNED_THRESHOLD = 0.0
 
@@ -59,14 +58,6 @@ class SpanPrediction:
     score: float
     null_odds: float
     n_best: tuple[Candidate, ...]
-
-
-@dataclass(frozen=True)
-class Threshold:
-    """The ``null_odds`` above which the model abstains, tuned for each of the two scores."""
-
-    best_f1_threshold: float
-    best_exact_threshold: float
 
 
 def best_spans(
@@ -165,20 +156,18 @@ def nbest_candidates(
 
 def choose_threshold(
     examples: Sequence[SpanExample], predictions: Sequence[SpanPrediction]
-) -> Threshold:
-    """Return the ``null_odds`` thresholds with the best F1 and exact match on these (dev) examples.
+) -> float:
+    """Return the ``null_odds`` threshold with the best F1 on these (dev) examples.
 
     As in the official script, unless abstaining everywhere is best: the script then reports 0.0,
     which lets answers of negative odds through; here the threshold is below all odds.
     """
     scores = squad.evaluate(examples, _texts(predictions), _odds(predictions), UNTUNED_THRESHOLD)
-    below = float(np.nextafter(min(p.null_odds for p in predictions), -np.inf))
     silent = 100.0 * sum(not example.answers for example in examples) / len(examples)
-    best = {
-        name: min(below, 0.0) if scores[f"best_{name}"] <= silent else scores[f"best_{name}_thresh"]
-        for name in ("f1", "exact")
-    }
-    return Threshold(best_f1_threshold=best["f1"], best_exact_threshold=best["exact"])
+    if scores["best_f1"] > silent:
+        return scores["best_f1_thresh"]
+    below = np.nextafter(min(p.null_odds for p in predictions), -np.inf)
+    return min(float(below), 0.0)
 
 
 def apply_threshold(predictions: Sequence[SpanPrediction], threshold: float) -> dict[str, str]:
@@ -265,15 +254,6 @@ def _odds(predictions: Sequence[SpanPrediction]) -> dict[str, float]:
 
 
 def write_json(path: Path, content: Mapping[str, object]) -> None:
-    """Write a JSON file atomically; the next write replaces what a killed one leaves."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with partial.open("w", encoding="utf-8") as file:
-            json.dump(content, file, ensure_ascii=False, allow_nan=False, indent=2)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except IsADirectoryError as error:
-        raise ResourceError(f"{path}: is a directory\n  fix: delete it") from error
-    finally:
-        partial.unlink(missing_ok=True)
+    """Write a JSON file atomically, its text as it is: not escaped to ASCII."""
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, indent=2)
+    write_text_atomic(path, text)

@@ -38,11 +38,6 @@ def normalize(text: str) -> str:
     return " ".join(_ARTICLE.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
 
-def exact_match(gold: str, predicted: str) -> float:
-    """Return 1 if both are equal after ``normalize``, else 0."""
-    return float(normalize(gold) == normalize(predicted))
-
-
 def token_f1(gold: str, predicted: str) -> float:
     """Return the harmonic mean of word precision and recall (as bags), 0 to 1; two empty answers
     give 1.

@@ -12,8 +12,8 @@ from typing import Any
 
 from road_ray.data.model_files import locate_model, model_hashes
 from road_ray.inference.input_rows import STDIN, ColumnChoice, InputRow, input_rows
+from road_ray.inference.prediction_writer import PredictionFile
 from road_ray.inference.predictor import CHUNK_ROWS, Prediction, Predictor, Row
-from road_ray.inference.resumable_output import PredictionFile
 from road_ray.models.encoder import model_directory
 
 _log = logging.getLogger(__name__)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import math
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,8 @@ from road_ray.models.architectures import FAMILIES, detector_output, family_of
 from road_ray.models.config import EncoderConfig
 from road_ray.models.hf_logging import suppress_logging
 from road_ray.models.weights import load_stored
+
+_log = logging.getLogger(__name__)
 
 
 def hugging_face_config(size: EncoderConfig, vocab_size: int, **more: object) -> PreTrainedConfig:
@@ -191,6 +195,18 @@ def initialize_output(linear: nn.Linear) -> None:
     nn.init.zeros_(linear.bias)
 
 
+def initialize_task_output(linear: nn.Linear, config: PreTrainedConfig) -> None:
+    """Initialize the last layer of a task's head as the family's published fine-tuning code does:
+    ELECTRA's as ``initialize_output``, others as all their layers.
+
+    Source: google-research/electra and google-research/bert, the classes in ``transformers``.
+    """
+    if config.model_type == "electra":
+        initialize_output(linear)
+    else:
+        initialize(linear, config.initializer_range)
+
+
 def model_directory(init: str, key: str = "init") -> str:
     """Return what ``init=`` names: ``hf/`` of a run, a model directory, or a hub name unchanged."""
     place = Path(init).expanduser()
@@ -261,6 +277,12 @@ def load_heads(model: PreTrainedModel, directory: str | Path) -> dict[str, list[
         if fits:
             model.load_state_dict({name: weights[name] for name in names}, strict=False)
     return report
+
+
+def log_heads(init: str, heads: Mapping[str, Sequence[str]]) -> None:
+    """Log in one line which heads of ``init`` are ``kept`` and which are ``new``."""
+    listed = {what: ", ".join(names) or "none" for what, names in heads.items()}
+    _log.info("init = %s: heads kept: %s; new: %s", init, listed["kept"], listed["new"])
 
 
 def load_language_model(model: PreTrainedModel, init: str, tokenizer_size: int) -> None:

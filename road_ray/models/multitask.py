@@ -232,16 +232,16 @@ def load_multitask(directory: str, tasks: Sequence[Task]) -> MultitaskModel:
     return model
 
 
-def keep_pooler(model: MultitaskModel, directory: str) -> None:
+def keep_pooler(model: MultitaskModel, directory: str) -> dict[str, list[str]]:
     """Put the pooler of a stored BERT or ALBERT, which was trained on pairs of sentences, into the
-    sentence heads; without one, nothing changes.
+    sentence heads; without one, nothing changes. Return what is ``kept`` and which heads are
+    ``new``, as ``load_heads`` does.
     """
     pooler = _stored_pooler(locate_model(directory), model.encoder)
     heads = [head for head in model.heads.values() if isinstance(head, PooledHead)]
     for head in heads if pooler else []:
         head.pooler.load_state_dict(pooler)
-    if pooler and heads:
-        _log.info("%s: its pooler is kept in the sentence heads", directory)
+    return {"kept": ["pooler"] if pooler and heads else [], "new": list(model.heads)}
 
 
 def _stored_pooler(directory: Path, encoder: PreTrainedModel) -> dict[str, Tensor]:

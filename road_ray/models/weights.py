@@ -83,7 +83,8 @@ def load_stored(kind: ModelClass, directory: str | Path, **options: object) -> S
             raise CheckpointError(f"{place}: cannot be loaded: {message}") from error
     model.config.name_or_path = model.name_or_path = str(place)
     prefix = f"{model.base_model_prefix}."
-    within = [name for name in report["unexpected_keys"] if name.startswith(prefix)]
+    parts = [f"{name}." for name, _ in model.base_model.named_children()]  # of an encoder's file
+    within = [name for name in report["unexpected_keys"] if name.startswith((prefix, *parts))]
     if surplus := [name for name in within if not _idle(name.removeprefix(prefix))]:
         raise _surplus(place, surplus)
     missing = sorted(report["missing_keys"])

@@ -84,13 +84,7 @@ def _four_layers(name: str, generator: GeneratorConfig, options: ObjectiveConfig
     return PretrainConfig(
         start="corpus",
         data=CorpusConfig(vocab_size=4096, max_length_tokens=64, batch_size=16),
-        encoder=EncoderConfig(
-            layers=4,
-            max_length_tokens=512,
-            dropout=0.0,
-            attention_dropout=0.0,
-            initializer_std=0.06,
-        ),
+        encoder=_encoder(),
         generator=generator,
         objective=options.model_copy(update={"name": name}),
         optimizer=OptimizerConfig(peak_lr=5e-4, warmup_steps=200, beta2=0.98, bias_correction=True),

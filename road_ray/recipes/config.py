@@ -67,8 +67,9 @@ class RunConfig(Config):
     tracking: TrackingConfig = TrackingConfig()
     """Experiment trackers besides ``metrics.jsonl``. By default there are none."""
 
-    # Whether a finished run is run again, not refused, when a file that it read has changed since.
     repeatable: ClassVar[bool] = False
+    """True where a finished run is repeated when a file that it read has changed; else the changed
+    file is an error."""
 
     def inputs(self) -> Inputs:
         """Return the local files that the result follows from, by kind; those of runs inside this
@@ -113,6 +114,7 @@ class EvaluateConfig(RunConfig):
     """Data sets, split and row length of the evaluation."""
 
     repeatable: ClassVar[bool] = True
+    """As in ``RunConfig``."""
 
     def inputs(self) -> Inputs:
         listing = [Path(self.init).expanduser()] if self.init.endswith(".json") else []

@@ -39,9 +39,9 @@ from road_ray.recipes.pretraining.pretrain import pretrain
 from road_ray.recipes.run_directory.progress import show_progress
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.reporting.pages.demo_page import FIGURES, STUDENTS, TASK
+from road_ray.system.json_file import write_json_atomic
 from road_ray.training.config import OptimizerConfig, TrainingConfig
 from road_ray.training.context import RunContext
-from road_ray.training.monitoring.journal import write_json_atomic
 from road_ray.training.monitoring.progress import open_console
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _run(config: DemoConfig, context: RunContext | None) -> Run:
             with _stage(3, f"{config.num_teachers} teachers with all labels of {TASK}"):
                 taught = _teachers(config, context)
             students = _students(config, taught, context)
-        rows = table(config, taught, students)
+        rows = table(taught, students)
         figures = _flat(rows)
         write_json_atomic(directory / "table.json", rows)
         write_json_atomic(directory / "metrics.json", figures)
@@ -134,9 +134,7 @@ def _alongside(
         return run_parallel(recipe, configs, *ensemble, timeout_seconds=3600.0, context=context)
 
 
-def table(
-    config: DemoConfig, taught: Sequence[Run], students: Mapping[str, Sequence[Run]]
-) -> list[dict[str, Any]]:
+def table(taught: Sequence[Run], students: Mapping[str, Sequence[Run]]) -> list[dict[str, Any]]:
     """One row a kind of model: mean and deviation over seeds of each figure; each teacher alone."""
     rows = [_row(name, runs) for name, runs in students.items()]
     return rows + [_row(f"teacher {number}", [run]) for number, run in enumerate(taught)]

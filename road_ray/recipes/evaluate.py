@@ -33,8 +33,8 @@ from road_ray.recipes.run_directory.model_record import (
 from road_ray.recipes.run_directory.recorded_config import deciding_digest
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.validation import check_length, require_init
+from road_ray.system.json_file import write_json_atomic
 from road_ray.training.context import RunContext
-from road_ray.training.monitoring.journal import write_json_atomic
 from road_ray.training.monitoring.progress import Console, open_console
 from road_ray.training.worker import Worker
 

@@ -15,7 +15,7 @@ from road_ray.inference.onnx_model import ONNX
 from road_ray.inference.predictor import head_directory, load
 from road_ray.models.encoder import model_directory
 from road_ray.recipes.run_directory.model_record import atomic_directory
-from road_ray.training.monitoring.journal import write_json_atomic
+from road_ray.system.json_file import write_json_atomic
 
 _FORMS = {"pytorch": "PyTorch", "onnx_fp32": "ONNX fp32", "onnx_int8": "ONNX int8"}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from importlib.metadata import version
 from io import StringIO
 from pathlib import Path, PureWindowsPath
@@ -253,7 +254,7 @@ def _without_places(value: object) -> Any:
     if not isinstance(text, str) or not (text.startswith("/") or PureWindowsPath(text).drive):
         return value
     path = Path(text)
-    if path.is_relative_to(Path.cwd()):
+    with suppress(OSError, ValueError):  # no such directory any more, or not below it
         return path.relative_to(Path.cwd()).as_posix()
     return "/".join(["...", *PureWindowsPath(text).parts[1:][-2:]])
 

@@ -1,6 +1,7 @@
 """Services of the operating system, made the same everywhere; nothing here knows of training.
 
-``operating_system.py`` has cores, processes and the sync of a file to the disk, ``file_lock.py``
-locks, ``compression.py`` streams of compressed files, ``json_file.py`` records that road_ray wrote
-itself, ``paths.py`` paths from the configuration and the cache directory.
+``operating_system.py`` has cores, processes, memory and the sync of a file to the disk,
+``file_lock.py`` locks, ``file_hashes.py`` sizes and digests of files, ``compression.py`` streams of
+compressed files, ``json_file.py`` JSON records, ``paths.py`` paths from the configuration and the
+cache directory.
 """

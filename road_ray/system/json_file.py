@@ -1,14 +1,18 @@
-"""Small JSON records that road_ray wrote itself, read with a typed error for whatever became of
-them since.
+"""Small JSON records of road_ray: written whole or not at all, and read with a typed error for
+whatever became of them since.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from road_ray.errors import CheckpointError, RoadError
+from road_ray.errors import CheckpointError, ResourceError, RoadError
+from road_ray.system.operating_system import sync
 
 
 def read_json(
@@ -35,3 +39,40 @@ def read_json(
             f"  allowed: a JSON object\n  fix: {fix}"
         )
     return value
+
+
+def write_json_atomic(path: Path, value: object) -> None:
+    """Write the JSON of ``value``, as ``write_text_atomic``; unknown objects become their text."""
+    text = json.dumps(finite(value), indent=2, default=str, allow_nan=False)
+    write_text_atomic(path, f"{text}\n")
+
+
+def write_text_atomic(path: Path, text: str) -> None:
+    """Write a file that holds the old content or the new one at any time, never half of either.
+
+    Raises ``ResourceError`` if it cannot be written.
+    """
+    staged = path.with_name(f".{path.name}.tmp-{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with staged.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        staged.replace(path)
+        sync(path.parent)
+    except OSError as error:
+        staged.unlink(missing_ok=True)
+        raise ResourceError(
+            f"{path}: cannot be written: {error.strerror}\n"
+            "    fix: free space there or make it writable\n    kept: the file as it was before"
+        ) from error
+
+
+def finite(value: Any) -> Any:
+    """Return the value with null for every number that JSON has no word for."""
+    if isinstance(value, Mapping):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

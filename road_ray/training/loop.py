@@ -19,6 +19,7 @@ from road_ray.data.schema import Regress, Task
 from road_ray.errors import CheckpointError, InterruptedRunError
 from road_ray.models.performance.precision import autocast_dtype
 from road_ray.objectives.base import Objective
+from road_ray.system.operating_system import keep_freed_memory
 from road_ray.training.checkpoint.async_save import AsyncSaver, named_tensors
 from road_ray.training.checkpoint.remote_copy import RemoteCopy
 from road_ray.training.checkpoint.serialization import (
@@ -35,7 +36,6 @@ from road_ray.training.optimization.gradient_accumulation import StepResult, bac
 from road_ray.training.optimization.learning_rate import rate
 from road_ray.training.optimization.loss_guard import LossGuard, is_deferrable
 from road_ray.training.optimization.optimizer import ElectraAdamW, build_optimizer, clip
-from road_ray.training.performance.allocator import keep_freed_memory
 from road_ray.training.performance.compile import configure_networks
 from road_ray.training.performance.mfu import ModelFlopsUtilization
 from road_ray.training.performance.prefetch import one_ahead

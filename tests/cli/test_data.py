@@ -9,6 +9,7 @@ import pytest
 from road_ray.config import load
 from road_ray.data.config import CorpusConfig
 from road_ray.data.corpus.source import prepare_corpus
+from road_ray.data.tokenizer import load_tokenizer
 
 
 class TestData:
@@ -45,6 +46,18 @@ class TestData:
         assert shown.startswith("squad_v2 train: 128 examples")
         assert shown.count("gold:") == 2
         assert "gold: " in road("data", "peek", "sst2", *peek[3:]).out
+
+    @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
+    def test_a_cased_tokenizer_of_every_kind(self, road, tmp_path, kind):
+        text, made = tmp_path / "text.txt", tmp_path / "made"
+        text.write_text("The Cat sat on the Mat.\nthe cat, The Mat.\n" * 20)
+        options = ("--kind", kind, "--vocab-size", 300)
+        assert road("data", "tokenizer", text, made, *options, "--cased").code == 0
+        ids = load_tokenizer(made)
+        assert ids("The Cat")["input_ids"] != ids("the cat")["input_ids"]
+        assert road("data", "tokenizer", text, tmp_path / "lower", *options).code == 0
+        ids = load_tokenizer(tmp_path / "lower")
+        assert ids("The Cat")["input_ids"] == ids("the cat")["input_ids"]
 
     @pytest.mark.parametrize(
         ("arguments", "code", "told"),

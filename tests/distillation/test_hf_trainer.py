@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from road_ray.data.catalog import task
+from road_ray.data.schema import Classify, Task
 from road_ray.distillation.ensemble.base import annotate
 from road_ray.distillation.ensemble.local import LocalEnsemble
-from road_ray.distillation.hidden_state_matching import StateMatching
-from road_ray.distillation.hidden_states_teacher import HiddenStatesTeacher
+from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, StateMatching
+from road_ray.distributed.teachers.public_ensemble import Ensemble
 from road_ray.errors import ConfigError
 from tests.published import TEXTS, publish, tokenizer_of
 
@@ -189,3 +190,38 @@ def test_states_of_other_tokens_are_refused(trainer, tmp_path):
         processing_class=tokenizer_of("bert"),
         matching={"teacher": tmp_path / "bert", "hidden_weight": 0.5},
     )
+
+
+def test_a_task_of_ones_own_with_mapped_labels_is_learnt(tmp_path, teacher):
+    from transformers import ElectraForSequenceClassification, TrainingArguments
+
+    from road_ray.distillation.hf_trainer import DistillationTrainer
+
+    directory = teacher(tmp_path / "teacher", 1, labels=("LABEL_0", "LABEL_1", "LABEL_2"))
+    mapped = {"LABEL_0": "sport", "LABEL_1": "politics", "LABEL_2": "art"}
+    own = Task("topic", Classify(("art", "politics", "sport")))
+    torch.manual_seed(0)
+    ids = torch.randint(5, 24, (16, 8))
+    examples = [
+        {"input_ids": row, "attention_mask": torch.ones_like(row), "labels": torch.tensor(n % 3)}
+        for n, row in enumerate(ids)
+    ]
+    student = ElectraForSequenceClassification.from_pretrained(directory)
+    arguments = TrainingArguments(
+        output_dir=str(tmp_path / "out"), max_steps=2, report_to=[], save_strategy="no"
+    )
+    with Ensemble([directory], task=own, host="process", label_map=mapped) as ensemble:
+        one = DistillationTrainer(
+            model=student,
+            args=arguments,
+            train_dataset=examples,
+            ensemble=ensemble,
+            schedule=[(0.0, 1.0), (1.0, 0.0)],
+            average_loss=True,
+        )
+        batch = {name: torch.stack([row[name] for row in examples]) for name in examples[0]}
+        (annotated,) = _one(one, batch)
+        with torch.no_grad():
+            plain = student.eval()(ids, torch.ones_like(ids)).logits
+        torch.testing.assert_close(annotated["soft_logits"], plain[:, [2, 1, 0]])
+        assert one.train().training_loss > 0

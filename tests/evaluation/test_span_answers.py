@@ -178,15 +178,14 @@ EASY_PREDICTIONS = [PREDICTIONS[0], PREDICTIONS[1], PREDICTIONS[3]]
 
 
 def test_choose_threshold_by_hand() -> None:
-    # a, then c, then d: exact 1 + 1, 2, 1 of 3; F1 2, 2 + 2/3, 1 + 2/3 of 3.
-    found = span_answers.choose_threshold(EASY, EASY_PREDICTIONS)
-    assert found == span_answers.Threshold(best_f1_threshold=1.0, best_exact_threshold=-3.0)
+    # a, then c, then d: F1 2, 2 + 2/3, 1 + 2/3 of 3.
+    assert span_answers.choose_threshold(EASY, EASY_PREDICTIONS) == 1.0
 
 
 def test_choose_threshold_reaches_the_best_score_even_by_silence() -> None:
     examples = [example("a", "no"), example("b", "no")]
     predictions = [answered("a", "no", -5.0), answered("b", "no", -6.0)]
-    threshold = span_answers.choose_threshold(examples, predictions).best_f1_threshold
+    threshold = span_answers.choose_threshold(examples, predictions)
     assert span_answers.apply_threshold(predictions, threshold) == {"a": "", "b": ""}
     assert span_answers.score(examples, predictions, threshold)["at_threshold_f1"] == 100.0
 
@@ -198,19 +197,13 @@ def test_the_chosen_threshold_gives_the_best_score(seed: int) -> None:
     texts = rng.choice(["x", "x y", "z"], 20)
     odds = rng.normal(size=20) - 3 * (seed % 2)
     predictions = [answered(str(i), str(texts[i]), float(odds[i])) for i in range(20)]
-    found = span_answers.choose_threshold(examples, predictions)
+    threshold = span_answers.choose_threshold(examples, predictions)
     tried = [
         squad.evaluate(examples, span_answers.apply_threshold(predictions, t))
         for t in (-math.inf, *(p.null_odds for p in predictions))
     ]
-    for name, threshold in (
-        ("f1", found.best_f1_threshold),
-        ("exact", found.best_exact_threshold),
-    ):
-        reached = squad.evaluate(examples, span_answers.apply_threshold(predictions, threshold))[
-            name
-        ]
-        assert reached == pytest.approx(max(scores[name] for scores in tried))
+    reached = squad.evaluate(examples, span_answers.apply_threshold(predictions, threshold))
+    assert reached["f1"] == pytest.approx(max(scores["f1"] for scores in tried))
 
 
 def test_the_threshold_itself_still_answers() -> None:

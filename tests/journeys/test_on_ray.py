@@ -68,7 +68,7 @@ def test_actors_teach_as_teachers_in_this_process_do(taught, alone):
 def test_a_killed_teacher_costs_time_and_changes_nothing(
     taught, settings, pool, tmp_path, monkeypatch
 ):
-    members, killed = pool.members, []
+    members, killed = pool.inner, []
     before = members.health()
     submit = type(members).submit
 

@@ -21,8 +21,7 @@ from road_ray.data.schema import (
     Tag,
     Task,
 )
-from road_ray.distillation.hidden_state_matching import StateMatching
-from road_ray.distillation.hidden_states_teacher import HiddenStatesTeacher
+from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, StateMatching
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.base import Objective
 from road_ray.objectives.distilled import Distilled

@@ -10,8 +10,12 @@ from torch.testing import assert_close
 from transformers import ElectraForSequenceClassification, ElectraModel
 
 from road_ray.data.schema import Classify, Task
-from road_ray.distillation.hidden_state_matching import StateMatching, attention_error, hidden_error
-from road_ray.distillation.hidden_states_teacher import HiddenStatesTeacher
+from road_ray.distillation.hidden_state_matching import (
+    HiddenStatesTeacher,
+    StateMatching,
+    attention_error,
+    hidden_error,
+)
 from road_ray.models.multitask import MultitaskModel
 from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.intermediate import IntermediateDistilled

@@ -27,7 +27,7 @@ def run(directory, figure):
 
 def test_the_table_has_means_and_deviations_over_seeds_and_each_teacher_alone(tmp_path):
     students = {"no KD": [run(tmp_path, 10.0), run(tmp_path, 14.0)]}
-    rows = table(DemoConfig(), [run(tmp_path, 20.0)], students)
+    rows = table([run(tmp_path, 20.0)], students)
     assert [row["model"] for row in rows] == ["no KD", "teacher 0"]
     assert [row["seeds"] for row in rows] == [2, 1]
     for title in FIGURES:

@@ -11,7 +11,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from road_ray.config import yaml as yaml_lines
-from road_ray.reporting.card import write_card
+from road_ray.reporting.card import _without_places, write_card
 from road_ray.reporting.tables import printable
 
 LINEAGE = {
@@ -258,3 +258,13 @@ def test_the_snippet_runs_in_a_process_of_its_own(snippet, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+
+
+def test_a_working_directory_that_is_gone_costs_no_card(tmp_path, monkeypatch):
+    """Ray removes the files of a job on a machine where none of its workers is left."""
+    monkeypatch.chdir(tmp_path)
+    assert _without_places([str(tmp_path / "a" / "b"), "/x/y/z"]) == ["a/b", ".../y/z"]
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert _without_places(["/x/y/z", "plain"]) == [".../y/z", "plain"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from road_ray.errors import CheckpointError, ResourceError
-from road_ray.system.json_file import read_json
+from road_ray.system.json_file import read_json, write_json_atomic
 
 
 def test_read_json_gives_the_object(tmp_path):
@@ -34,3 +34,15 @@ def test_read_json_names_a_file_that_cannot_be_read(tmp_path):
     assert str(tmp_path / "a.json") in str(refused.value)
     with pytest.raises(CheckpointError, match="Is a directory"):
         read_json(tmp_path)
+
+
+def test_a_value_that_fails_to_be_written_leaves_the_old_file(tmp_path):
+    path = tmp_path / "a.json"
+    write_json_atomic(path, {"a": (1, 2), 3: tmp_path})
+    before = path.read_text()
+    loop: list = []
+    loop.append(loop)
+    with pytest.raises(RecursionError):
+        write_json_atomic(path, loop)
+    assert path.read_text() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.json"]

@@ -104,8 +104,8 @@ def _print(
         raise ConfigError("--workers and --address: need a file to write\n  fix: add --output FILE")
     from road_ray.inference.input_rows import input_rows
     from road_ray.inference.predict_file import predict_chunks
+    from road_ray.inference.prediction_writer import json_line
     from road_ray.inference.predictor import load
-    from road_ray.inference.resumable_output import json_line
 
     predictor = load(model, **options)
     rows = input_rows(source, columns, predictor.fields)

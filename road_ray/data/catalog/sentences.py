@@ -2,26 +2,48 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from road_ray.data.schema import Columns, Dataset, Hub, Splits
 
 _PAIR_LABELS = {"0": "different", "1": "same"}
 _TWO = ("sentence1", "sentence2")
+_SPLITS = Splits(test="test.tsv")
+_QNLI = Columns(("question", "sentence"), label="label", id="index")
 
 
-def _glue(name: str) -> Hub:
-    return Hub("nyu-mll/glue", name)
+def _glue(
+    name: str,
+    task: str,
+    folder: str,
+    columns: Columns,
+    *,
+    splits: Splits = _SPLITS,
+    hub: str | None = None,
+    **more: Any,
+) -> Dataset:
+    """Return a data set of the GLUE benchmark; its name on the hub is ``hub`` or its own."""
+    return Dataset(
+        name,
+        task=task,
+        layout="glue_tsv",
+        folder=f"glue/{folder}",
+        columns=columns,
+        splits=splits,
+        hub=Hub("nyu-mll/glue", hub or name),
+        **more,
+    )
 
 
 def _mnli(name: str, kind: str, train: str | None) -> Dataset:
-    return Dataset(
+    return _glue(
         name,
-        task="nli",
-        layout="glue_tsv",
-        folder="glue/MNLI",
-        columns=Columns(_TWO, label="gold_label", id="index"),
+        "nli",
+        "MNLI",
+        Columns(_TWO, label="gold_label", id="index"),
         test_columns=Columns(_TWO, id="index"),
         splits=Splits(train=train, dev=f"dev_{kind}.tsv", test=f"test_{kind}.tsv"),
-        hub=_glue("mnli"),
+        hub="mnli",
     )
 
 
@@ -46,109 +68,69 @@ _ENTAILS = ("entailment", "not_entailment")
 _PREMISE = ("premise", "hypothesis")
 
 SENTENCES = (
-    Dataset(
+    _glue(
         "cola",
-        task="acceptability",
-        layout="glue_tsv",
-        folder="glue/CoLA",
-        columns=Columns((3,), label=1),
+        "acceptability",
+        "CoLA",
+        Columns((3,), label=1),
         test_columns=Columns(("sentence",), id="index"),
-        splits=Splits(test="test.tsv"),
         metrics=("matthews",),
-        hub=_glue("cola"),
         label_map={"0": "unacceptable", "1": "acceptable"},
     ),
-    Dataset(
+    _glue(
         "sst2",
-        task="sentiment",
-        layout="glue_tsv",
-        folder="glue/SST-2",
-        columns=Columns(("sentence",), label="label"),
+        "sentiment",
+        "SST-2",
+        Columns(("sentence",), label="label"),
         test_columns=Columns(("sentence",), id="index"),
-        splits=Splits(test="test.tsv"),
-        hub=_glue("sst2"),
         label_map={"0": "negative", "1": "positive"},
     ),
-    Dataset(
+    _glue(
         "mrpc",
-        task="paraphrase",
-        layout="glue_tsv",
-        folder="glue/MRPC",
-        columns=Columns(("#1 String", "#2 String"), label="Quality"),
+        "paraphrase",
+        "MRPC",
+        Columns(("#1 String", "#2 String"), label="Quality"),
         test_columns=Columns(("#1 String", "#2 String"), id="index"),
-        splits=Splits(test="test.tsv"),
         metrics=("f1", "accuracy"),
-        hub=_glue("mrpc"),
         label_map=_PAIR_LABELS,
     ),
-    Dataset(
+    _glue(
         "stsb",
-        task="similarity",
-        layout="glue_tsv",
-        folder="glue/STS-B",
-        columns=Columns(_TWO, label="score", id="index"),
-        splits=Splits(test="test.tsv"),
+        "similarity",
+        "STS-B",
+        Columns(_TWO, label="score", id="index"),
         metrics=("pearson", "spearman"),
-        hub=_glue("stsb"),
     ),
-    Dataset(
+    _glue(
         "qqp",
-        task="paraphrase",
-        layout="glue_tsv",
-        folder="glue/QQP",
-        columns=Columns(("question1", "question2"), label="is_duplicate", id="id"),
-        splits=Splits(test="test.tsv"),
+        "paraphrase",
+        "QQP",
+        Columns(("question1", "question2"), label="is_duplicate", id="id"),
         metrics=("f1", "accuracy"),
-        hub=_glue("qqp"),
         label_map=_PAIR_LABELS,
     ),
     _mnli("mnli", "matched", "train.tsv"),
     _mnli("mnli_mismatched", "mismatched", None),
-    Dataset(
-        "qnli",
-        task="qnli",
-        layout="glue_tsv",
-        folder="glue/QNLI",
-        columns=Columns(("question", "sentence"), label="label", id="index"),
-        splits=Splits(test="test.tsv"),
-        hub=_glue("qnli"),
-    ),
+    _glue("qnli", "qnli", "QNLI", _QNLI),
     # As in MT-DNN: which of two sentences answers the question.
     Dataset(
-        "qnli_ranking",
-        task="ranking",
-        layout="ranked_pairs",
-        folder="glue/QNLI",
-        columns=Columns(("question", "sentence"), label="label", id="index"),
+        "qnli_ranking", task="ranking", layout="ranked_pairs", folder="glue/QNLI", columns=_QNLI
     ),
-    Dataset(
-        "rte",
-        task="rte",
-        layout="glue_tsv",
-        folder="glue/RTE",
-        columns=Columns(_TWO, label="label", id="index"),
-        splits=Splits(test="test.tsv"),
-        hub=_glue("rte"),
-    ),
-    Dataset(
+    _glue("rte", "rte", "RTE", Columns(_TWO, label="label", id="index")),
+    _glue(
         "wnli",
-        task="coreference",
-        layout="glue_tsv",
-        folder="glue/WNLI",
-        columns=Columns(_TWO, label="label", id="index"),
-        splits=Splits(test="test.tsv"),
-        hub=_glue("wnli"),
+        "coreference",
+        "WNLI",
+        Columns(_TWO, label="label", id="index"),
         label_map={"0": "not_entailment", "1": "entailment"},
     ),
-    Dataset(  # GLUE's diagnostic set: predictions only
+    _glue(  # the diagnostic set: predictions only
         "ax",
-        task="nli",
-        layout="glue_tsv",
-        folder="glue/diagnostic",
-        columns=Columns(_TWO, id="index"),
+        "nli",
+        "diagnostic",
+        Columns(_TWO, id="index"),
         splits=Splits(train=None, dev=None, test="diagnostic.tsv"),
         metrics=("matthews",),
-        hub=_glue("ax"),
     ),
     Dataset(
         "snli",

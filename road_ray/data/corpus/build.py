@@ -83,12 +83,11 @@ def build_corpus(
         return open_corpus(directory, shuffled_shards)
     encoder = Encoder.of(tokenizer, **given)
     try:
-        with _staging(directory, recipe) as staging:
+        with _staging(directory) as staging:
             _write_shards(parts, encoder, Directory(staging), recipe, encoding, processes)
             _put_in_place(staging, directory, recipe)
             # Only now: without them another process would begin anew and delete the shards.
-            for path in directory.glob(f"{_PROGRESS}*"):
-                path.unlink(missing_ok=True)
+            _delete_progress(Directory(directory))
             (directory / _LOCK).unlink(missing_ok=True)
     except OSError as error:
         if (built := _built(directory, recipe)) is not None:
@@ -127,9 +126,7 @@ def build_stored_corpus(
             _log.warning("%s: the corpus is built again", str(error).splitlines()[0])
             place.delete(MANIFEST)
     _write_shards(parts, Encoder.of(tokenizer, **given), place, recipe, encoding, processes)
-    for name in place.names():
-        if name.startswith(_PROGRESS):
-            place.delete(name)
+    _delete_progress(place)
 
 
 def _write_shards(
@@ -166,14 +163,18 @@ def _write_shards(
             _log.info("  %s rows so far", f"{sum(part.rows for part in done):,}")
             logged_at = time.monotonic()
     if not any(part.rows for part in done):
-        for name in place.names():
-            if name.startswith(_PROGRESS):
-                place.delete(name)
+        _delete_progress(place)
         raise DataError(
             f"{source or 'the corpus'}: 0 rows of text\n"
             "  fix: name files with text (parquet column `text`, JSONL key `text`, plain text)"
         )
     place.write(MANIFEST, f"{json.dumps(_manifest(recipe, done), indent=1)}\n".encode())
+
+
+def _delete_progress(place: Place) -> None:
+    for name in place.names():
+        if name.startswith(_PROGRESS):
+            place.delete(name)
 
 
 def _manifest(recipe: dict[str, Any], parts: Sequence[PartProgress]) -> dict[str, Any]:
@@ -241,7 +242,7 @@ def _put_in_place(staging: Path, directory: Path, recipe: dict[str, Any]) -> Non
 
 
 @contextmanager
-def _staging(directory: Path, recipe: dict[str, Any]) -> Iterator[Path]:
+def _staging(directory: Path) -> Iterator[Path]:
     """Yield the directory to write shards to, which may hold those of an earlier attempt.
 
     It remains if it has a shard and no other process was faster. While another process builds the

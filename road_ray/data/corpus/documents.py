@@ -6,7 +6,7 @@ compressed. Column: ``text``. Files lie in a directory or at an address, such as
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,7 +88,7 @@ def text_files(place: TextPlace) -> list[TextFile]:
     if isinstance(place, str) and is_address(place):
         storage = Storage(place)
         stored = [StoredFile(storage, entry) for entry in storage.list_files()]
-        return _with_text(str(storage), stored, "nothing")
+        return _with_text(str(storage), stored)
     place = Path(place)
     if place.is_file():
         return [place]
@@ -96,15 +96,13 @@ def text_files(place: TextPlace) -> list[TextFile]:
         raise DataError(
             f"{place}: no such file or directory\n  fix: check `corpus` of the configuration"
         )
-    there = ", ".join(sorted(f.name for f in place.iterdir())[:5]) or "nothing"
-    return _with_text(str(place), sorted(f for f in place.rglob("*") if f.is_file()), there)
+    return _with_text(str(place), sorted(f for f in place.rglob("*") if f.is_file()))
 
 
-def _with_text(place: str, found: Iterable[TextFile], there: str) -> list[TextFile]:
-    found = list(found)
+def _with_text(place: str, found: Sequence[TextFile]) -> list[TextFile]:
     if files := [file for file in found if file.name.endswith(TEXT_SUFFIXES)]:
         return files
-    names = ", ".join(file.name for file in found[:5] if not isinstance(file, Path)) or there
+    names = ", ".join(file.name for file in found[:5]) or "nothing"
     raise DataError(
         f"{place}: no corpus file below it; found {names}; wanted {', '.join(TEXT_SUFFIXES)}"
     )
@@ -130,11 +128,9 @@ def _state(file: TextFile) -> object:
 
 
 def _documents(path: TextFile) -> Iterator[str]:
-    if path.name.endswith(".parquet"):
-        for row, found in enumerate(parquet_rows(path, ["text"]), 1):
-            yield check_text(found["text"], f"{path}:{row}", "text")
-    elif path.name.endswith(".arrow"):
-        for row, found in enumerate(arrow_rows(path, ["text"]), 1):
+    if path.suffix in (".parquet", ".arrow"):
+        read = parquet_rows if path.suffix == ".parquet" else arrow_rows
+        for row, found in enumerate(read(path, ["text"]), 1):
             yield check_text(found["text"], f"{path}:{row}", "text")
     elif ".jsonl" in path.suffixes[-2:]:
         for number, line in numbered_lines(path):

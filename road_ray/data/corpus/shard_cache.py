@@ -16,7 +16,6 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from road_ray.data.batch_order import Windows
@@ -34,6 +33,7 @@ from road_ray.data.corpus.storage import Storage
 from road_ray.errors import ConfigError, ResourceError, RoadError
 from road_ray.system.file_hashes import sha256_of
 from road_ray.system.file_lock import lock_exclusively
+from road_ray.system.operating_system import process_exists
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.05
@@ -100,7 +100,7 @@ class ShardCache:
         """Evict shards until ``size`` bytes fit, and take them with a file of that size."""
         with _locked(self.directory / "lock"):
             for old in self.directory.glob("*.tmp-*"):
-                if not _is_alive(int(old.suffix.removeprefix(".tmp-"))):
+                if not process_exists(int(old.suffix.removeprefix(".tmp-"))):
                     old.unlink(missing_ok=True)
             copies = sorted(self.directory.glob("*.arrow"), key=_used_at)
             total = sum(map(_bytes_of, [*copies, *self.directory.glob("*.tmp-*")]))
@@ -144,6 +144,7 @@ class CachedShards(Sequence[OpenShard]):
         self.storage, self.shards, self.cache, self.open_bytes = storage, shards, cache, open_bytes
         self._open: OrderedDict[int, OpenShard] = OrderedDict()
         self._wanted: list[int] = []
+        self._verified: set[Path] = set()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
@@ -178,10 +179,6 @@ class CachedShards(Sequence[OpenShard]):
                     self._verified.add(path)
                     return open_shard(path)
                 path.unlink()
-
-    @cached_property
-    def _verified(self) -> set[Path]:
-        return set()
 
     def expect(self, numbers: Sequence[int]) -> None:
         """Fetch these shards in the background, in this order, instead of those wanted before."""
@@ -274,13 +271,3 @@ def _bytes_of(path: Path) -> int:
         return path.stat().st_size
     except FileNotFoundError:
         return 0
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True

@@ -34,6 +34,7 @@ from road_ray.data.loading import resolve_root
 from road_ray.data.tokenizer import load_tokenizer, train_wordpiece
 from road_ray.errors import ConfigError, DataError
 from road_ray.system.file_hashes import sha256_of
+from road_ray.system.json_file import write_json_atomic
 from road_ray.system.paths import cache_home, named
 
 _log = logging.getLogger(__name__)
@@ -178,10 +179,7 @@ def _from_hub(name: str, shards: str) -> TextPlace:
     if directory.is_dir():
         return directory
     if not listing.is_file() and (files := _hub_files(name)):
-        local.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=local, delete=False) as staged:
-            json.dump(files, staged)
-        os.replace(staged.name, listing)
+        write_json_atomic(listing, files)
     if not listing.is_file():
         return _saved(name, directory)
     return tuple(json.loads(listing.read_text(encoding="utf-8")))

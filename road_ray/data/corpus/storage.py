@@ -81,15 +81,14 @@ class Storage:
         inner = path.removeprefix(self.base).lstrip("/")
         return f"{self}/{inner}" if inner else str(self)
 
-    def list_files(self, below: str = "") -> list[Entry]:
+    def list_files(self) -> list[Entry]:
         """Return all files below the address, or the one that it names, in order of their paths."""
-        place = f"{self.base}/{below}" if below else self.base
 
         def read() -> list[Entry]:
-            found = self._opened[0].get_file_info(place)
+            found = self._opened[0].get_file_info(self.base)
             if found.type == arrow.FileType.File:
                 return [_entry(found)]
-            selector = arrow.FileSelector(place, recursive=True, allow_not_found=True)
+            selector = arrow.FileSelector(self.base, recursive=True, allow_not_found=True)
             entries = self._opened[0].get_file_info(selector)
             files = [_entry(one) for one in entries if one.type == arrow.FileType.File]
             return sorted(files, key=lambda entry: entry.path)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from road_ray.data.inspection.sources import Row
+from road_ray.data.readers.conll import TAG
 from road_ray.data.readers.parts.text_files import missing_columns
 from road_ray.errors import ConfigError, DataError
 
@@ -118,7 +118,7 @@ def word_and_tag_columns(rows: Sequence[Row]) -> tuple[str, str] | None:
     words = [n for n, v in lists.items() if all(isinstance(one, str) for one in v)]
     for word in words:
         for tag, values in lists.items():
-            tags = all(re.fullmatch(r"O|[BI]-\S+", str(one)) for one in values)
+            tags = all(TAG.fullmatch(str(one)) for one in values)
             if tag != word and len(values) == len(lists[word]) and tags:
                 return word, tag
     return None

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 from road_ray.data.features.types import SpanExample, TagExample
-from road_ray.data.readers.conll import read_conll
+from road_ray.data.readers.conll import TAG, read_conll
 from road_ray.data.readers.hub import datasets_library
 from road_ray.data.readers.parts.tables import (
     TABLES,
@@ -31,7 +31,6 @@ MOST_ROWS = 100_000  # of a split that are looked at
 HUB = "hub:"
 _CONLL = (".conll", ".iob", ".iob2", ".bio", ".txt", ".tsv", "")
 _TEXT = (".txt", *(f".txt{packed}" for packed in SUFFIXES))
-_TAG = re.compile(r"O|[BI]-\S+")
 _SNIFFED_LINES = 200
 _OF_ARROW = ("dataset_info.json", "state.json")  # beside the files of Dataset.save_to_disk
 _SPLITS = {
@@ -79,14 +78,7 @@ def find_source(place: str) -> Source:
     if source.layout == "text" or source.hub:
         return source
     read = {split: _read(source.layout, Path(where)) for split, where in source.splits.items()}
-    return Source(
-        source.name,
-        source.layout,
-        source.splits,
-        notes=source.notes,
-        rows=read,
-        class_names=_class_names(Path(source.splits["train"])),
-    )
+    return replace(source, rows=read, class_names=_class_names(Path(source.splits["train"])))
 
 
 def layout_of(path: Path) -> Layout:
@@ -207,7 +199,7 @@ def _is_conll(path: Path) -> bool:
         cells = line.split()
         if not cells or cells[0] == "-DOCSTART-":
             continue
-        if len(cells) < 2 or not _TAG.fullmatch(cells[-1]):
+        if len(cells) < 2 or not TAG.fullmatch(cells[-1]):
             return False
         seen += 1
     return seen > 0

@@ -18,7 +18,7 @@ from road_ray.data.readers.parts.text_files import check_text, missing_columns, 
 from road_ray.data.schema import Columns
 from road_ray.errors import DataError, shorten
 
-_TAG = re.compile(r"O|[BI]-\S+")
+TAG = re.compile(r"O|[BI]-\S+")
 _DOCUMENT = "-DOCSTART-"
 # Columns of the copies on the Hugging Face hub.
 _HUB_WORDS, _HUB_TAGS = "tokens", "ner_tags"
@@ -119,7 +119,7 @@ def iob2(sentences: Sequence[Sequence[str]], where: Sequence[str]) -> list[tuple
         before, converted = "O", []
         for tag in tags:
             place = next(places)
-            if not _TAG.fullmatch(tag):
+            if not TAG.fullmatch(tag):
                 raise DataError(f"{place}: tag {tag!r}\n  allowed: O, B-TYPE or I-TYPE")
             inside = tag != "O" and before[2:] == tag[2:]
             if tag != "O" and not inside:

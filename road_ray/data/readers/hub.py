@@ -98,16 +98,9 @@ def hub_examples(dataset: Dataset, rows: Any, where: str, *, labelled: bool) -> 
         place = f"{where}:{index + 1}"
         value = _hub_label(dataset, row[label], names) if label else None
         if value is not None or not labelled:
-            examples.append(
-                TextExample(
-                    id=str(row[name]) if name else str(index),
-                    texts=tuple(
-                        check_text(row[text], f"{where}:{index + 1}", text) for text in texts
-                    ),
-                    label=value,
-                    where=place,
-                )
-            )
+            found = tuple(check_text(row[text], place, text) for text in texts)
+            number = str(row[name]) if name else str(index)
+            examples.append(TextExample(number, found, value, place))
     if not examples:
         raise DataError(f"{where}: 0 usable rows of {len(rows)}")
     if len(examples) < len(rows):

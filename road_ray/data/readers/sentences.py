@@ -47,7 +47,9 @@ def read_table(path: Path, columns: Columns, *, labelled: bool = False) -> list[
 
     ``where`` of a parquet row is ``file:row``, counted from 1.
     """
-    return _labelled(path, _table_rows(path, columns, labelled))
+    rows = enumerate(table_rows(path))
+    examples = (_from_mapping(row, n, where, columns, labelled) for n, (where, row) in rows)
+    return _labelled(path, examples)
 
 
 def _tsv_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[TextExample]:
@@ -101,11 +103,6 @@ def _check_ragged(path: Path, ragged: Sequence[str], rows: int) -> None:
             len(ragged),
             first_faults(ragged),
         )
-
-
-def _table_rows(path: Path, columns: Columns, labelled: bool) -> Iterator[TextExample]:
-    for number, (where, row) in enumerate(table_rows(path)):
-        yield _from_mapping(row, number, where, columns, labelled)
 
 
 def _from_mapping(

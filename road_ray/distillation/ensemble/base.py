@@ -76,6 +76,33 @@ class Ensemble(ABC):
         self.close()
 
 
+class WrappedEnsemble(Ensemble):
+    """Ensemble that passes every call on to another one; subclasses override what differs."""
+
+    def __init__(self, ensemble: Ensemble) -> None:
+        self.inner = ensemble
+
+    @property
+    def size(self) -> int:
+        return self.inner.size
+
+    @property
+    def stats(self) -> Mapping[str, float]:
+        return self.inner.stats
+
+    def submit(self, batch: Mapping[str, object]) -> Any:
+        return self.inner.submit(batch)
+
+    def gather(self, handle: Any) -> Tensor:
+        return self.inner.gather(handle)
+
+    def flush(self) -> None:
+        self.inner.flush()
+
+    def close(self) -> None:
+        self.inner.close()
+
+
 class Teacher:
     """A frozen ``transformers`` model, its classes in the order of the task's labels."""
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from road_ray.data.features.types import (
     ChoiceExample,
@@ -20,7 +19,7 @@ from road_ray.data.features.types import (
     TextExample,
 )
 from road_ray.data.loading import Split
-from road_ray.distillation.ensemble.base import Ensemble
+from road_ray.distillation.ensemble.base import Ensemble, WrappedEnsemble
 
 
 @dataclass(frozen=True)
@@ -119,28 +118,12 @@ def _plain(example: Example) -> tuple[str, ...]:
     return example.texts
 
 
-class WithTexts(Ensemble):
+class WithTexts(WrappedEnsemble):
     """Ensemble whose batches get the texts of their rows."""
 
     def __init__(self, ensemble: Ensemble, texts: RowTexts) -> None:
-        self._ensemble, self._texts = ensemble, texts
-
-    @property
-    def size(self) -> int:
-        return self._ensemble.size
-
-    @property
-    def stats(self) -> Mapping[str, float]:
-        return self._ensemble.stats
+        super().__init__(ensemble)
+        self._texts = texts
 
     def submit(self, batch: Mapping[str, object]) -> Any:
-        return self._ensemble.submit(self._texts.added_to(batch))
-
-    def gather(self, handle: Any) -> Tensor:
-        return self._ensemble.gather(handle)
-
-    def flush(self) -> None:
-        self._ensemble.flush()
-
-    def close(self) -> None:
-        self._ensemble.close()
+        return super().submit(self._texts.added_to(batch))

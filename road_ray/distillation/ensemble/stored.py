@@ -25,6 +25,7 @@ from road_ray.distillation.ensemble.base import (
     OWN_TOKENS,
     PAD_LOGIT,
     Ensemble,
+    WrappedEnsemble,
     inputs_of,
     numbered,
     some_rows,
@@ -382,18 +383,8 @@ def _taken(tensor: Tensor, rows: NDArray[np.int64]) -> Tensor:
     return tensor[torch.from_numpy(rows).to(tensor.device)]
 
 
-class NonOwningEnsemble(Ensemble):
+class NonOwningEnsemble(WrappedEnsemble):
     """View of an ensemble whose ``close`` leaves the ensemble open."""
 
-    def __init__(self, ensemble: Ensemble) -> None:
-        self._ensemble = ensemble
-
-    @property
-    def size(self) -> int:
-        return self._ensemble.size
-
-    def submit(self, batch: Mapping[str, object]) -> Any:
-        return self._ensemble.submit(batch)
-
-    def gather(self, handle: Any) -> Tensor:
-        return self._ensemble.gather(handle)
+    def close(self) -> None:
+        """Do nothing: the owner closes the ensemble."""

@@ -52,7 +52,7 @@ class TextReader:
     def __init__(self, directory: str | Path, task: Task, longest_row_tokens: int) -> None:
         self.directory, self.task = directory, task
         self.tokenizer: Any = teacher_tokenizer(directory)
-        self._longest = min(longest_row_tokens, _MOST_TOKENS)
+        self.longest = min(longest_row_tokens, _MOST_TOKENS)
         self._read = lru_cache(_CACHED_ROWS)(self._rows_of)
 
     @classmethod
@@ -126,7 +126,7 @@ class TextReader:
 
     def _joined(self, texts: Texts) -> TokenRow:
         special = special_tokens(self.tokenizer, len(texts))
-        room = self._longest - special.count
+        room = self.longest - special.count
         parts = [tokenized([text], self.tokenizer, offsets=True) for text in texts]
         lengths = np.stack([part.lengths for part in parts])
         fitted = longest_first(lengths, room)
@@ -147,7 +147,7 @@ class TextReader:
         """Return the rows of a sentence; one that is too long has several."""
         example = TagExample("", words, None, "")
         rows = encode_tags(
-            [example], "teacher", self.task, self.tokenizer, max_length_tokens=self._longest
+            [example], "teacher", self.task, self.tokenizer, max_length_tokens=self.longest
         )
         assert rows.words is not None
         pairs = zip(rows.bounds[:-1], rows.bounds[1:], strict=True)

@@ -227,7 +227,9 @@ class TeacherStore:
             remove_leftovers(self.directory)
             if not (self.directory / MANIFEST).is_file():
                 text = json.dumps(manifest | {"format": FORMAT}, indent=1) + "\n"
-                commit(self.directory, lambda path: path.write_text(text, "utf-8"), _manifest_name)
+                commit(
+                    self.directory, lambda path: path.write_text(text, "utf-8"), lambda _: MANIFEST
+                )
             os.utime(self.directory / MANIFEST)  # when it was last used, for `prune`
         except OSError as error:
             raise ResourceError(
@@ -251,10 +253,6 @@ def _identity(teacher: Mapping[str, object], task: Task) -> dict[str, Any]:
     if entries.pop(ANSWERS_FOR, None):  # answers to texts, in the teacher's own tokens
         entries["reads"] = "texts"
     return {"task": task.name, "kind": str(task.kind)} | entries
-
-
-def _manifest_name(_: str) -> str:
-    return MANIFEST
 
 
 def expected_bytes(kind: Kind, lengths: Longs, num_teachers: int) -> int:

@@ -31,7 +31,8 @@ def pack_working_dir(
     paths = [path for path in tracked_files(source) if not _left_out(path, exclude)]
     paths += [path for path in named if path not in paths]
     _refuse_unfit(source, paths)
-    sizes = {path: (source / path).stat().st_size for path in paths if _is_file(source / path)}
+    # Links to directories and deleted files are left out.
+    sizes = {path: (source / path).stat().st_size for path in paths if (source / path).is_file()}
     if sum(sizes.values()) > LIMIT_BYTES:
         large = sorted(sizes, key=lambda path: sizes[path], reverse=True)[:5]
         listed = "".join(f"\n    {sizes[path] / 2**20:8.1f} MiB  {path}" for path in large)
@@ -68,7 +69,7 @@ def _refuse_unfit(source: Path, paths: Sequence[str]) -> None:
         )
     root = source.resolve()
     away = [path for path in paths if not _resolved(source / path).is_relative_to(root)]
-    if away := [path for path in away if _is_file(source / path)]:
+    if away := [path for path in away if (source / path).is_file()]:
         listed = "".join(f"\n    {path} -> {_resolved(source / path)}" for path in away[:5])
         raise ConfigError(
             f"{source}: {len(away)} tracked links lead out of it, and their content would be sent:"
@@ -173,8 +174,3 @@ def _listed(source: Path, *which: str) -> list[str]:
 
 def _left_out(path: str, patterns: Sequence[str]) -> bool:
     return any(fnmatch.fnmatch(path, p) or path.startswith(f"{p.rstrip('/')}/") for p in patterns)
-
-
-def _is_file(path: Path) -> bool:
-    """A file that is there; links to directories and deleted ones do not travel."""
-    return path.is_file()

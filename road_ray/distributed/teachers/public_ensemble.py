@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -27,11 +27,8 @@ from road_ray.errors import ConfigError
 from road_ray.models.config import Precision
 from road_ray.models.heads.label_order import LabelMap
 
-if TYPE_CHECKING:
-    from road_ray.distributed.teachers.client import ActorEnsemble
 
-
-class Ensemble(local.Ensemble):
+class Ensemble(local.WrappedEnsemble):
     """M teachers of one task, checked against each other, in Ray actors or in this process. Close
     it after use.
 
@@ -71,31 +68,10 @@ class Ensemble(local.Ensemble):
         options["precision"] = precision
         self._cluster = ExitStack()
         self.directories, self.store, self.host = list(directories), store, host
-        self.members: local.Ensemble
         if store is not None:
-            self.members = self._behind(store, label_map, options)
-        elif host == "process":
-            self.members = LocalEnsemble.load(
-                directories, self.task, label_map=label_map, **options
-            )
+            super().__init__(self._behind(store, label_map, options))
         else:
-            self.members = self._start(directories, label_map, options)
-
-    @property
-    def size(self) -> int:
-        return self.members.size
-
-    @property
-    def stats(self) -> Mapping[str, float]:
-        return self.members.stats
-
-    def submit(self, batch: Mapping[str, object]) -> Any:
-        """Send a batch to all teachers and return a handle without waiting."""
-        return self.members.submit(batch)
-
-    def gather(self, handle: Any) -> Tensor:
-        """Return the logits of a submitted batch. ``-> [M, B, ..., C]``, fp32."""
-        return self.members.gather(handle)
+            super().__init__(self._hosted(directories, label_map, options))
 
     def logits(self, batch: Mapping[str, Any]) -> Tensor:
         """Return the logits of each teacher in order. ``-> [M, B, ..., C]``, fp32."""
@@ -126,12 +102,9 @@ class Ensemble(local.Ensemble):
         weigh = rules.resolve(weighting or rules.default_rule(self.size), **rule)
         return local.annotate(batches, self, weigh, lookahead, each=average_loss)
 
-    def flush(self) -> None:
-        self.members.flush()
-
     def close(self) -> None:
         """Stop the actors, and the cluster if it was started for them."""
-        self.members.close()
+        super().close()
         self._cluster.close()
 
     def _behind(
@@ -144,23 +117,22 @@ class Ensemble(local.Ensemble):
 
         def live(members: Members) -> tuple[Members, local.Ensemble]:
             chosen = [places[member] for member in members]
-            if self.host == "process":
-                return members, LocalEnsemble.load(
-                    chosen, self.task, label_map=label_map, **options
-                )
-            return members, self._start(chosen, label_map, options)
+            return members, self._hosted(chosen, label_map, options)
 
         manifest = teacher_manifest(
             places, self.task, label_map, options["precision"], options.get("student")
         )
         return StoredEnsemble.open(store, manifest, self.task, live)
 
-    def _start(
+    def _hosted(
         self,
         directories: Sequence[str | Path],
         label_map: LabelMap | None,
         options: Mapping[str, Any],
-    ) -> ActorEnsemble:
+    ) -> local.Ensemble:
+        """Return the loaded teachers, in this process or in actors."""
+        if self.host == "process":
+            return LocalEnsemble.load(directories, self.task, label_map=label_map, **options)
         with ExitStack() as stack:
             stack.enter_context(connected())
             from road_ray.distributed.teachers import pool

@@ -36,7 +36,7 @@ def aws_deadline(base: str = AWS) -> float | None:
     if notice is None:
         return None
     try:
-        when = datetime.fromisoformat(str(json.loads(notice)["time"]).replace("Z", "+00:00"))
+        when = datetime.fromisoformat(json.loads(notice)["time"])
     except (ValueError, KeyError, TypeError):  # cut off on its way; the next poll repeats it
         return None
     # AWS gives two minutes; more means that this clock is behind.

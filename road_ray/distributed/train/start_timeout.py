@@ -4,12 +4,17 @@ import or in a device driver.
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
+from contextlib import suppress
+
+from ray.util.placement_group import PlacementGroup, remove_placement_group
 
 from road_ray.distributed.ray_private import ControllerCallback, SchedulingState
 
 START_SECONDS = 300.0  # long enough for a machine that swaps
+_RELEASE_SECONDS = 10.0
 
 
 class StartDeadline(ControllerCallback):  # type: ignore[misc]  # Ray does not type it
@@ -26,6 +31,19 @@ class StartDeadline(ControllerCallback):  # type: ignore[misc]  # Ray does not t
             self._timer.cancel()
             self._timer = None
         if isinstance(current_state, SchedulingState):
-            self._timer = threading.Timer(self._seconds, os._exit, (1,))
+            self._timer = threading.Timer(self._seconds, _exit_released)
             self._timer.daemon = True
             self._timer.start()
+
+
+def _exit_released() -> None:
+    """Give the cores of the group back and exit. Ray's clean-up learns of a placement group when it
+    is up, so one that hangs would keep its cores, and the next group could find no room.
+    """
+    limit = threading.Timer(_RELEASE_SECONDS, os._exit, (1,))
+    limit.daemon = True
+    limit.start()
+    for group in [one for one in gc.get_objects() if type(one) is PlacementGroup]:
+        with suppress(Exception):  # the process ends anyway
+            remove_placement_group(group)
+    os._exit(1)

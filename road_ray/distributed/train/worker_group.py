@@ -111,7 +111,7 @@ def _require_room(workers: int, resources: Mapping[str, float]) -> None:
     check_placement("workers", workers, resources, remedy=", or lower --workers")
     if "GPU" in resources:
         check_gpus()
-    wait_for_room("workers", workers, resources)
+    wait_for_room(workers, resources)
 
 
 def _run_config(name: str, storage: Path, coordinator: Coordinator) -> RunConfig:

@@ -6,7 +6,7 @@ import logging
 import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from road_ray.distributed.tune.space import encode_choice, grid_of
 from road_ray.distributed.tune.storage import JOURNAL, open_storage
 from road_ray.distributed.tune.trial_record import Record
 from road_ray.errors import ResourceError
+from road_ray.system.json_file import finite
 
 _log = logging.getLogger(__name__)
 STATES = {
@@ -34,6 +35,10 @@ STATES = {
     "pruned": TrialState.PRUNED,
     "failed": TrialState.FAIL,
 }
+_ATTRIBUTES = (  # fields of a record for which Optuna has no field
+    *("deviation", "figures", "reason", "seconds", "teacher_seconds"),
+    *("origin", "parent", "parent_step", "retry_of"),
+)
 
 
 def open_study(config: SearchConfig, name: str, directory: Path) -> optuna.Study:
@@ -100,11 +105,11 @@ def retried(trials: Sequence[FrozenTrial]) -> set[int]:
 
 def _reconcile(study: optuna.Study, directory: Path, config: SearchConfig) -> None:
     """Update the study from the trials' records, and the records from the study."""
-    known = {trial.number: trial for trial in study.get_trials(deepcopy=False)}
-    if not known:
-        _rebuild(study, directory, config)
-        return
-    for number, trial in known.items():
+    _restore_trials(study, directory, config)
+    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+        _restore_params(study, trial, trial_record.read(directory, trial.number), config)
+    for trial in study.get_trials(deepcopy=False):
+        number = trial.number
         record = trial_record.read(directory, number)
         if record is not None:
             _require_agreement(trial, record, directory)
@@ -141,25 +146,41 @@ def _facts(record: Record, ended: bool) -> dict[str, Any]:
     facts: dict[str, Any] = dict(record.params)
     if ended:
         facts["state"] = record.state
-        facts |= {f"figures.{name}": _finite(value) for name, value in record.figures.items()}
+        facts |= {f"figures.{name}": finite(value) for name, value in record.figures.items()}
     if ended and record.state == "complete":
         facts["values"] = tuple(record.values)
     return facts
 
 
-def _finite(value: float | None) -> float | None:
-    """Return a number as JSON stores it."""
-    return None if value is None or not math.isfinite(value) else value
-
-
-def _rebuild(study: optuna.Study, directory: Path, config: SearchConfig) -> None:
+def _restore_trials(study: optuna.Study, directory: Path, config: SearchConfig) -> None:
+    """Add the trials that have a directory and are not in the study: all of them if it is new, the
+    last one if the end of its journal was lost.
+    """
     numbers = trial_record.trial_numbers(directory)
-    for number in range(max(numbers, default=-1) + 1):
+    for number in range(len(study.get_trials(deepcopy=False)), max(numbers, default=-1) + 1):
         recorded = trial_record.read(directory, number) if number in numbers else None
         record = recorded or Record(number, {}, "failed", reason="its record is lost")
         place = trial_record.trial_directory(directory, number)
         reported = trial_record.read_reports(place) if len(config.metric) == 1 else []
         _add(study, config, record, {one.step: one.value for one in reported})
+
+
+def _restore_params(
+    study: optuna.Study, trial: FrozenTrial, record: Record | None, config: SearchConfig
+) -> None:
+    """Give a running trial the values that the study lost, as its record has them; a trial that was
+    killed before all its values were drawn gets new ones.
+    """
+    known = record.params if record is not None else {}
+    own = optuna.Trial(study, trial._trial_id)
+    for key, distribution in distributions(config.space).items():
+        if key in trial.params:
+            continue
+        if key in known:
+            value = distribution.to_internal_repr(known[key])
+            study._storage.set_trial_param(trial._trial_id, key, value, distribution)
+        else:
+            own._suggest(key, distribution)
 
 
 def _add(
@@ -208,17 +229,8 @@ def _contains(distribution: BaseDistribution, value: object) -> bool:
 
 
 def _attributes(record: Record) -> dict[str, Any]:
-    return {
-        "deviation": list(record.deviation),
-        "figures": dict(record.figures),
-        "reason": record.reason,
-        "seconds": record.seconds,
-        "teacher_seconds": record.teacher_seconds,
-        "origin": record.origin,
-        "parent": record.parent,
-        "parent_step": record.parent_step,
-        "retry_of": record.retry_of,
-    }
+    """Return the fields of a record that the study has as attributes of a trial."""
+    return {name: value for name, value in asdict(record).items() if name in _ATTRIBUTES}
 
 
 def tell_outcome(study: optuna.Study, record: Record) -> None:
@@ -227,8 +239,10 @@ def tell_outcome(study: optuna.Study, record: Record) -> None:
     if frozen is None or frozen.state.is_finished():
         return
     trial = optuna.Trial(study, frozen._trial_id)
+    known = _attributes(Record(record.number, {})) | frozen.user_attrs
     for name, value in _attributes(record).items():
-        trial.set_user_attr(name, value)
+        if value != known[name]:  # each is a write that waits for the disk
+            trial.set_user_attr(name, value)
     state = STATES[record.state]
     values = list(record.values) if state == TrialState.COMPLETE else None
     study.tell(record.number, values, state=state, skip_if_finished=True)
@@ -251,19 +265,12 @@ def _frozen(study: optuna.Study, number: int) -> FrozenTrial | None:
 def record_of(trial: FrozenTrial) -> Record:
     """Return the record of a trial, from the study."""
     names = {state: name for name, state in STATES.items()}
-    attributes = trial.user_attrs
+    known = {name: trial.user_attrs[name] for name in _ATTRIBUTES if name in trial.user_attrs}
+    known["deviation"] = tuple(known.get("deviation", ()))
     return Record(
         number=trial.number,
         params=dict(trial.params),
         state=names.get(trial.state, "running"),
         values=tuple(trial.values or ()),
-        deviation=tuple(attributes.get("deviation", ())),
-        figures=attributes.get("figures", {}),
-        reason=attributes.get("reason", ""),
-        seconds=attributes.get("seconds", 0.0),
-        teacher_seconds=attributes.get("teacher_seconds", 0.0),
-        origin=attributes.get("origin", ""),
-        parent=attributes.get("parent"),
-        parent_step=attributes.get("parent_step", 0),
-        retry_of=attributes.get("retry_of"),
+        **known,
     )

@@ -26,7 +26,7 @@ from road_ray.data.schema import (
     Tag,
 )
 from road_ray.models.architectures import FAMILIES, head_dropout
-from road_ray.models.encoder import initialize, initialize_output
+from road_ray.models.encoder import initialize, initialize_task_output
 from road_ray.models.heads.base import Head
 from road_ray.models.heads.bilstm_tagger import BiLSTMTagger
 from road_ray.models.heads.joint_span import JointSpanHead
@@ -47,7 +47,7 @@ class SentenceHead(Head):
         sized.num_labels = width
         self.classifier = ElectraClassificationHead(sized)
         initialize(self.classifier, config.initializer_range)
-        initialize_output(self.classifier.out_proj)
+        initialize_task_output(self.classifier.out_proj, config)
 
     def forward(self, hidden: Tensor) -> Tensor:
         logits: Tensor = self.classifier(hidden)
@@ -63,7 +63,7 @@ class PooledHead(Head):
         self.dropout = nn.Dropout(head_dropout(config))
         self.classifier = nn.Linear(config.hidden_size, width)
         initialize(self.pooler, config.initializer_range)
-        initialize_output(self.classifier)
+        initialize_task_output(self.classifier, config)
 
     def forward(self, hidden: Tensor) -> Tensor:
         logits: Tensor = self.classifier(self.dropout(self.pooler(hidden[:, 0]).tanh()))
@@ -79,7 +79,7 @@ class SpanHead(Head):
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
         self.qa_outputs = nn.Linear(config.hidden_size, 2)
-        initialize_output(self.qa_outputs)
+        initialize_task_output(self.qa_outputs, config)
 
     def forward(self, hidden: Tensor) -> Tensor:
         logits: Tensor = self.qa_outputs(hidden)
@@ -93,7 +93,7 @@ class TagHead(Head):
         super().__init__()
         self.dropout = nn.Dropout(head_dropout(config))
         self.classifier = nn.Linear(config.hidden_size, width)
-        initialize_output(self.classifier)
+        initialize_task_output(self.classifier, config)
 
     def forward(self, hidden: Tensor) -> Tensor:
         logits: Tensor = self.classifier(self.dropout(hidden))
@@ -109,7 +109,7 @@ class ChoiceHead(Head):
         self.sequence_summary = ElectraSequenceSummary(config)
         self.classifier = nn.Linear(config.hidden_size, 1)
         initialize(self.sequence_summary, config.initializer_range)
-        initialize_output(self.classifier)
+        initialize_task_output(self.classifier, config)
 
     def forward(self, hidden: Tensor) -> Tensor:
         logits: Tensor = self.classifier(self.sequence_summary(hidden))

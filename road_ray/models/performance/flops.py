@@ -14,13 +14,9 @@ _DROPOUT, _LAYER_NORM, _ACTIVATION, _SOFTMAX = 4, 5, 8, 5
 _PREDICTED_SHARE = 0.15625  # 20 of 128 positions, in BERT and here
 
 
-def encoder_flops(
-    size: EncoderConfig, vocab_size: int, length: int, *, sparse: bool = False
-) -> float:
-    """Return the FLOPs of embeddings and all layers for one row. ``sparse``: lookups are free."""
-    return size.layers * layer_flops(size, length) + _embedding_flops(
-        size, vocab_size, length, sparse
-    )
+def encoder_flops(size: EncoderConfig, vocab_size: int, length: int) -> float:
+    """Return the FLOPs of embeddings and all layers for one row."""
+    return size.layers * layer_flops(size, length) + _embedding_flops(size, vocab_size, length)
 
 
 def infer_flops(size: EncoderConfig, vocab_size: int, length: int) -> float:
@@ -40,9 +36,9 @@ def layer_flops(size: EncoderConfig, length: int) -> float:
     return float((attention + feed_forward) * length)
 
 
-def _embedding_flops(size: EncoderConfig, vocab_size: int, length: int, sparse: bool) -> float:
+def _embedding_flops(size: EncoderConfig, vocab_size: int, length: int) -> float:
     width = size.embedding_size
-    each = 0 if sparse else 2 * width * vocab_size
+    each = 2 * width * vocab_size
     each += 2 * width * (length + 2) + (2 + _LAYER_NORM + _DROPOUT) * width
     if width != size.hidden_size:
         each += 2 * size.hidden_size * width + size.hidden_size

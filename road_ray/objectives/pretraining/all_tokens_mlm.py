@@ -15,7 +15,7 @@ from road_ray.models.encoder import initialize_output
 from road_ray.models.language_model import states, vocabulary_logits
 from road_ray.models.weight_tying import tie
 from road_ray.objectives.base import Losses, Term
-from road_ray.objectives.masking import flat_positions, rows_at
+from road_ray.objectives.masking import rows_at
 from road_ray.objectives.pretraining.parts.corruption import CorruptingObjective
 from road_ray.objectives.pretraining.parts.generator import Generator
 
@@ -39,6 +39,7 @@ class AllTokensMLM(CorruptingObjective):
     """
 
     metric_names = ("mlm", *CorruptingObjective.metric_names, "copy_accuracy")
+    predicts_all = True
 
     def __init__(
         self,
@@ -54,12 +55,6 @@ class AllTokensMLM(CorruptingObjective):
         self.copy = nn.Linear(int(model.config.hidden_size), 1)
         initialize_output(self.copy)
         self.discriminator_weight = discriminator_weight
-
-    def prepare(self, batch: Batch) -> Batch:
-        """Return the batch with its chosen and its real positions, as ``Objective.prepare``."""
-        if "real" in batch:
-            return batch
-        return {**super().prepare(batch), "real": flat_positions(batch["attention_mask"])}
 
     def forward(self, batch: Batch) -> Losses:
         batch = self.prepare(batch)

@@ -14,10 +14,10 @@ from road_ray.data.batching import Batch
 from road_ray.models.language_model import decoder, prediction_states, states, vocabulary_logits
 from road_ray.models.weight_tying import tie
 from road_ray.objectives.base import Losses, Term
-from road_ray.objectives.masking import corrupt, flat_positions, put, rows_at
+from road_ray.objectives.masking import corrupt, put, rows_at
 from road_ray.objectives.pretraining.parts.candidates import candidate_logits, with_replacement
 from road_ray.objectives.pretraining.parts.corruption import CorruptingObjective, language_model
-from road_ray.objectives.pretraining.parts.generator import Generator, draw_from_logits
+from road_ray.objectives.pretraining.parts.generator import Generator
 
 
 def choices(
@@ -54,6 +54,7 @@ class MCBert(CorruptingObjective):
         "choice_accuracy",
         "choice_accuracy_replaced",
     )
+    predicts_all = True
 
     def __init__(
         self,
@@ -78,25 +79,13 @@ class MCBert(CorruptingObjective):
         self.none = nn.Parameter(torch.randn(width) * float(model.config.initializer_range))
         self.none_bias = nn.Parameter(torch.zeros(1))
 
-    def prepare(self, batch: Batch) -> Batch:
-        """Return the batch with its chosen and its real positions, as ``Objective.prepare``."""
-        if "real" in batch:
-            return batch
-        return {**super().prepare(batch), "real": flat_positions(batch["attention_mask"])}
-
     def forward(self, batch: Batch) -> Losses:
         batch = self.prepare(batch)
         tokens, real, positions = batch["input_ids"], batch["real"], batch["chosen"]
         chosen, masked = self.hide(batch)
         hidden = rows_at(states(self.generator.base_model, masked, batch), real)
         logits = vocabulary_logits(self.generator, hidden)
-        drawn = draw_from_logits(
-            logits.index_select(0, torch.searchsorted(real, positions)),
-            rows_at(tokens, positions),
-            rows_at(batch["noise"][2], positions),
-            temperature=self.temperature,
-            disallow_correct=self.disallow_correct,
-        )
+        drawn = self.draw_from(logits.index_select(0, torch.searchsorted(real, positions)), batch)
         corrupted, replaced = corrupt(tokens, chosen, put(tokens, positions, drawn.sampled))
         others = with_replacement(logits, batch["noise"][3:].flatten(1)[:, real].T.contiguous())
         labels, fake = rows_at(tokens, real), rows_at(replaced, real)
@@ -109,10 +98,7 @@ class MCBert(CorruptingObjective):
         choice = fake.long()
         chosen_count, real_count = chosen.sum(), batch["attention_mask"].sum()
         correct = scores.detach().argmax(-1) == choice
-        metrics = {
-            "generator_accuracy": (drawn.num_correct, chosen_count),
-            "generator_entropy": (drawn.entropy, chosen_count),
-            "replaced_fraction": (replaced.sum(), real_count),
+        metrics = self.generator_metrics(drawn, replaced, batch) | {
             "choice_accuracy": (correct.sum(), real_count),
             "choice_accuracy_replaced": ((correct & (choice == 1)).sum(), choice.sum()),
         }

@@ -25,7 +25,7 @@ from road_ray.objectives.pretraining.parts.detection import (
     detection_losses,
     detection_metrics,
 )
-from road_ray.objectives.pretraining.parts.generator import Generator, draw_from_logits
+from road_ray.objectives.pretraining.parts.generator import Generator
 
 
 class Teams(CorruptingObjective):
@@ -89,13 +89,7 @@ class Teams(CorruptingObjective):
         labels = rows_at(tokens, positions)
         drafted = rows_at(states(self.generator.base_model, masked, batch), positions)
         logits = vocabulary_logits(self.generator, drafted)
-        drawn = draw_from_logits(
-            logits,
-            labels,
-            rows_at(batch["noise"][2], positions),
-            temperature=self.temperature,
-            disallow_correct=self.disallow_correct,
-        )
+        drawn = self.draw_from(logits, batch)
         corrupted, replaced = corrupt(tokens, chosen, put(tokens, positions, drawn.sampled))
         hidden, branched = self._both_last_layers(corrupted, batch)
         scores = self.detection_head(branched).squeeze(-1).float()
@@ -105,12 +99,9 @@ class Teams(CorruptingObjective):
         state = prediction_states(self.model, rows_at(hidden, positions))
         selected = candidate_logits(state, decoder(self.model).weight, candidates).float()
         count, num_real = chosen.sum(), real.sum()
-        metrics = detection_metrics(scores, replaced, real.bool()) | {
-            "generator_accuracy": (drawn.num_correct, count),
-            "generator_entropy": (drawn.entropy, count),
-            "replaced_fraction": (replaced.sum(), num_real),
-            "selection_accuracy": ((selected.detach().argmax(-1) == 0).sum(), count),
-        }
+        metrics = self.generator_metrics(drawn, replaced, batch)
+        metrics |= detection_metrics(scores, replaced, real.bool())
+        metrics["selection_accuracy"] = ((selected.detach().argmax(-1) == 0).sum(), count)
         selection = functional.cross_entropy(selected, torch.zeros_like(labels), reduction="sum")
         detection = (detection_losses(scores, replaced) * real).sum()
         terms = {

@@ -27,7 +27,7 @@ from road_ray.evaluation.evaluate_split import evaluate_split
 from road_ray.models.encoder import load_encoder, model_directory
 from road_ray.objectives.supervised import Supervised
 from road_ray.recipes.comparison.config import ReproduceConfig
-from road_ray.recipes.comparison.units import Job, Plan, make_plan
+from road_ray.recipes.comparison.units import Job, Plan, as_base, make_plan
 from road_ray.recipes.config import RunConfig, TrackingConfig
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.finetuning.config import (
@@ -173,7 +173,8 @@ class _Estimate:
     def _units(self) -> list[dict[str, Any]]:
         rows = []
         for unit in self.plan.units:
-            work = _sum([self._job(job) for job in unit.jobs if not self._finished(job.config)])
+            left = [job for job in unit.jobs if not self._is_finished(job.config.run_dir)]
+            work = _sum([self._job(job) for job in left])
             places = [job.config.run_dir for job in unit.jobs]
             rows.append(self._row(unit.arm, unit.seed, work, places))
         return rows
@@ -181,17 +182,12 @@ class _Estimate:
     def _row(
         self, arm: str, seed: int | None, work: Work, places: Sequence[Path]
     ) -> dict[str, Any]:
-        finished = all(self._is_finished(place) for place in places)
-        steps, tokens = work.steps, work.tokens
-        told: dict[str, Any] = {"arm": arm, "seed": seed, "steps": steps, "tokens": tokens}
-        told |= {"seconds": work.time.wall, "core_seconds": work.time.cores}
-        return told | {"finished": finished}
+        row: dict[str, Any] = {"arm": arm, "seed": seed, "steps": work.steps}
+        row |= {"tokens": work.tokens, "seconds": work.time.wall, "core_seconds": work.time.cores}
+        return row | {"finished": all(self._is_finished(place) for place in places)}
 
     def _is_finished(self, place: Path) -> bool:
         return (self.config.run_dir / place.relative_to(self.inner) / "metrics.json").is_file()
-
-    def _finished(self, config: RunConfig) -> bool:
-        return self._is_finished(config.run_dir)
 
     # One training.
 
@@ -256,12 +252,8 @@ class _Estimate:
         names = (data.dataset, config.student.layers, data.batch_size, data.max_length_tokens)
         key = str(names)
         if key not in self.speeds:
-            plain = {name: getattr(config, name) for name in FinetuneConfig.model_fields}
-            small = FinetuneDataConfig(
-                **{name: getattr(data, name) for name in FinetuneDataConfig.model_fields}
-            )
-            plain |= {"data": small, "init": self.config.init}
-            timed = FinetuneConfig(**plain)
+            plain = {"data": as_base(FinetuneDataConfig, data), "init": self.config.init}
+            timed = as_base(FinetuneConfig, config).model_copy(update=plain)
             if not self.speeds:  # what this process imports and prepares once is no run's cost
                 _measured(timed, self.place / "timed")
             self.speeds[key] = _measured(timed, self.place / "timed")

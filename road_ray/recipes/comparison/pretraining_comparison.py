@@ -9,7 +9,7 @@ from typing import Any
 from road_ray.config import override
 from road_ray.distributed.parallel import run_all
 from road_ray.evaluation.glue import electra_figure
-from road_ray.evaluation.metrics import paired_test, summary
+from road_ray.evaluation.metrics import means, paired_test, summary
 from road_ray.recipes.comparison.config import ArmConfig, ReproduceConfig
 from road_ray.recipes.comparison.pretraining_catalog import COMPARISONS, Arm, Comparison
 from road_ray.recipes.finetuning.finetune import finetune
@@ -18,8 +18,8 @@ from road_ray.recipes.pretraining.flops import cost
 from road_ray.recipes.pretraining.pretrain import pretrain
 from road_ray.recipes.run_directory.resume_identity import mirrored_below
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
+from road_ray.system.json_file import write_json_atomic
 from road_ray.training.context import RunContext
-from road_ray.training.monitoring.journal import write_json_atomic
 
 
 def reproduce(config: ReproduceConfig, context: RunContext | None = None) -> Run:
@@ -82,7 +82,8 @@ def _planned(config: ReproduceConfig, arm: Arm, seed: int, steps: int | None) ->
         told: dict[str, Any] = {"run_dir": place / f"stage-{number}", "seed": seed}
         if number:
             before = str(stages[-1].run_dir)
-            told |= {"init": before, "generator": _from(stage, before)}
+            generator = stage.generator.model_copy(update={"init": before})
+            told |= {"init": before, "generator": generator}
         own = mirrored_below(stage.training, _inside(config, told["run_dir"]))
         told |= {"console": config.console, "training": own}
         stages.append(stage.model_copy(update=told))
@@ -109,10 +110,6 @@ def _inside(config: ReproduceConfig, run_dir: Path) -> Path:
     return run_dir.relative_to(config.run_dir)
 
 
-def _from(stage: PretrainConfig, before: str) -> Any:
-    return stage.generator.model_copy(update={"init": before})
-
-
 def train_arm(config: ArmConfig, context: RunContext | None = None) -> Run:
     """Run the stages and probes of an arm, each resumable; return the metrics of the probes."""
     for stage in config.stages:
@@ -127,14 +124,11 @@ def train_arm(config: ArmConfig, context: RunContext | None = None) -> Run:
 
 
 def _figures(scores: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, float]:
-    figures = {}
-    for arm, runs in scores.items():
-        for name in runs[0]:
-            spread = summary([run[name] for run in runs])
-            figures[f"eval/{arm}/{name}"] = spread.mean
-            if spread.deviation is not None:
-                figures[f"eval/{arm}/{name}_deviation"] = spread.deviation
-    return figures
+    return {
+        f"eval/{arm}/{name}": value
+        for arm, runs in scores.items()
+        for name, value in means(runs).items()
+    }
 
 
 def comparison_table(

@@ -14,7 +14,7 @@ from road_ray.errors import InterruptedRunError, RoadError
 from road_ray.recipes.comparison.config import ReproduceConfig
 from road_ray.recipes.comparison.pretraining_comparison import reproduce as reproduce_pretraining
 from road_ray.recipes.comparison.table import Outcome, comparison_figures, comparison_table
-from road_ray.recipes.comparison.units import Plan, Unit, make_plan
+from road_ray.recipes.comparison.units import Unit, make_plan
 from road_ray.recipes.distillation.distill import distill, fill_store
 from road_ray.recipes.finetuning.finetune import finetune
 from road_ray.recipes.finetuning.teachers import teachers
@@ -22,8 +22,8 @@ from road_ray.recipes.multitask.multitask import multitask
 from road_ray.recipes.pretraining.pretrain import pretrain
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.reporting.report import leave_report
+from road_ray.system.json_file import write_json_atomic
 from road_ray.training.context import RunContext
-from road_ray.training.monitoring.journal import write_json_atomic
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ def _run(config: ReproduceConfig, context: RunContext | None) -> Run:
                 teachers(ensemble, context)
             for one in plan.distillations:
                 fill_store(one)
-            outcomes = _run_units(plan, config, context)
+            outcomes: list[Outcome] = run_all(run_unit, plan.units, config, context)
         table = comparison_table(config, plan, outcomes)
         write_json_atomic(directory / "table.json", table)
         figures = comparison_figures(table)
@@ -66,10 +66,6 @@ def _run(config: ReproduceConfig, context: RunContext | None) -> Run:
             raise _failure(directory, len(outcomes), failed)
         write_json_atomic(directory / "metrics.json", figures)
     return Run(directory, figures)
-
-
-def _run_units(plan: Plan, config: ReproduceConfig, context: RunContext | None) -> list[Outcome]:
-    return run_all(run_unit, plan.units, config, context)
 
 
 def run_unit(unit: Unit, context: RunContext | None = None) -> Outcome:

@@ -5,7 +5,6 @@ the text of a domain. Each is written once, below the run directory.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from road_ray.data.loading import find_dataset, read_examples, root_of, row_orde
 from road_ray.data.readers.custom import CustomDataset
 from road_ray.data.schema import Classify
 from road_ray.errors import ConfigError, DataError
+from road_ray.system.json_file import write_text_atomic
 
 _TEXTS = ("text", "text_pair")  # of a sentence and of its pair
 
@@ -106,10 +106,7 @@ def write_domain_text(path: Path, name: str, source: SourceConfig) -> None:
 
 def write_lines(path: Path, rows: Iterable[Mapping[str, str]]) -> None:
     """Write rows as JSON lines, the file whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text("".join(f"{json.dumps(dict(row))}\n" for row in rows), encoding="utf-8")
-    os.replace(part, path)
+    write_text_atomic(path, "".join(f"{json.dumps(dict(row))}\n" for row in rows))
 
 
 def _fields(example: Example) -> dict[str, str]:

@@ -17,7 +17,7 @@ from road_ray.data.model_files import locate_model, read_config
 from road_ray.data.readers.layouts import is_there
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import model_directory
-from road_ray.models.layers import num_layers
+from road_ray.models.encoder_layers import num_layers
 from road_ray.recipes.comparison import rows
 from road_ray.recipes.comparison.config import ReproduceConfig
 from road_ray.recipes.comparison.finetuning_catalog import COMPARISONS, Arm, Comparison, Keys, Stage
@@ -182,21 +182,18 @@ class _Planner:
         if arm.equal_steps or arm.unlabelled:
             more, count = self._unlabelled(name)
             if arm.equal_steps:
-                labelled = self._once(
-                    ("labelled", name), lambda: rows.num_labelled(name, self.data)
-                )
+                count_labelled = partial(rows.num_labelled, name, self.data)
+                labelled = self._once(("labelled", name), count_labelled)
                 changes["data.epochs"] = data.epochs * (labelled + count) / labelled
             else:
                 changes["data.unlabelled"] = more
         if not arm.teachers:
-            plain = FinetuneConfig(**own, data=_as(FinetuneDataConfig, data))
+            plain = FinetuneConfig(**own, data=as_base(FinetuneDataConfig, data))
             return override(plain, {**changes, **arm.keys})
-        ensemble = self._ensemble(
-            arm.teachers, data, {k: v for k, v in keys.items() if k != "init"}
-        )
+        ensemble = self._ensemble(arm.teachers, data, keys)
         student = DistillConfig(
             **own,
-            data=_as(DistillDataConfig, data),
+            data=as_base(DistillDataConfig, data),
             distillation=config.distillation,
             weighting=config.weighting,
         )
@@ -237,7 +234,7 @@ class _Planner:
             seed=config.seed + TEACHER_SEED,
             init=config.init,
             optimizer=config.optimizer,
-            data=_as(FinetuneDataConfig, data),
+            data=as_base(FinetuneDataConfig, data),
             num_teachers=config.distillation.num_teachers,
             max_concurrent=config.max_concurrent,
             address=config.address,
@@ -262,7 +259,7 @@ class _Planner:
             )
             shared["distillation"] = taught
             for dataset in mixture.data.datasets:
-                source = to_dict(_as(SourceConfig, shared["data"]))
+                source = to_dict(as_base(SourceConfig, shared["data"]))
                 data = self.data.model_copy(
                     update=dict(DistillDataConfig(**source, dataset=dataset))
                     | {"batch_size": self.data.batch_size, "epochs": self.data.epochs}
@@ -322,9 +319,9 @@ class _Planner:
         return num_layers(read_config(place))
 
 
-def _as(kind: type[Any], data: object) -> Any:
-    """Return a section as one of its base classes."""
-    return kind(**{name: getattr(data, name) for name in kind.model_fields})
+def as_base(kind: type[Any], config: object) -> Any:
+    """Return a configuration, or a section of one, as one of its base classes."""
+    return kind(**{name: getattr(config, name) for name in kind.model_fields})
 
 
 def _taught_by(ensemble: TeachersConfig, members: int | None) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -12,12 +11,12 @@ from typing import Any
 from road_ray.config import override
 from road_ray.distributed.connection import connected
 from road_ray.recipes.distillation.config import DistillConfig
-from road_ray.recipes.distillation.ensemble_eval import evaluate_ensemble
+from road_ray.recipes.finetuning.teachers import ensemble_figures, list_entry
 from road_ray.recipes.run_directory.model_record import atomic_directory
 from road_ray.recipes.run_directory.resume_identity import mirrored_below
 from road_ray.recipes.run_directory.run import Run, open_run_directory
+from road_ray.system.json_file import write_json_atomic
 from road_ray.training.context import RunContext
-from road_ray.training.monitoring.journal import write_json_atomic
 
 Distill = Callable[..., Run]
 
@@ -45,14 +44,7 @@ def born_again(
             for number in range(count):
                 single = generation(config, number, runs[-1] if runs else None)
                 runs.append(distill(single, None if runs else ensemble, context))
-        listing = [
-            {
-                "directory": os.path.relpath(run.hf_dir, directory),
-                "seed": config.seed + n,
-                "metrics": dict(run.metrics),
-            }
-            for n, run in enumerate(runs)
-        ]
+        listing = [list_entry(directory, run, config.seed + n) for n, run in enumerate(runs)]
         write_json_atomic(directory / "teachers.json", {"teachers": listing})
         with atomic_directory(directory / "hf") as whole:
             shutil.copytree(runs[-1].hf_dir, whole, dirs_exist_ok=True)
@@ -60,13 +52,7 @@ def born_again(
         for number, run in enumerate(runs, 1):
             found = {name: value for name, value in run.metrics.items() if name.startswith("eval/")}
             figures |= {f"generation-{number}/{name}": value for name, value in found.items()}
-        figures |= evaluate_ensemble(
-            [run.hf_dir for run in runs],
-            config.data,
-            config.data.evaluate_on or (config.data.dataset,),
-            predictions=directory / "predictions" / "ensemble",
-            tune_on=config.data.dataset,
-        )
+        figures |= ensemble_figures(directory, runs, config.data)
         write_json_atomic(directory / "metrics.json", figures)
     return Run(directory, figures)
 

@@ -15,8 +15,7 @@ from road_ray.data.model_files import locate_model
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble.base import annotate
 from road_ray.distillation.ensemble.row_texts import RowTexts
-from road_ray.distillation.hidden_state_matching import StateMatching
-from road_ray.distillation.hidden_states_teacher import HiddenStatesTeacher
+from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, StateMatching
 from road_ray.distillation.schedule import schedule
 from road_ray.distillation.teacher_identity import (
     LABEL_MAP,

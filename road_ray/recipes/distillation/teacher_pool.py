@@ -16,8 +16,7 @@ from road_ray.models.encoder import model_directory
 from road_ray.recipes.distillation.config import DistillationConfig, TeachingConfig, WeightingConfig
 from road_ray.recipes.distillation.teacher_list import resolve_teachers
 from road_ray.recipes.run_directory.manifest import require_whole_weights
-from road_ray.system.json_file import read_json
-from road_ray.training.monitoring.journal import write_json_atomic
+from road_ray.system.json_file import read_json, write_json_atomic
 
 if TYPE_CHECKING:
     from road_ray.distributed.teachers.client import ActorEnsemble

@@ -120,6 +120,9 @@ class FinetuneConfig(RunConfig):
     keep_head: bool = True
     """Start from the head of ``init`` where it was trained on the same task, for example by ``road
     multitask``. False: always a new head."""
+    label_map: dict[str, str | dict[str, str]] = Field({})
+    """Label names of the head of ``init``, where it is kept, mapped to those of the task, such as
+    ``{LABEL_0: negative}``. Empty: the names are equal but for case, spaces and hyphens."""
     student: StudentConfig = StudentConfig()
     """Layers of ``init`` that are kept, for a smaller model."""
     data: FinetuneDataConfig = FinetuneDataConfig()

@@ -21,10 +21,16 @@ from road_ray.data.schema import Task
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distributed.train.launch import launch_run
 from road_ray.errors import CheckpointError, ConfigError
-from road_ray.evaluation.evaluate_split import evaluate_split
+from road_ray.evaluation.evaluate_split import Evaluation, evaluate_split
 from road_ray.models.architectures import longest_row
-from road_ray.models.encoder import build_encoder, check_vocabulary, load_encoder, model_directory
-from road_ray.models.layers import keep_layers, num_layers
+from road_ray.models.encoder import (
+    build_encoder,
+    check_vocabulary,
+    load_encoder,
+    log_heads,
+    model_directory,
+)
+from road_ray.models.encoder_layers import keep_layers, num_layers
 from road_ray.models.multitask import MultitaskModel, keep_pooler, load_trained
 from road_ray.objectives.base import Objective
 from road_ray.objectives.supervised import Supervised
@@ -48,6 +54,7 @@ from road_ray.recipes.run_directory.run import (
     journal,
     load_finished_run,
     open_run_directory,
+    record_heads,
 )
 from road_ray.recipes.validation import check_length, require_init, warn_of_overlap
 from road_ray.training.config import OptimizerConfig
@@ -71,6 +78,7 @@ class Prepared:
     stream: BatchStream
     total_steps: int
     identity: dict[str, str]
+    heads: Mapping[str, list[str]]  # kept from `init`, and new
     lineage: dict[str, Any] = field(default_factory=dict)  # more fields of the model record
 
 
@@ -116,7 +124,7 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
         unlabelled=config.data.unlabelled_sources(),
     )
     torch.manual_seed(config.seed)  # the new head, and the encoder when from_scratch
-    model = _model(config, directory, tasks_of(entry.name, config.data))
+    model, heads = _model(config, directory, tasks_of(entry.name, config.data))
     costs = {}
     if config.student.layers is not None:
         measured = partial(
@@ -133,6 +141,7 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
     if worker.leads and (other := other_task(Path(directory), task, entry.name)) is not None:
         _log.info("%s has a head for %s; %s gets a new one", directory, other, task.name)
     if worker.leads:
+        log_heads(config.init, heads)
         _warn_of_rates(config.optimizer, str(model.encoder.config.model_type))
     # Read now, so that missing data fail at once and not after hours of training.
     judged = _judged(config, tokenizer) if worker.leads else {}
@@ -150,23 +159,28 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
     total = config.training.steps or max(1, math.ceil(updates))
     identity = identity_of(rows=split.features.fingerprint(), batch=config.data.batch_size)
     identity |= head_units([task])
-    return Prepared(task, tokenizer, model, split, judged, stream, total, identity, costs)
+    return Prepared(task, tokenizer, model, split, judged, stream, total, identity, heads, costs)
 
 
-def _model(config: FinetuneConfig, directory: str, tasks: Sequence[Task]) -> MultitaskModel:
-    """Return the model of ``init`` with its head for this task, or a new one."""
+def _model(
+    config: FinetuneConfig, directory: str, tasks: Sequence[Task]
+) -> tuple[MultitaskModel, dict[str, list[str]]]:
+    """Return the model of ``init`` with its head for this task, or a new one; and which heads are
+    ``kept`` and ``new``.
+    """
     trained = head_for(Path(directory), tasks[0], config.data.dataset)
     if config.keep_head and trained is not None and not config.from_scratch and len(tasks) == 1:
         try:
-            return load_trained(str(trained), tasks[0])
+            model = load_trained(str(trained), tasks[0], config.label_map)
+            return model, {"kept": [tasks[0].name], "new": []}
         except CheckpointError as error:
             raise CheckpointError(f"{error}, or keep_head=false for a new head") from error
     encoder = load_encoder(directory)
     if config.from_scratch:
-        return MultitaskModel(build_encoder(encoder.config), tasks)
+        model = MultitaskModel(build_encoder(encoder.config), tasks)
+        return model, {"kept": [], "new": list(model.heads)}
     model = MultitaskModel(encoder, tasks)
-    keep_pooler(model, directory)
-    return model
+    return model, keep_pooler(model, directory)
 
 
 def _warn_of_rates(optimizer: OptimizerConfig, family: str) -> None:
@@ -226,6 +240,7 @@ def fit(
     """
     figures: dict[str, float] = {}
     with journal(config, context, leads=worker.leads, total_steps=prepared.total_steps) as log:
+        record_heads(config, config.init, prepared.heads, log, context)
         training = Training(
             config=config.training,
             optimizer=config.optimizer,
@@ -238,7 +253,7 @@ def fit(
             identity=prepared.identity,
             record=prepared.lineage,
             totals=lambda: [prepared.stream.totals(prepared.total_steps * config.training.passes)],
-            evaluate=lambda: _evaluate_dev(config, worker, prepared, log),
+            evaluate=lambda: _evaluate(config, worker, prepared, log, config.data.dataset)[1],
             context=context,
         )
         train(objective, steps, training, worker)
@@ -250,20 +265,25 @@ def fit(
     return figures
 
 
-def _evaluate_dev(
-    config: FinetuneConfig, worker: Worker, prepared: Prepared, log: Journal
-) -> dict[str, float]:
-    """Return metrics on the dev split of the training data set, for use during training."""
-    split, pad_id = prepared.judged[config.data.dataset], int(prepared.tokenizer.pad_token_id)
-    result = evaluate_split(
+def _evaluate(
+    config: FinetuneConfig,
+    worker: Worker,
+    prepared: Prepared,
+    log: Journal,
+    name: str,
+    threshold: float | None = None,
+) -> tuple[Evaluation, dict[str, float]]:
+    """Return the evaluation on a dev split, and its metrics as ``eval/<name>/<metric>``."""
+    found = evaluate_split(
         prepared.model,
-        split,
-        pad_id=pad_id,
+        prepared.judged[name],
+        pad_id=int(prepared.tokenizer.pad_token_id),
         device=worker.device,
-        tune=True,
-        on_rows=partial(log.part, f"evaluating {config.data.dataset}"),
+        threshold=threshold,
+        tune=name == config.data.dataset,
+        on_rows=partial(log.part, f"evaluating {name}"),
     )
-    return {f"eval/{config.data.dataset}/{name}": value for name, value in result.figures.items()}
+    return found, {f"eval/{name}/{metric}": value for metric, value in found.figures.items()}
 
 
 def judge(
@@ -278,22 +298,13 @@ def judge(
     threshold: float | None = None
     own = config.data.dataset
     for name in sorted(config.data.evaluate_on or (own,), key=lambda name: name != own):
-        split = prepared.judged[name]
         # Also where it is 0, so that runs of one table have the same metrics.
-        shared = count_shared(prepared.split.examples, split.examples)
+        shared = count_shared(prepared.split.examples, prepared.judged[name].examples)
         figures[f"data/{name}/overlap_with_train"] = float(shared)
-        result = evaluate_split(
-            prepared.model,
-            split,
-            pad_id=int(prepared.tokenizer.pad_token_id),
-            device=worker.device,
-            threshold=threshold,
-            tune=name == own,
-            on_rows=partial(log.part, f"evaluating {name}"),
-        )
-        threshold = result.threshold
-        result.write(config.run_dir / "predictions" / name)
-        figures |= {f"eval/{name}/{metric}": value for metric, value in result.figures.items()}
+        found, metrics = _evaluate(config, worker, prepared, log, name, threshold)
+        threshold = found.threshold
+        found.write(config.run_dir / "predictions" / name)
+        figures |= metrics
     export(config, prepared, figures, threshold)
     return figures
 

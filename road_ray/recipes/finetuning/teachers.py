@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.distributed.parallel import run_all
-from road_ray.evaluation.metrics import summary
+from road_ray.evaluation.metrics import means
 from road_ray.recipes.distillation.ensemble_eval import evaluate_ensemble
-from road_ray.recipes.finetuning.config import FinetuneConfig, TeachersConfig
+from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuneDataConfig, TeachersConfig
 from road_ray.recipes.finetuning.finetune import finetune
 from road_ray.recipes.run_directory.resume_identity import mirrored_below
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.validation import require_plain_head
+from road_ray.system.json_file import write_json_atomic
 from road_ray.training.context import RunContext
-from road_ray.training.monitoring.journal import write_json_atomic
 
 
 def teachers(config: TeachersConfig, context: RunContext | None = None) -> Run:
@@ -36,23 +36,25 @@ def _run(config: TeachersConfig, context: RunContext | None) -> Run:
     with open_run_directory(config) as directory:
         runs = run_all(finetune, single, config, context)
         write_json_atomic(directory / "teachers.json", listing(directory, single, runs))
-        figures: dict[str, float] = {}
-        for name in _of_all(runs):
-            spread = summary([run.metrics[name] for run in runs])
-            figures[name] = spread.mean
-            if spread.deviation is not None:
-                figures[f"{name}_deviation"] = spread.deviation
+        # A run that an earlier version finished may lack a figure of the others.
+        figures = means([run.metrics for run in runs])
         if config.judge_ensemble:
-            found = [run.hf_dir for run in runs]
-            figures |= evaluate_ensemble(
-                found,
-                config.data,
-                config.data.evaluate_on or (config.data.dataset,),
-                predictions=directory / "predictions" / "ensemble",
-                tune_on=config.data.dataset,
-            )
+            figures |= ensemble_figures(directory, runs, config.data)
         write_json_atomic(directory / "metrics.json", figures)
     return Run(directory, figures)
+
+
+def ensemble_figures(
+    directory: Path, runs: Sequence[Run], data: FinetuneDataConfig
+) -> dict[str, float]:
+    """Return the figures of the models' mean, whose predictions are written to ``directory``."""
+    return evaluate_ensemble(
+        [run.hf_dir for run in runs],
+        data,
+        data.evaluate_on or (data.dataset,),
+        predictions=directory / "predictions" / "ensemble",
+        tune_on=data.dataset,
+    )
 
 
 def single_teachers(config: TeachersConfig) -> list[FinetuneConfig]:
@@ -64,29 +66,25 @@ def single_teachers(config: TeachersConfig) -> list[FinetuneConfig]:
     ]
 
 
-def _of_all(runs: Sequence[Run]) -> list[str]:
-    """The figures that every run has: one that earlier versions finished may lack some."""
-    return [name for name in runs[0].metrics if all(name in run.metrics for run in runs)]
-
-
 def listing(place: Path, single: Sequence[FinetuneConfig], runs: Sequence[Run]) -> dict[str, Any]:
-    """Return the list that ``distill`` reads in ``place``: of each teacher the directory (relative
-    to the list's own, so that all may move), seed and figures, and the fold it did not see.
+    """Return the content of a ``teachers.json`` in ``place``: the entry of each teacher, with the
+    fold that it did not see.
     """
-    listed: list[dict[str, Any]] = [
-        {
-            "directory": os.path.relpath(run.hf_dir, place),
-            "seed": one.seed,
-            "metrics": dict(run.metrics),
-        }
-        for run, one in zip(runs, single, strict=True)
-    ]
+    listed = [list_entry(place, run, one.seed) for run, one in zip(runs, single, strict=True)]
     num_folds = single[0].data.num_folds
     if num_folds == 1:
         return {"teachers": listed}
     for told, one in zip(listed, single, strict=True):
         told["fold"] = one.data.held_out_fold
     return {"num_folds": num_folds, "teachers": listed}
+
+
+def list_entry(place: Path, run: Run, seed: int) -> dict[str, Any]:
+    """Return the entry of a teacher in the ``teachers.json`` of ``place``: seed, figures, and its
+    directory relative to ``place``, so that both may move together.
+    """
+    directory = os.path.relpath(run.hf_dir, place)
+    return {"directory": directory, "seed": seed, "metrics": dict(run.metrics)}
 
 
 def _single(config: TeachersConfig, number: int, fold: int) -> FinetuneConfig:

@@ -19,7 +19,7 @@ from road_ray.distributed.train.launch import launch_run
 from road_ray.errors import ConfigError
 from road_ray.evaluation.evaluate_split import evaluate_split
 from road_ray.models.architectures import longest_row
-from road_ray.models.encoder import check_vocabulary, load_encoder, model_directory
+from road_ray.models.encoder import check_vocabulary, load_encoder, log_heads, model_directory
 from road_ray.models.multitask import MultitaskModel, keep_pooler
 from road_ray.objectives.distilled import Distilled
 from road_ray.objectives.supervised import Supervised
@@ -47,6 +47,7 @@ from road_ray.recipes.run_directory.run import (
     journal,
     load_finished_run,
     open_run_directory,
+    record_heads,
 )
 from road_ray.recipes.validation import require_init
 from road_ray.training.context import RunContext, Training
@@ -104,7 +105,9 @@ def main(
     splits, judged = read_mixture(config, worker, tokenizer, longest_row(encoder))
     torch.manual_seed(config.seed)
     model = MultitaskModel(encoder, _tasks(config, splits))
-    keep_pooler(model, directory)
+    heads = keep_pooler(model, directory)
+    if worker.leads:
+        log_heads(config.init, heads)
     streams = {name: make_stream(one, config, worker, tokenizer) for name, one in splits.items()}
     total = config.training.steps or 1
     rows = {name: split.features.fingerprint() for name, split in splits.items()}
@@ -119,6 +122,7 @@ def main(
             config, asked, actors, splits, streams, worker=worker, tell=log.event
         ) as taught,
     ):
+        record_heads(config, config.init, heads, log, context)
 
         def steps(start: int) -> Iterator[list[Batch]]:
             mix = mixed_steps(config, splits, taught.streams, start)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from road_ray.models.encoder import (
     load_encoder,
     load_heads,
     load_language_model,
+    log_heads,
     model_directory,
     new_detector,
     new_language_model,
@@ -38,26 +38,18 @@ from road_ray.models.encoder import (
 from road_ray.objectives.base import Objective
 from road_ray.objectives.pretraining.parts.generator import Frequencies, Generator
 from road_ray.objectives.pretraining.registry import models_of, objective_class, options_of
-from road_ray.recipes.pretraining.config import GeneratorConfig, ObjectiveConfig
-
-_log = logging.getLogger(__name__)
+from road_ray.recipes.pretraining.config import ObjectiveConfig, PretrainConfig
 
 
 def build_objective(
-    corpus: Corpus,
-    tokenizer: Any,
-    *,
-    size: EncoderConfig,
-    generator: GeneratorConfig,
-    objective: ObjectiveConfig,
-    init: str,
-    start: str,
+    corpus: Corpus, tokenizer: Any, config: PretrainConfig
 ) -> tuple[Objective, dict[str, list[str]]]:
     """Return the objective with its models, new or from ``init``, and which heads of the main
     encoder were ``kept`` and which are ``new``.
 
     Raises ``ConfigError`` for an option that it does not have.
     """
+    objective, generator = config.objective, config.generator
     kind = objective_class(objective.name)
     given = objective.model_dump(exclude={"name"}, exclude_none=True)
     known = options_of(kind)
@@ -70,7 +62,7 @@ def build_objective(
     given |= {"special_ids": special_ids(tokenizer), "mask_id": int(tokenizer.mask_token_id)}
     if "tying" in known:
         given["tying"] = "none" if generator.kind != "model" else generator.tying
-    networks = _Networks(corpus, tokenizer, size, generator, objective, init, start)
+    networks = _Networks(corpus, tokenizer, config)
     made: Objective = kind(*(networks.make(name) for name in models_of(kind)), **given)
     return made, networks.heads
 
@@ -78,31 +70,22 @@ def build_objective(
 class _Networks:
     """Makes the models that an objective names, the generator first."""
 
-    def __init__(
-        self,
-        corpus: Corpus,
-        tokenizer: Any,
-        size: EncoderConfig,
-        generator: GeneratorConfig,
-        objective: ObjectiveConfig,
-        init: str,
-        start: str,
-    ) -> None:
-        if start == "corpus" and size.family != "electra":
+    def __init__(self, corpus: Corpus, tokenizer: Any, config: PretrainConfig) -> None:
+        self.init, self.start, self.size = config.init, config.start, config.encoder
+        if self.start == "corpus" and self.size.family != "electra":
             raise ConfigError(
-                f"start = corpus with encoder.family = {size.family}: made for electra only\n"
+                f"start = corpus with encoder.family = {self.size.family}: made for electra only\n"
                 "  fix: start=random"
             )
-        self.like = stored_config(size, init)
+        self.like = stored_config(self.size, self.init)
         if self.like is not None:
-            size = size_of(self.like, size)
-        self.corpus, self.tokenizer, self.special = corpus, tokenizer, special_ids(tokenizer)
-        self.size, self.settings, self.objective = size, generator, objective
-        self.init, self.start = init, start
+            self.size = size_of(self.like, self.size)
+        self.corpus, self.special = corpus, special_ids(tokenizer)
+        self.settings, self.objective = config.generator, config.objective
         self.generator: Generator | None = None
         self.heads: dict[str, list[str]] = {}
         self.vocab_size = len(tokenizer)
-        for name, place in (("init", init), ("generator.init", generator.init)):
+        for name, place in (("init", self.init), ("generator.init", self.settings.init)):
             if place:
                 check_tokenizer(name, place, tokenizer)
 
@@ -190,8 +173,7 @@ class _Networks:
                 "  fix: encoder.family=init takes family and sizes from init; or change encoder.*"
             ) from error
         self.heads = load_heads(model, directory)
-        listed = {what: ", ".join(names) or "none" for what, names in self.heads.items()}
-        _log.info("init = %s: heads kept: %s; new: %s", self.init, listed["kept"], listed["new"])
+        log_heads(self.init, self.heads)
 
 
 def stored_config(size: EncoderConfig, init: str) -> PreTrainedConfig | None:

@@ -21,9 +21,7 @@ from road_ray.errors import ConfigError
 from road_ray.models.encoder import model_directory, size_of
 from road_ray.objectives.base import Objective
 from road_ray.recipes.pretraining.build import build_objective, stored_config
-from road_ray.recipes.pretraining.config import (
-    PretrainConfig,
-)
+from road_ray.recipes.pretraining.config import PretrainConfig
 from road_ray.recipes.pretraining.early_probe import early_probe
 from road_ray.recipes.run_directory.model_record import atomic_directory, write_model_record
 from road_ray.recipes.run_directory.resume_identity import resume_identity
@@ -33,6 +31,7 @@ from road_ray.recipes.run_directory.run import (
     journal,
     load_finished_run,
     open_run_directory,
+    record_heads,
 )
 from road_ray.recipes.validation import require_init
 from road_ray.training.context import RunContext, Training
@@ -121,15 +120,7 @@ def prepare(config: PretrainConfig, worker: Worker) -> Prepared:
     cut = [prepare_corpus(phase.corpus(corpus_settings(config))) for phase in parts]
     corpora, tokenizer = tuple(corpus for corpus, _ in cut), cut[0][1]
     torch.manual_seed(config.seed)
-    objective, heads = build_objective(
-        corpora[0],
-        tokenizer,
-        size=config.encoder,
-        generator=config.generator,
-        objective=config.objective,
-        init=config.init,
-        start=config.start,
-    )
+    objective, heads = build_objective(corpora[0], tokenizer, config)
     streams = (
         BatchStream(
             corpus,
@@ -156,9 +147,7 @@ def main(config: PretrainConfig, worker: Worker, context: RunContext) -> dict[st
 
     work = partial(tokens_before, made.steps.phases)
     with journal(config, context, leads=worker.leads, total_steps=total, work=work) as log:
-        begins = not any((config.run_dir / "checkpoints").glob("step-*"))
-        if made.heads and begins and not context.plan_only:
-            log.event("initialized", init=config.init, **made.heads)
+        record_heads(config, config.init, made.heads, log, context)
         training = Training(
             config=config.training,
             optimizer=config.optimizer,

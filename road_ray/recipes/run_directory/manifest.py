@@ -10,9 +10,8 @@ from typing import Any
 from road_ray.errors import CheckpointError
 from road_ray.recipes.run_directory.input_files import changed_inputs
 from road_ray.system.file_hashes import hashes_of, problems_of
-from road_ray.system.json_file import read_json
+from road_ray.system.json_file import read_json, write_json_atomic
 from road_ray.training.checkpoint.atomic_commit import MANIFEST, Checkpoints
-from road_ray.training.monitoring.journal import write_json_atomic
 
 _FORMAT = 1
 _FILES = ("metrics.json", "teachers.json", "tasks.json", "table.json", "comparison.md")

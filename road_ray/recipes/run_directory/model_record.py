@@ -13,8 +13,7 @@ from road_ray.data.model_files import MODEL_RECORD, model_hashes
 from road_ray.data.schema import Task
 from road_ray.errors import CheckpointError
 from road_ray.reporting.card import write_card
-from road_ray.system.json_file import read_json
-from road_ray.training.monitoring.journal import write_json_atomic
+from road_ray.system.json_file import read_json, write_json_atomic
 
 _REMEDY = "restore it, or repeat the command that trained the model, which writes it again"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,10 +28,10 @@ from road_ray.recipes.run_directory.recorded_config import RECORD, allowed_input
 from road_ray.reporting.provenance import environment, revision, version_of
 from road_ray.reporting.report import REPORT, leave_report
 from road_ray.system.file_lock import lock_exclusively
-from road_ray.system.json_file import read_json
+from road_ray.system.json_file import read_json, write_json_atomic
 from road_ray.training.checkpoint.atomic_commit import MANIFEST, Checkpoints, disk_error
 from road_ray.training.context import RunContext
-from road_ray.training.monitoring.journal import Journal, write_json_atomic
+from road_ray.training.monitoring.journal import Journal
 from road_ray.training.monitoring.progress import Work
 from road_ray.training.monitoring.trackers import (
     CallbackTracker,
@@ -259,6 +259,21 @@ def journal(
         total_steps=total_steps,
         work=work,
     )
+
+
+def record_heads(
+    config: RunConfig,
+    init: str,
+    heads: Mapping[str, Sequence[str]],
+    log: Journal,
+    context: RunContext,
+) -> None:
+    """Write the event ``initialized`` with the heads that are ``kept`` from ``init`` and those that
+    are ``new``, once: neither in a plan nor in a resumed run.
+    """
+    begins = not any((config.run_dir / "checkpoints").glob("step-*"))
+    if heads and begins and not context.plan_only:
+        log.event("initialized", init=init, **heads)
 
 
 def checkpoints(config: RunConfig, log: Journal, *, keep: int) -> Checkpoints:

@@ -12,7 +12,7 @@ from road_ray.distributed.tune.trial_record import DIVERGED, Record
 from road_ray.errors import ResourceError
 from road_ray.evaluation.metrics import pareto_front
 from road_ray.recipes.sweep.config import SweepConfig
-from road_ray.training.monitoring.journal import write_json_atomic
+from road_ray.system.json_file import write_json_atomic
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from road_ray.distributed.tune.demand import Demand
 from road_ray.distributed.tune.driver import SweepObserver, search
 from road_ray.distributed.tune.lock import sweep_lock
 from road_ray.distributed.tune.trial_record import Record
-from road_ray.errors import ConfigError, DivergedError, ResourceError
+from road_ray.errors import ConfigError, DivergedError
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.distillation.teacher_pool import teacher_directories
 from road_ray.recipes.multitask.config import MultitaskConfig
@@ -30,6 +30,7 @@ from road_ray.recipes.sweep.stages import base_config
 from road_ray.recipes.sweep.trial import Trial
 from road_ray.recipes.validation import require_init
 from road_ray.reporting.report import leave_report
+from road_ray.system.json_file import write_text_atomic
 
 _RECORD = "sweep.resolved.yaml"
 # Keys that affect the figures of a trial; all trials of a sweep share them.
@@ -90,13 +91,19 @@ def run(config: SweepConfig) -> Sweep:
 
 def _with_retention(watch: SweepObserver, config: SweepConfig) -> SweepObserver:
     """Return the observer extended by ``remove_models`` after each trial."""
-    known: dict[int, Record] = {}
+    if config.keep == "all":
+        return watch
+    # A trial that lost its model is never among the best again: the time for a trial does not
+    # grow with their number.
+    kept: dict[int, Record] = {}
 
     def changed(record: Record) -> None:
         watch.changed(record)
         if record.ended:  # not the trial itself, whose process may still be running
-            remove_models(config.directory, known.values(), config)
-        known[record.number] = record
+            left = remove_models(config.directory, kept.values(), config)
+            kept.clear()
+            kept.update({trial.number: trial for trial in left})
+        kept[record.number] = record
 
     return replace(watch, changed=changed)
 
@@ -174,12 +181,4 @@ def _record(config: SweepConfig, directory: Path) -> None:
                 "  fix: name=ANOTHER, or repeat the command that started this one\n"
                 "  kept: that sweep, as it is"
             )
-    staged = path.with_suffix(".partial")
-    try:
-        staged.write_text(to_yaml(config), encoding="utf-8")
-        staged.replace(path)
-    except OSError as error:
-        raise ResourceError(
-            f"{path}: cannot be written: {error.strerror}\n"
-            "  fix: free space there, or make it a file that can be written; nothing was started"
-        ) from error
+    write_text_atomic(path, to_yaml(config))

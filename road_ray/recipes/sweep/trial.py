@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import struct
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from road_ray.distributed.tune.space import decode_params
 from road_ray.distributed.tune.trial_record import OnReport, Outcome, Report
 from road_ray.errors import ConfigError
 from road_ray.evaluation.metrics import summary
+from road_ray.models.weights import headers_of
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.recipes.sweep.stages import runs_of
 from road_ray.training.context import RunContext
@@ -102,11 +101,5 @@ def _over_seeds(
 
 def parameters(hf_dir: Path) -> int:
     """Return the number of parameters in a model directory; 0 if there is no model."""
-    total = 0
-    for path in hf_dir.glob("*.safetensors"):
-        with path.open("rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            header = json.loads(file.read(length))
-        shapes = [entry["shape"] for name, entry in header.items() if name != "__metadata__"]
-        total += sum(math.prod(shape) for shape in shapes)
-    return total
+    headers = [headers_of(path) for path in hf_dir.glob("*.safetensors")]
+    return sum(math.prod(one.shape) for found in headers for one in found.values())

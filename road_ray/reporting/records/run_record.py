@@ -20,7 +20,6 @@ from road_ray.training.monitoring.secrets import redact
 
 _log = logging.getLogger(__name__)
 CONFIG = "config.resolved.yaml"
-# Keys in which the seeds of one experiment may differ.
 # A key of the configuration by which the verb of a run is known, the first that is there. The
 # command does not tell it: `road demo` and `road sweep` make runs of other verbs.
 _VERB_OF_KEY = {
@@ -39,6 +38,7 @@ _ROUTINE = (
     *("initialized", "phase", "stopped_early", "best_checkpoint"),
     *("teachers_started", "teachers_proven", "store_complete"),
 )
+# Keys in which the seeds of one experiment may differ.
 _INDECISIVE = ("run_dir", "seed", "console", "address", "tracking.", "max_concurrent")
 
 

@@ -134,7 +134,8 @@ class Checkpoints:
         """Remove staged and half-deleted directories of processes that have ended."""
         for path in self.root.iterdir():
             match = _STAGED.fullmatch(path.name)
-            if match and not _belongs_to_another(int(match[1])):
+            # Our own id was that of an earlier process.
+            if match and (int(match[1]) == os.getpid() or not process_exists(int(match[1]))):
                 shutil.rmtree(path, ignore_errors=True)
 
     def _prune(self, saved: Path) -> None:
@@ -229,13 +230,6 @@ def _discard(directory: Path) -> None:
         _log.warning("%s cannot be removed: %s", directory, error)
         return
     shutil.rmtree(aside, ignore_errors=True)
-
-
-def _belongs_to_another(pid: int) -> bool:
-    """Return True if another process has that id; our own id was that of an earlier process."""
-    if pid == os.getpid():
-        return False
-    return process_exists(pid)
 
 
 def disk_error(error: BaseException) -> int | None:

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import errno
 import json
-import logging
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -23,7 +21,6 @@ from torch.optim import Optimizer
 from road_ray.errors import CheckpointError
 from road_ray.training.fsdp import local_part
 
-_log = logging.getLogger(__name__)
 # Of a parameter group: a child of a population goes on from weights that others' values made.
 _CONFIGURED = {"peak_lr", "peak_weight_decay", "peak_eps", "betas"}
 
@@ -110,23 +107,6 @@ def load_optimizer(
             now = optimizer.state[parameter][name]
             if isinstance(value, Tensor) and now.dtype != value.dtype:
                 optimizer.state[parameter][name] = value.to(now.device)
-
-
-def rng_state() -> dict[str, Tensor]:
-    """State of torch's generators: ``cpu``, and ``cuda`` for the current device."""
-    state = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        state["cuda"] = torch.cuda.get_rng_state()
-    return state
-
-
-def set_rng_state(state: Mapping[str, Tensor]) -> None:
-    """Torch's generators go on where ``rng_state`` saw them."""
-    torch.set_rng_state(state["cpu"])
-    if "cuda" in state and torch.cuda.is_available():
-        torch.cuda.set_rng_state(state["cuda"])
-    elif "cuda" in state or torch.cuda.is_available():
-        _log.warning("another kind of device than before: dropout masks will differ from here on")
 
 
 def _parameters(optimizer: Optimizer) -> list[Tensor]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self, TextIO
 
 from road_ray.errors import ResourceError
-from road_ray.system.operating_system import sync
+from road_ray.system.json_file import finite, write_json_atomic, write_text_atomic
 from road_ray.training.monitoring.progress import Kind, Work, open_console
 from road_ray.training.monitoring.secrets import redact
 from road_ray.training.monitoring.trackers import Tracker
@@ -86,7 +85,7 @@ class Journal:
         self._close_files()
         rows = read_metrics(path)
         kept = [row for row in rows if row["step"] <= step]
-        _write_atomic(path, "".join(_line(row) for row in kept))
+        write_text_atomic(path, "".join(_line(row) for row in kept))
         return len(rows) - len(kept)
 
     def finish(self, metrics: Mapping[str, float]) -> None:
@@ -188,32 +187,6 @@ def _damaged(path: Path, number: int, what: str) -> ResourceError:
     return ResourceError(f"{path}:{number}: {what}\n    fix: delete that line")
 
 
-def write_json_atomic(path: Path, value: object) -> None:
-    """``path`` with the JSON of ``value``: the old file or the new one, never half of either.
-
-    Numbers that are not finite become null, unknown objects their text.
-    """
-    _write_atomic(path, json.dumps(_finite(value), indent=2, default=str, allow_nan=False) + "\n")
-
-
-def _write_atomic(path: Path, text: str) -> None:
-    staged = path.with_name(f".{path.name}.tmp-{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with staged.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        staged.replace(path)
-        sync(path.parent)
-    except OSError as error:
-        staged.unlink(missing_ok=True)
-        raise ResourceError(
-            f"{path}: cannot be written: {error.strerror}\n"
-            "    fix: free space there or make it writable\n    kept: the file as it was before"
-        ) from error
-
-
 def cut_torn_line(path: Path) -> None:
     """Truncate a file after its last whole line, so that the next row starts a line."""
     if not path.is_file():
@@ -225,18 +198,9 @@ def cut_torn_line(path: Path) -> None:
 
 
 def _line(row: Mapping[str, Any]) -> str:
-    return json.dumps(_finite(row), default=str, allow_nan=False) + "\n"
+    return json.dumps(finite(row), default=str, allow_nan=False) + "\n"
 
 
 def _number(value: Any) -> float:
     """A plain int or float, also of a tensor or NumPy scalar."""
     return value if type(value) in (int, float) else float(value)
-
-
-def _finite(value: Any) -> Any:
-    """The value with null for every number that JSON has no word for."""
-    if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

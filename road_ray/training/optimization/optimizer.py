@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from road_ray.objectives.base import Objective
 from road_ray.training.config import OptimizerConfig
 from road_ray.training.fsdp import full_tensor
-from road_ray.training.optimization.layer_decay import parameter_groups
+from road_ray.training.optimization.learning_rate import parameter_groups
 
 
 class ElectraAdamW(torch.optim.AdamW):
@@ -78,13 +78,8 @@ class Lamb(ElectraAdamW):
     identity. Biases and LayerNorms, which do not decay, are updated as by Adam.
     """
 
-    def set_rate(self, multiplier: float) -> None:
-        """Set the rate of every group to ``multiplier`` times its peak for the coming step."""
-        self.multiplier = multiplier
-        for group in self.param_groups:
-            group["lr"] = group["peak_lr"] * multiplier
-            group["eps"] = group["peak_eps"]
-            group["weight_decay"] = group["peak_weight_decay"]
+    def _cancel_correction(self, group: dict[str, Any]) -> None:
+        """Do nothing: ``_direction`` corrects where it is wanted."""
 
     @torch.no_grad()
     def step(self, closure: object = None) -> Any:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from road_ray.data.corpus import shard_cache as module
 from road_ray.data.corpus.dataset import DamagedCorpus
 from road_ray.data.corpus.shard_cache import ShardCache, StoredShard
 from road_ray.data.corpus.storage import Storage
@@ -136,8 +135,3 @@ def test_an_unusable_directory_is_told(shards, tmp_path):
     (tmp_path / "cache").write_text("")
     with pytest.raises(ResourceError, match="cannot be used"):
         ShardCache(Path(tmp_path / "cache"), 3_000).fetch(storage, made[0])
-
-
-def test_a_process_that_ended_is_not_alive():
-    assert module._is_alive(os.getpid())
-    assert not module._is_alive(2**22 + 1)

@@ -51,11 +51,11 @@ def test_with_a_store_each_row_is_asked_once(directories, tmp_path):
     with Ensemble(directories, task="sst2", store=tmp_path / "store", host="process") as ensemble:
         said = ensemble.logits(one)
         assert torch.equal(ensemble.logits(one), said)
-        assert ensemble.members.num_asked == 18
+        assert ensemble.inner.num_asked == 18
         assert torch.equal(ensemble.soft_targets(one, weighting="mean"), said.mean(0))
     with Ensemble(directories, task="sst2", store=tmp_path / "store") as again:
         assert torch.equal(again.logits(one), said)  # in actors, but none was started
-        assert again.members.num_asked == 0
+        assert again.inner.num_asked == 0
 
 
 def test_a_run_directory_is_as_good_as_its_model(tmp_path):
@@ -125,3 +125,16 @@ def test_one_teacher_has_the_mean_by_default(directories):
     with Ensemble(directories[:1], task="sst2", host="process") as ensemble:
         one = batch()
         torch.testing.assert_close(ensemble.soft_targets(one), ensemble.logits(one)[0])
+
+
+def test_labels_of_other_names_are_refused_or_mapped(directories, tmp_path):
+    ours = Task("review", Classify(LABELS))
+    other = make_teacher(tmp_path / "other", 0, labels=("LABEL_0", "LABEL_1"))
+    with pytest.raises(CheckpointError, match=r"label_map='\{LABEL_0: negative, LABEL_1: positive"):
+        Ensemble([directories[0], other], task=ours, host="process")
+    swapped = {str(other): {"LABEL_0": "positive", "LABEL_1": "negative"}}
+    with Ensemble(
+        [directories[0], other], task=ours, host="process", label_map=swapped
+    ) as ensemble:
+        first, second = ensemble.logits(batch())
+        torch.testing.assert_close(second, first.flip(-1))  # of the same weights

@@ -330,9 +330,9 @@ class TestCluster:
         holder = ray.remote(num_cpus=2)(Holder).remote()
         ray.get(holder.ready.remote(), timeout=60)
         with pytest.raises(ClusterError, match="3 workers wait for 3 x 1 CPU, and others hold it"):
-            wait_for_room("workers", 3, {"CPU": 1.0}, timeout_seconds=1.0)
+            wait_for_room(3, {"CPU": 1.0}, timeout_seconds=1.0)
         ray.kill(holder)
-        wait_for_room("workers", 3, {"CPU": 1.0}, timeout_seconds=30.0)
+        wait_for_room(3, {"CPU": 1.0}, timeout_seconds=30.0)
 
     def test_rows_of_the_worker_that_leads_reach_who_watches_the_driver(self, tmp_path):
         seen = []

@@ -78,6 +78,37 @@ def test_a_damaged_study_is_made_again_from_the_trials(half, damage):
     assert len(kept) == (damage == "garbled")
 
 
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_a_journal_that_lost_its_end_is_completed_from_the_record(tmp_path, lost):
+    """The last value, both values, and the trial itself."""
+    config = search()
+    study = open_study(config, "s", tmp_path)
+    for _ in range(2):
+        record = asked(study, config)
+        trial_record.write(tmp_path, record)
+    path = tmp_path / JOURNAL
+    lines = [line for line in path.read_bytes().splitlines(keepends=True) if b"tpe:" not in line]
+    path.write_bytes(b"".join(lines[:-lost]) + lines[-lost][:-7])
+    study = open_study(config, "s", tmp_path)
+    assert states(study) == ["RUNNING", "RUNNING"]
+    assert dict(study.trials[1].params) == record.params
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_a_trial_that_was_killed_before_its_values_were_drawn_gets_all_of_them(tmp_path, lost):
+    config = search()
+    params = asked(open_study(config, "s", tmp_path), config).params
+    path = tmp_path / JOURNAL
+    lines = [line for line in path.read_bytes().splitlines(keepends=True) if b"tpe:" not in line]
+    path.write_bytes(b"".join(lines[:-lost]))
+    (trial,) = open_study(config, "s", tmp_path).trials
+    assert trial.params.keys() == {"x", "c"}
+    assert [trial.params[key] == params[key] for key in ("x", "c")][: 2 - lost] == [True] * (
+        2 - lost
+    )
+    assert 0 <= trial.params["x"] <= 1
+
+
 def test_a_damaged_record_is_made_again_from_the_study(half):
     config, directory, _ = half
     record = trial_record.read(directory, 0)

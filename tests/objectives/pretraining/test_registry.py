@@ -143,6 +143,8 @@ def test_options_are_those_of_the_signatures():
     assert options["choose_fraction"] == 0.15
     assert options_of(objective_class("mc_bert"))["mask_fraction"] == 1.0
     assert "temperature" not in options_of(objective_class("mlm"))
+    for name in ("electra", "teams", "mc_bert", "adversarial"):
+        assert {"temperature", "disallow_correct"} <= options_of(objective_class(name)).keys()
     assert models_of(objective_class("mlm")) == ("model",)
     assert models_of(objective_class("adversarial")) == ("generator", "discriminator")
 

@@ -29,6 +29,11 @@ def test_each_generation_learns_from_the_one_before(chain, teachers, sentiment, 
     assert named[1] == [str(run.directory / "generation-1" / "hf")]
     assert named[2] == [str(run.directory / "generation-2" / "hf")]
     last = run.directory / "generation-3"
+    records = [
+        json.loads((run.directory / f"generation-{n}" / "hf" / "road_ray.json").read_text())
+        for n in (1, 2)
+    ]
+    assert [record["weighting"]["rule"] for record in records] == ["correctness", "mean"]
     figures = json.loads((last / "metrics.json").read_text())
     assert {name: run.metrics[name] for name in figures} == figures
     assert "generation-1/eval/sst2/accuracy" in run.metrics

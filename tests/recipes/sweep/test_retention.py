@@ -38,7 +38,8 @@ def left(directory, name):
 
 def test_models_of_the_best_and_of_what_runs_stay(trials, tmp_path):
     config = load(SweepConfig, base=BASE | {"keep": "best"})
-    remove_models(tmp_path, trials, config)
+    kept = remove_models(tmp_path, trials, config)
+    assert [trial.number for trial in kept] == [1, 4]
     assert left(tmp_path, "hf") == left(tmp_path, "checkpoints") == {1, 4}
     assert left(tmp_path, "metrics.jsonl") == set(STATES)
     remove_models(tmp_path, [*trials[:4], Record(4, {}, "complete", (0.8,))], config)

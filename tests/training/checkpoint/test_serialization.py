@@ -14,8 +14,6 @@ from road_ray.training.checkpoint.atomic_commit import verify
 from road_ray.training.checkpoint.serialization import (
     load_optimizer,
     optimizer_tensors,
-    rng_state,
-    set_rng_state,
     tensors_from_file,
     tensors_to_file,
 )
@@ -197,12 +195,3 @@ def test_a_checkpoint_of_format_1_still_loads():
     load_optimizer(optimizer, tensors_from_file(directory / "optimizer.safetensors"), layout)
     assert optimizer.param_groups[0]["lr"] == 1e-2 / 3
     assert [state["step"].item() for state in optimizer.state.values()] == [3.0] * 4
-
-
-def test_random_numbers_go_on(tmp_path):
-    torch.manual_seed(3)
-    tensors_to_file(tmp_path / "rng", rng_state())
-    expected = torch.rand(5)
-    torch.rand(100)
-    set_rng_state(tensors_from_file(tmp_path / "rng"))
-    assert torch.equal(torch.rand(5), expected)

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from road_ray.errors import ResourceError
-from road_ray.training.monitoring.journal import Journal, read_rows, write_json_atomic
+from road_ray.training.monitoring.journal import Journal, read_rows
 
 
 def quiet(directory, **options):
@@ -105,18 +105,6 @@ def test_the_final_figures_replace_older_ones_whole(tmp_path):
     text = (tmp_path / "metrics.json").read_text()
     assert json.loads(text) == {"eval/rte/accuracy": 0.75, "lost": None}
     assert names(tmp_path) == ["metrics.json"]
-
-
-def test_a_value_that_fails_to_be_written_leaves_the_old_file(tmp_path):
-    path = tmp_path / "a.json"
-    write_json_atomic(path, {"a": (1, 2), 3: tmp_path})
-    before = path.read_text()
-    loop: list = []
-    loop.append(loop)
-    with pytest.raises(RecursionError):
-        write_json_atomic(path, loop)
-    assert path.read_text() == before
-    assert names(tmp_path) == ["a.json"]
 
 
 def test_a_worker_that_does_not_lead_writes_nothing(tmp_path, capsys):

@@ -176,7 +176,10 @@ def delimiter_of(path: Path) -> str:
     first = next((line for _, line in numbered_lines(path)), "")
 
     def columns(delimiter: str) -> int:
-        return len(next(csv.reader([first], delimiter=delimiter), []))
+        try:
+            return len(next(csv.reader([first], delimiter=delimiter), []))
+        except csv.Error:  # which the reader of the rows names
+            return 0
 
     return max((",", ";", "\t"), key=columns)
 
@@ -200,5 +203,5 @@ def _csv_rows(path: Path, delimiter: str) -> Iterator[tuple[str, dict[str, objec
     except csv.Error as error:
         raise DataError(
             f"{path}:{reader.line_num}: broken CSV: {error}\n"
-            "  fix: close every quote, and double quotes within a cell"
+            "  fix: close every quote, double quotes within a cell, and end lines with a newline"
         ) from error

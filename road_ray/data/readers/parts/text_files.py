@@ -153,10 +153,10 @@ def refuse_repeated_ids(path: Path, examples: Iterable[Example]) -> None:
         )
 
 
-def require_unique(path: Path, examples: Sequence[Example], what: str = "questions") -> None:
-    """Raise ``DataError`` if there are no examples, or several share an id."""
+def require_unique(path: Path, examples: Sequence[Example]) -> None:
+    """Raise ``DataError`` if there are no questions, or several share an id."""
     if not examples:
-        raise DataError(f"{path}: 0 {what}\n  fix: download or write the file again")
+        raise DataError(f"{path}: 0 questions\n  fix: download or write the file again")
     refuse_repeated_ids(path, examples)
 
 

@@ -18,7 +18,14 @@ from road_ray.models.performance.cpu_kernels import use_cpu_kernels
 from road_ray.models.weight_tying import share
 from road_ray.objectives.base import Metrics, Term
 from road_ray.objectives.masking import corrupt, put, rows_at
-from road_ray.objectives.pretraining.parts.generator import Frequencies, Generator, draw, is_frozen
+from road_ray.objectives.pretraining.parts.generator import (
+    Frequencies,
+    Generator,
+    GeneratorOutput,
+    draw,
+    draw_from_logits,
+    is_frozen,
+)
 from road_ray.objectives.pretraining.parts.masked_input import MaskingObjective
 
 
@@ -96,13 +103,28 @@ class CorruptingObjective(MaskingObjective):
             )
         changed, replaced = corrupt(tokens, chosen, put(tokens, positions, drawn.sampled))
         count = torch.full((), len(labels), device=tokens.device)
-        metrics = {
+        terms = {} if self.frozen else {"generator": Term(drawn.loss, count)}
+        metrics = self.generator_metrics(drawn, replaced, batch)
+        return Corruption(chosen, changed, replaced, labels, terms, metrics)
+
+    def draw_from(self, logits: Tensor, batch: Batch) -> GeneratorOutput:
+        """Return samples from the generator's ``logits`` at the chosen positions, ``[N, V]``."""
+        return draw_from_logits(
+            logits,
+            rows_at(batch["input_ids"], batch["chosen"]),
+            rows_at(batch["noise"][2], batch["chosen"]),
+            temperature=self.temperature,
+            disallow_correct=self.disallow_correct,
+        )
+
+    def generator_metrics(self, drawn: GeneratorOutput, replaced: Tensor, batch: Batch) -> Metrics:
+        """Return the metrics that all objectives with a generator share."""
+        count = torch.full((), len(batch["chosen"]), device=replaced.device)
+        return {
             "generator_accuracy": (drawn.num_correct, count),
             "generator_entropy": (drawn.entropy, count),
             "replaced_fraction": (replaced.sum(), batch["attention_mask"].sum()),
         }
-        terms = {} if self.frozen else {"generator": Term(drawn.loss, count)}
-        return Corruption(chosen, changed, replaced, labels, terms, metrics)
 
     def export_pair(self, directory: Path, main: PreTrainedModel) -> None:
         """Write the main encoder to ``directory``, the generator to ``directory/generator``."""

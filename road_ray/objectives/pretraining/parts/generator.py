@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from transformers import PreTrainedModel
 
 from road_ray.models.language_model import vocabulary_logits
 from road_ray.objectives.masking import invert
-from road_ray.objectives.pretraining.parts.sampling import predict
 
 
 class Frequencies(nn.Module):
@@ -30,12 +30,14 @@ Generator: TypeAlias = PreTrainedModel | Frequencies
 
 
 class GeneratorOutput(NamedTuple):
-    """Samples ``[N]`` at the chosen positions, and the loss and metrics of their distribution."""
+    """Output at ``N`` chosen positions: samples, and loss and metrics of their distributions. Only
+    the loss carries a gradient.
+    """
 
-    sampled: Tensor
-    loss: Tensor  # summed cross-entropy
-    num_correct: Tensor  # rows whose label is the most probable token
-    entropy: Tensor  # summed, in nats
+    loss: Tensor  # [] summed cross-entropy
+    sampled: Tensor  # [N] one id a row
+    num_correct: Tensor  # [] rows whose label is the most probable id
+    entropy: Tensor  # [] summed, in nats
 
 
 def draw(
@@ -73,13 +75,12 @@ def draw_from_logits(
 ) -> GeneratorOutput:
     """Return one sample per row of a generator's logits: ``[N, V], [N], [N] -> [N]``."""
     predicted = predict(logits, labels, noise)
-    sampled = predicted.sampled
-    if temperature != 1.0 or disallow_correct:
-        tempered = torch.softmax(logits.detach().float() / temperature, -1)
-        if disallow_correct:
-            tempered.scatter_(1, labels[:, None], 0.0)
-        sampled = invert(tempered, noise)
-    return GeneratorOutput(sampled, predicted.loss, predicted.num_correct, predicted.entropy)
+    if temperature == 1.0 and not disallow_correct:
+        return predicted
+    tempered = torch.softmax(logits.detach().float() / temperature, -1)
+    if disallow_correct:
+        tempered.scatter_(1, labels[:, None], 0.0)
+    return predicted._replace(sampled=invert(tempered, noise))
 
 
 def _from_frequencies(
@@ -92,9 +93,68 @@ def _from_frequencies(
     num_correct = (labels == probabilities.argmax()).sum()
     if disallow:
         tempered.scatter_(1, labels[:, None], 0.0)
-    return GeneratorOutput(invert(tempered, noise), loss, num_correct, entropy)
+    return GeneratorOutput(loss, invert(tempered, noise), num_correct, entropy)
 
 
 def is_frozen(generator: Generator) -> bool:
     """Return whether no parameter is trained: frequencies, or the second of two stages."""
     return not any(parameter.requires_grad for parameter in generator.parameters())
+
+
+class _PredictAndSample(torch.autograd.Function):
+    """Cross-entropy and sampling with one softmax, which also becomes the gradient, in place."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, labels: Tensor, noise: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        exact = logits.float()
+        probabilities = torch.softmax(exact, -1)
+        top, best = probabilities.max(-1)
+        highest = exact.gather(1, best[:, None]).squeeze(1)
+        # From the logits and the largest probability, because that of the label may be 0 in fp32.
+        lead = highest - exact.gather(1, labels[:, None]).squeeze(1)
+        # As a matrix product, which reads both once and stores no logarithms.
+        mean = torch.bmm(probabilities[:, None, :], exact[:, :, None]).flatten()
+        entropy = (highest - top.log() - mean).sum()
+        sampled = invert(probabilities, noise)
+        num_correct = (best == labels).sum()
+        ctx.probabilities = probabilities
+        ctx.dtype = logits.dtype
+        ctx.save_for_backward(labels)
+        ctx.mark_non_differentiable(sampled, num_correct, entropy)
+        return (lead - top.log()).sum(), sampled, num_correct, entropy
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (labels,) = ctx.saved_tensors
+        gradient: Tensor = ctx.probabilities
+        del ctx.probabilities
+        gradient.scatter_add_(1, labels[:, None], gradient.new_full((len(labels), 1), -1.0))
+        return gradient.mul_(gradients[0]).to(ctx.dtype), None, None
+
+
+_predict_and_sample: Any = _PredictAndSample.apply  # torch leaves it untyped
+
+
+def predict(logits: Tensor, labels: Tensor, noise: Tensor) -> GeneratorOutput:
+    """Return loss, samples, correct predictions and entropy: ``[N, V], [N], [N] -> [], [N], [],
+    []``.
+
+    Samples are drawn by inversion at ``noise``. Computed in fp32 for ``logits`` of any dtype, which
+    get their gradient through the loss only.
+    """
+    if torch.compiler.is_compiling():  # which fuses the plain form, and cannot trace the other
+        return _plain(logits, labels, noise)
+    return GeneratorOutput(*_predict_and_sample(logits, labels, noise))
+
+
+def _plain(logits: Tensor, labels: Tensor, noise: Tensor) -> GeneratorOutput:
+    """Return the same by functions of PyTorch."""
+    log_probabilities = logits.float().log_softmax(-1)
+    loss = functional.nll_loss(log_probabilities, labels, reduction="sum")
+    log_probabilities = log_probabilities.detach()
+    probabilities = log_probabilities.exp()
+    num_correct = (log_probabilities.argmax(-1) == labels).sum()
+    entropy = torch.special.entr(probabilities).sum()
+    return GeneratorOutput(loss, invert(probabilities, noise), num_correct, entropy)

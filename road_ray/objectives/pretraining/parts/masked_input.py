@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -17,6 +18,9 @@ class MaskingObjective(Objective):
 
     Source of the defaults: google electra, pretrain_helpers.py.
     """
+
+    predicts_all: ClassVar[bool] = False
+    """True where the loss reads every real token: ``prepare`` adds their positions, ``real``."""
 
     def __init__(
         self,
@@ -33,7 +37,7 @@ class MaskingObjective(Objective):
         self.mask_fraction = mask_fraction
 
     def prepare(self, batch: Batch) -> Batch:
-        """Return the batch with its chosen positions, as ``Objective.prepare``."""
+        """Return the batch with the positions that the loss reads, as ``Objective.prepare``."""
         if "chosen" in batch:
             return batch
         chosen = choose(
@@ -43,7 +47,10 @@ class MaskingObjective(Objective):
             special_ids=self.special_ids,
             fraction=self.choose_fraction,
         )
-        return {**super().prepare(batch), "chosen": flat_positions(chosen)}
+        prepared: Batch = {**super().prepare(batch), "chosen": flat_positions(chosen)}
+        if self.predicts_all:
+            prepared["real"] = flat_positions(batch["attention_mask"])
+        return prepared
 
     def hide(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the chosen positions and the masked tokens, ``[B, L]`` each."""

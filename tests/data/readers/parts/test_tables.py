@@ -127,6 +127,7 @@ def test_a_csv_with_semicolons_is_read(tmp_path):
         ("x.csv", "text,label\na,b\n".encode("utf-16"), "it is UTF-16.*iconv -f utf-16 -t utf-8"),
         ("x.json", '[{"text": "a"}]'.encode("utf-16"), "it is UTF-16.*iconv -f utf-16 -t utf-8"),
         ("x.csv", b"text,label\na,b,c\n", r"x.csv:2: 3 columns, expected 2\n  fix: quote cells"),
+        ("x.csv", b"text,label\ra,b\r", r"x.csv:1: broken CSV.*end lines with a newline"),
         ("x.json", b"[1, 2]", r"\[0\] is no JSON object; seen 1"),
         ("x.json", b'{"a":\n 1}', "neither an array of objects nor one object a line"),
         ("x.arrow", b"ARROW", "damaged or cut-off Arrow file"),

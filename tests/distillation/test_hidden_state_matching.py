@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from road_ray.distillation.hidden_states_teacher import HiddenStatesTeacher, layer_map
+from road_ray.distillation.hidden_state_matching import HiddenStatesTeacher, layer_map
 from road_ray.errors import CheckpointError, ConfigError
 
 

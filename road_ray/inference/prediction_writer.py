@@ -75,7 +75,7 @@ class PredictionFile:
             rows = self.rows + len(predictions)
             state = {"rows": rows, "bytes": self._file.tell(), "identity": self._identity}
             write_json(self._state, state)
-        except OSError as error:
+        except (OSError, ResourceError) as error:
             raise self._failure(error) from error
         self.rows = rows
 
@@ -104,9 +104,10 @@ class PredictionFile:
         writer.writerows(flat)
         return out.getvalue()
 
-    def _failure(self, error: OSError) -> ResourceError:
+    def _failure(self, error: OSError | ResourceError) -> ResourceError:
+        cause = error if isinstance(error, OSError) else error.__cause__
         return ResourceError(
-            f"{self.path}: cannot be written: {error.strerror}\n"
+            f"{self.path}: cannot be written: {getattr(cause, 'strerror', error)}\n"
             "  fix: free space there, or name a file that can be written; then repeat the command\n"
             f"  kept: {self.rows} rows in {self._partial}"
         )

@@ -1,0 +1,104 @@
+"""Models that cannot be used are refused by the command line before anything starts."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from transformers import CTRLTokenizer
+
+from tests.published import publish
+
+SENTENCES, LABELS = "ForSequenceClassification", ("negative", "positive")
+
+
+def with_slow_tokenizer(place):
+    """Give a model a tokenizer that knows no character offsets."""
+    (place / "vocab.json").write_text(json.dumps({"<unk>": 0, "a</w>": 1, "b</w>": 2}))
+    (place / "merges.txt").write_text("#version: 0.2\na b\n")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (place / name).unlink(missing_ok=True)
+    CTRLTokenizer(str(place / "vocab.json"), str(place / "merges.txt")).save_pretrained(place)
+    return place
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    root = tmp_path_factory.mktemp("models")
+    publish(root / "fits", "bert", SENTENCES, labels=LABELS)
+    publish(root / "numbered", "roberta", SENTENCES, labels=("LABEL_0", "LABEL_1"))
+    publish(root / "three", "roberta", SENTENCES, labels=("a", "b", "c"))
+    publish(root / "headless", "roberta")
+    with_slow_tokenizer(publish(root / "slow", "bert", SENTENCES, labels=LABELS))
+    publish(root / "short", "roberta", SENTENCES, labels=LABELS, max_position_embeddings=18)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("teacher", "more", "code", "told"),
+    [
+        (
+            "numbered",
+            (),
+            4,
+            (
+                "config.json: the labels of its head ['LABEL_0', 'LABEL_1'] are not those of task",
+                "allowed: ['negative', 'positive']",
+                "distillation.label_map='{LABEL_0: negative, LABEL_1: positive}'",
+            ),
+        ),
+        ("three", (), 4, ("config.json: the head gives 3 numbers", "allowed: 2", "fix: ")),
+        ("headless", (), 4, ("config.json: architectures is ['RobertaModel']", SENTENCES, "fix: ")),
+        ("slow", (), 4, ("slow: has another tokenizer than the student", "fast", "fix: ")),
+        (
+            "fits",
+            ("student.layers=9",),
+            2,
+            ("student.layers = 9: init has 1 layers", "allowed: 1 to 1", "fix: "),
+        ),
+    ],
+)
+def test_distill_refuses_it_before_anything_starts(
+    road, flags, sentiment, models, tmp_path, teacher, more, code, told
+):
+    named = [str(models / "fits"), str(models / teacher)]
+    chosen = sentiment | {"distillation.teachers": named, "distillation.num_teachers": 2}
+    said = road("distill", *flags(chosen), *more, "--run-dir", tmp_path / "run")
+    print(said.err)
+    assert said.code == code
+    assert all(part in said.err for part in told), said.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_student_with_a_slow_tokenizer_is_refused(road, flags, sentiment, models, tmp_path):
+    chosen = sentiment | {"init": str(models / "slow")}
+    said = road("finetune", *flags(chosen), "--run-dir", tmp_path / "run")
+    print(said.err)
+    assert said.code == 3
+    assert "merges.txt, vocab.json are of a slow tokenizer" in said.err
+    assert "allowed: a fast tokenizer" in said.err
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_a_text_that_a_teacher_reads_in_part_is_said(
+    road, flags, sentiment, models, tmp_path, caplog
+):
+    named = [str(models / "fits"), str(models / "short")]
+    chosen = sentiment | {"distillation.teachers": named, "distillation.num_teachers": 2}
+    chosen |= {"distillation.host": "process", "training.steps": 2, "console": "plain"}
+    said = road("distill", *flags(chosen), "--run-dir", tmp_path / "run")
+    print(said.err, caplog.text)
+    assert said.code == 0, said.err
+    assert f"teacher 1 ({models / 'short'}) reads at most 16 tokens" in caplog.text
+    assert "teachers/cut_1" in caplog.text
+    assert "teacher 0" not in caplog.text
+
+
+def test_a_student_that_reads_shorter_rows_than_the_data_is_refused(
+    road, flags, sentiment, tmp_path
+):
+    place = publish(tmp_path / "brief", "electra", max_position_embeddings=16)
+    said = road("finetune", *flags(sentiment | {"init": str(place)}), "--run-dir", tmp_path / "run")
+    print(said.err)
+    assert said.code == 2
+    assert "data.max_length_tokens" in said.err
