@@ -13,6 +13,8 @@ import ray
 
 from road_ray.errors import ClusterError
 
+_log = logging.getLogger(__name__)
+_ATTEMPTS = 3  # to start; a machine full of other work makes the first one miss Ray's limit
 _MARK = "ROAD_CLUSTER"  # environment variable of every process of such a cluster
 # Some of Ray's processes notice only after a minute that the one that started them has died. The
 # undertaker notices at once, by the end of its standard input, and kills the processes left over.
@@ -33,28 +35,42 @@ for entry in os.listdir("/proc") if os.path.isdir("/proc") else ():
 
 
 def start(num_cpus: int | None, *, dashboard: bool) -> None:
-    """Start a cluster and join it. Raises ``ClusterError`` if it is not up within Ray's 30 s."""
-    os.environ[_MARK], _ = _undertaker()
+    """Start a cluster and join it; try again if it is not up within Ray's 30 s, which cannot be
+    changed. Raises ``ClusterError`` if the last attempt fails too.
+    """
     try:
-        ray.init(
-            address="local",
-            num_cpus=num_cpus,
-            include_dashboard=dashboard,
-            log_to_driver=True,
-            logging_level=logging.ERROR,
-        )
-    except Exception as error:
-        if type(error) is not Exception:  # Ray raises a plain Exception for a failed start
-            raise
-        raise ClusterError(
-            f"Ray could not be started on this machine: {error}\n"
-            f"  seen: {_load()}\n"
-            "  fix: run the same command again when the machine is less busy, or give the address "
-            "of a running cluster (`ray start --head`, then --address auto)\n"
-            "  kept: what was there before"
-        ) from error
+        for left in reversed(range(_ATTEMPTS)):
+            os.environ[_MARK], undertaker = _undertaker()
+            try:
+                ray.init(
+                    address="local",
+                    num_cpus=num_cpus,
+                    include_dashboard=dashboard,
+                    log_to_driver=True,
+                    logging_level=logging.ERROR,
+                )
+                return
+            except Exception as error:
+                if type(error) is not Exception:  # Ray raises a plain one for a failed start
+                    raise
+                assert undertaker.stdin
+                undertaker.stdin.close()  # it ends what this attempt has started
+                _undertaker.cache_clear()
+                if not left:
+                    raise _failure(error) from error
+                _log.warning("Ray was not up within its 30 s (%s); trying again", _load())
     finally:
         del os.environ[_MARK]
+
+
+def _failure(error: Exception) -> ClusterError:
+    return ClusterError(
+        f"Ray could not be started on this machine in {_ATTEMPTS} attempts: {error}\n"
+        f"  seen: {_load()}\n"
+        "  fix: run the same command again when the machine is less busy, or give the address "
+        "of a running cluster (`ray start --head`, then --address auto)\n"
+        "  kept: what was there before"
+    )
 
 
 def _load() -> str:

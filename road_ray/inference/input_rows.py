@@ -24,8 +24,8 @@ from road_ray.data.readers.parts.text_files import (
 )
 from road_ray.errors import ConfigError, DataError, nearest
 from road_ray.inference.predictor import PREDICTION_FIELDS, Row
+from road_ray.system.paths import STDIN, check_input
 
-STDIN = "-"
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".arrow")
 _DOCUMENTS, _LINES = (".json",), (".txt",)
 _ANSWERS = ("title", "answers", "is_impossible")  # further columns of SQuAD's flat rows
@@ -128,11 +128,8 @@ def _rows(source: str) -> Iterator[tuple[str, Row]]:
     if source == STDIN:
         lines = decoded_lines(sys.stdin.buffer, "<stdin>")
         return _lines((f"<stdin>:{number}", line) for number, line in lines)
+    check_input(source)
     path = Path(source).expanduser()
-    if not path.is_file():
-        raise ConfigError(
-            f"{source}: no such file\n  fix: name a file, or - for lines of standard input"
-        )
     suffix = suffix_of(path)
     if suffix in _TABLES:
         return table_rows(path)

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.data.model_files import locate_model, model_hashes
-from road_ray.inference.input_rows import STDIN, ColumnChoice, InputRow, input_rows
+from road_ray.inference.input_rows import ColumnChoice, InputRow, input_rows
 from road_ray.inference.prediction_writer import PredictionFile
 from road_ray.inference.predictor import CHUNK_ROWS, Prediction, Predictor, Row
 from road_ray.models.encoder import model_directory
+from road_ray.system.paths import STDIN
 
 _log = logging.getLogger(__name__)
 _SECONDS_BETWEEN_REPORTS = 10.0

@@ -19,6 +19,7 @@ from road_ray.errors import ConfigError, ResourceError
 from road_ray.evaluation.span_answers import write_json
 from road_ray.inference.predictor import Prediction
 from road_ray.system.json_file import read_json
+from road_ray.system.paths import check_new
 
 SUFFIXES = (".jsonl", ".csv", ".tsv")
 
@@ -38,8 +39,7 @@ class PredictionFile:
                 f"output = {path}: {path.suffix or 'no suffix'} is not written\n"
                 f"  allowed: {', '.join(SUFFIXES)}"
             )
-        if path.exists():
-            raise ConfigError(f"output = {path}: is there already\n  fix: name another, or move it")
+        check_new(path)
         self.path = path
         self.rows = 0
         self._identity = dict(identity)
@@ -105,11 +105,12 @@ class PredictionFile:
         return out.getvalue()
 
     def _failure(self, error: OSError | ResourceError) -> ResourceError:
+        kept = f"{self.rows} rows in {self._partial}" if self.rows else "nothing"
         cause = error if isinstance(error, OSError) else error.__cause__
         return ResourceError(
             f"{self.path}: cannot be written: {getattr(cause, 'strerror', error)}\n"
             "  fix: free space there, or name a file that can be written; then repeat the command\n"
-            f"  kept: {self.rows} rows in {self._partial}"
+            f"  kept: {kept}"
         )
 
 

@@ -106,9 +106,9 @@ def load(
     Raises ``CheckpointError`` for a directory without a head that predicts.
     """
     place = head_directory(locate_model(model_directory(str(model), "model")), head)
-    task = Task(place.name, _kind_of(place))
-    tokenizer = load_tokenizer(place if _has_tokenizer(place) else place.parents[1])
     record = _record(place)
+    task = Task(_task_name(place, str(model), record), _kind_of(place))
+    tokenizer = load_tokenizer(place if _has_tokenizer(place) else place.parents[1])
     runtime = _load_onnx(place, record, device, precision)
     if runtime is None:
         runtime = _load_torch(place, task, device, precision)
@@ -420,6 +420,15 @@ def head_directory(place: Path, head: str | None) -> Path:
         f"head = {head}: {place} has the heads of several tasks\n  allowed: {', '.join(heads)}\n"
         f"  fix: name one, such as head={heads[0]}"
     )
+
+
+def _task_name(place: Path, model: str, record: Mapping[str, Any]) -> str:
+    """Return the task of a head: by its directory in a multi-task model, else by the record, else
+    the name of the model.
+    """
+    if place.parent.name == "heads":
+        return place.name
+    return str(record.get("task") or Path(model).expanduser().resolve().name)
 
 
 def _kind_of(place: Path) -> Kind:

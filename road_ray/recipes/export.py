@@ -16,6 +16,7 @@ from road_ray.inference.predictor import head_directory, load
 from road_ray.models.encoder import model_directory
 from road_ray.recipes.run_directory.model_record import atomic_directory
 from road_ray.system.json_file import write_json_atomic
+from road_ray.system.paths import check_new
 
 _FORMS = {"pytorch": "PyTorch", "onnx_fp32": "ONNX fp32", "onnx_int8": "ONNX int8"}
 
@@ -31,8 +32,7 @@ def export(
     equal those of PyTorch. Raises ``ConfigError`` if it exists.
     """
     target = output or _default_output(model, head, quantize)
-    if target.exists():
-        raise ConfigError(f"output = {target}: is there already\n  fix: name another, or move it")
+    check_new(target)
     require_exporter()
     source = head_directory(locate_model(model_directory(model, "model")), head)
     predictor = load(model, head=head, device="cpu")

@@ -8,6 +8,7 @@ from pathlib import Path
 from road_ray.errors import ConfigError, shorten
 
 CACHE = "ROAD_CACHE"
+STDIN = "-"  # in place of the path of an input
 
 
 def named(text: str, key: str) -> Path:
@@ -24,6 +25,22 @@ def named(text: str, key: str) -> Path:
             f"{key} = {shorten(text)}: {why}\n  allowed: a path that this user can look at"
         ) from error
     return place
+
+
+def check_new(path: Path) -> None:
+    """Raise ``ConfigError`` if ``path`` exists: an output is never overwritten."""
+    if path.exists():
+        raise ConfigError(
+            f"output = {path}: is there already\n  fix: name another, or move it\n  kept: {path}"
+        )
+
+
+def check_input(source: str) -> None:
+    """Raise ``ConfigError`` if ``source`` is neither a file nor ``-``, which is standard input."""
+    if source != STDIN and not Path(source).expanduser().is_file():
+        raise ConfigError(
+            f"{source}: no such file\n  fix: name a file, or - for lines of standard input"
+        )
 
 
 def cache_home() -> Path:

@@ -33,6 +33,19 @@ def test_a_start_that_takes_too_long_is_told_with_what_to_do(monkeypatch, raised
         assert "processes at work" in str(error.value)
 
 
+def test_a_slow_start_is_tried_again(monkeypatch, caplog):
+    outcomes = iter([Exception("timed out"), Exception("timed out"), None])
+
+    def start(**options):
+        if (error := next(outcomes)) is not None:
+            raise error
+
+    monkeypatch.setattr(local_cluster.ray, "init", start)
+    local_cluster.start(1, dashboard=False)
+    assert next(outcomes, "none left") == "none left"
+    assert caplog.text.count("trying again") == 2
+
+
 STARTS_TWO = """
 import os, subprocess, sys, time
 from road_ray.distributed.local_cluster import _MARK, _undertaker

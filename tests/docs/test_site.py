@@ -35,6 +35,11 @@ def test_references_are_generated(built):
     assert 'id="road_rayensemble"' in python
 
 
+def test_every_code_block_is_rendered_as_one(built):
+    fences = [page.name for page in built.rglob("*.html") if "```" in page.read_text("utf-8")]
+    assert fences == []
+
+
 def test_nothing_is_fetched(built):
     urls = set()
     for page in built.rglob("*.html"):

@@ -283,7 +283,10 @@ def test_road_predict_prints_or_writes_and_names_mistakes(road, directory, rows_
     assert json.loads(said.out) == {"output": str(tmp_path / "o.csv"), "rows": 2}
     said = road("predict", directory, rows_file(".csv"), "--output", tmp_path / "o.csv")
     assert (said.code, "is there already" in said.err) == (2, True)
-    assert road("predict", directory, tmp_path / "no.csv").code == 2
+    said = road("predict", "no-model", rows_file(".csv"), "--output", tmp_path / "o.csv")
+    assert "is there already" in said.err  # before the model is looked for
+    said = road("predict", "no-model", tmp_path / "no.csv")
+    assert (said.code, "no such file" in said.err) == (2, True)
     assert road("predict", directory, "-", "--column", "text").code == 2
     assert road("predict", directory, "-", "--precision", "fp8").code == 2
 

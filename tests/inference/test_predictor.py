@@ -209,3 +209,11 @@ def test_the_stored_length_and_threshold_are_used(exported):
     (directory / "road_ray.json").write_text(json.dumps(record))
     model = load(directory)
     assert (model.max_length_tokens, model.threshold) == (64, -1.5)
+
+
+def test_the_task_is_that_of_the_training_else_the_name_of_the_model(exported, tmp_path):
+    run = tmp_path / "films.v1"  # as a run directory has it
+    exported("sentiment").rename((run.mkdir() or run) / "hf")
+    assert load(run).task.name == "films.v1"
+    (run / "hf" / "road_ray.json").write_text(json.dumps({"task": "reviews"}))
+    assert load(run).task.name == "reviews"

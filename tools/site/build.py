@@ -43,6 +43,7 @@ _FETCHED = re.compile(
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 _DIAGRAM = re.compile(r"^```mermaid\n.*?^```$", re.DOTALL | re.MULTILINE)
 FLOW = "pictures/flow.svg"  # of the README; a browser would fetch a program for Mermaid
+_NAMED_FENCE = re.compile(r"^(```\w+) [\w-]+$", re.MULTILINE)  # a test finds the block by its name
 _FENCE = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
 
 
@@ -85,8 +86,9 @@ def _target(source: Path) -> str | None:
 
 
 def relinked(text: str, origin: Path, page: Path, pages: Path) -> str:
-    """Return a page with its relative links rewritten. A link to code becomes its text; a diagram
-    that a browser would fetch a program for becomes the picture of it.
+    """Return a page with its relative links rewritten and names of code blocks removed, which the
+    generator does not know. A link to code becomes its text; a diagram that a browser would fetch a
+    program for becomes the picture of it.
     """
 
     def link(found: re.Match[str]) -> str:
@@ -102,7 +104,8 @@ def relinked(text: str, origin: Path, page: Path, pages: Path) -> str:
 
     parts = _FENCE.split(text)
     parts[::2] = [_LINK.sub(link, part) for part in parts[::2]]
-    return _DIAGRAM.sub(f"![how the stages follow each other]({FLOW})", "".join(parts))
+    text = _NAMED_FENCE.sub(r"\1", "".join(parts))
+    return _DIAGRAM.sub(f"![how the stages follow each other]({FLOW})", text)
 
 
 def command_reference() -> str:

@@ -101,7 +101,10 @@ def _write(place: Path, content: str, verb: str, found: Guess) -> str:
             finally:
                 beside.unlink(missing_ok=True)
     except OSError as error:
-        raise ResourceError(f"{place}: cannot be written: {error.strerror}") from None
+        raise ResourceError(
+            f"{place}: cannot be written: {error.strerror}\n"
+            "  fix: free space there, or name another file by --output"
+        ) from None
     return rows
 
 

@@ -16,6 +16,7 @@ from road_ray.cli.options import (
     VerboseOption,
 )
 from road_ray.errors import ConfigError
+from road_ray.system.paths import check_input, check_new
 
 if TYPE_CHECKING:
     from road_ray.inference.input_rows import ColumnChoice
@@ -80,6 +81,7 @@ def predict(
         "threshold": threshold,
         "n_best": n_best,
     }
+    _check_paths(source, output)
     pool = None
     if workers or address:
         pool = {"workers": workers, "gpus_per_worker": gpus_per_worker or 0.0, "address": address}
@@ -90,6 +92,13 @@ def predict(
     rows = _write(model, source, output, chosen, options, pool, not quiet)
     made = {"output": str(output), "rows": rows}
     typer.echo(json.dumps(made) if as_json else f"{rows} predictions: {output}")
+
+
+def _check_paths(source: str, output: Path | None) -> None:
+    """Check input and output before torch is imported and a cluster started."""
+    check_input(source)
+    if output is not None:
+        check_new(output)
 
 
 def _print(
@@ -126,8 +135,6 @@ def _write(
     """Write the predictions to a file, in this process or on a pool of actors; return their
     number.
     """
-    if output.exists():  # before a cluster is started
-        raise ConfigError(f"output = {output}: is there already\n  fix: name another, or move it")
     if pool is not None:
         from road_ray.distributed.connection import check_machine, prepare_address
 

@@ -94,6 +94,8 @@ class Column:
     def shown(self) -> str:
         """Return the first different values, for messages."""
         few = ", ".join(map(repr, list(self.values)[:3]))
+        if len(self.values) == 1:
+            return f"one value only, {few}"
         return f"{len(self.values):,} different values, such as {few}"
 
 

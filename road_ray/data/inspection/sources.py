@@ -123,7 +123,7 @@ def _name_of(path: Path) -> str:
 
 def _file(path: Path) -> Source:
     if not path.stat().st_size:
-        raise DataError(f"{path}: 0 rows, the file is empty\n  fix: write it again")
+        raise DataError(f"{path}: the file is empty\n  fix: name a file with rows")
     layout = layout_of(path)
     name = _name_of(path)
     if layout == "text":
@@ -188,7 +188,7 @@ def _read(layout: Layout, path: Path) -> Rows:
         return read_conll(path, Columns((0,), -1), labelled=True)
     rows = list(islice(table_rows(path), MOST_ROWS))
     if not rows:
-        raise DataError(f"{path}: 0 rows\n  fix: write the file again")
+        raise DataError(f"{path}: has no rows\n  fix: name a file with a row below its header")
     return rows
 
 

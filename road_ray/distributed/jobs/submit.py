@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,7 +36,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 _STOP_SECONDS = "120"  # to save after SIGTERM; Ray's default of 3 s is less than a step
 _RUN, _LINE = "road_run", "road_line"
-_STARTING, _STARTING_SECONDS, _AGAIN_SECONDS = "No available agent", 60.0, 1.0
+_STARTING, _STARTING_SECONDS, _AGAIN_SECONDS = "No available agent", 180.0, 1.0
 _DONE = ("SUCCEEDED", "FAILED", "STOPPED")
 
 
@@ -123,15 +124,23 @@ class Jobs:
             entrypoint_num_cpus=self.profile.entry_cpus,
             entrypoint_memory=int(self.profile.entry_memory_gib * 2**30) or None,
         )
-        deadline = time.monotonic() + _STARTING_SECONDS
-        while True:
+        began = time.monotonic()
+        for attempt in count():
             try:
                 submit()
                 return
             except RuntimeError as error:
-                if _STARTING not in str(error) or time.monotonic() > deadline:
+                if _STARTING not in str(error):
                     raise
-                _log.info("the cluster is still starting; trying again")
+                if time.monotonic() - began > _STARTING_SECONDS:
+                    raise ClusterError(
+                        f"{self.profile.address}: the cluster answers, but the process that starts "
+                        f"jobs on its machines was not up within {_STARTING_SECONDS:.0f} s\n"
+                        "  fix: repeat the command when the head's machine is less busy; its "
+                        "logs/dashboard_agent.log says why\n  nothing was sent"
+                    ) from error
+                if not attempt:
+                    _log.warning("the cluster is still starting; waiting for it")
                 time.sleep(_AGAIN_SECONDS)
 
     def follow(self, name: str, say: Callable[[str], None]) -> int:

@@ -84,7 +84,7 @@ def token_digest(variable: str | None) -> str | None:
         raise ConfigError(
             f"token_env = {variable}: the variable has {len(token)} characters\n"
             f"  allowed: a token of at least {_SHORTEST_TOKEN}\n"
-            f"  fix: export {variable}=$(openssl rand -hex 32)"
+            f"  fix: put the output of `openssl rand -hex 32` in {variable} and export it"
         )
     return digest_of(token)
 

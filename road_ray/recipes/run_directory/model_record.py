@@ -20,14 +20,19 @@ _REMEDY = "restore it, or repeat the command that trained the model, which write
 
 @contextmanager
 def atomic_directory(directory: Path) -> Iterator[Path]:
-    """Yield an empty directory beside ``directory`` that takes its place on leaving, by one rename:
-    nobody reads half a model, and a kill leaves what was there before or none.
+    """Yield an empty directory beside ``directory`` that takes its place on leaving, by one rename,
+    and is removed on an error: nobody reads half a model, and a kill leaves what was there before
+    or none.
     """
     staged, old = (directory.with_name(f".{directory.name}.{what}") for what in ("new", "old"))
     for left in (staged, old):
         shutil.rmtree(left, ignore_errors=True)
     staged.mkdir(parents=True)
-    yield staged
+    try:
+        yield staged
+    except BaseException:
+        shutil.rmtree(staged, ignore_errors=True)
+        raise
     if directory.exists():
         directory.rename(old)
     staged.rename(directory)

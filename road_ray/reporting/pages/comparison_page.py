@@ -23,6 +23,7 @@ from road_ray.reporting.pages.page import (
     Value,
     Verdict,
     link_to,
+    setting,
 )
 from road_ray.reporting.pages.run_page import clock, headline
 from road_ray.reporting.plots.chart import Axis, Chart, Intervals, Line, thinned
@@ -248,18 +249,19 @@ def _settings(groups: Sequence[Group]) -> Table:
     tables = [group.runs[0].settings for group in groups[:_MOST_GROUPS]]
     keys = list(dict.fromkeys(key for table in tables for key in table if is_decisive(key)))
     varied = [key for key in keys if len({str(table.get(key)) for table in tables}) > 1]
+    varied.sort(key=lambda key: any(table.get(key) is None for table in tables))
     rows: list[Sequence[Value | Cell]] = [
-        [key, *(_short(table.get(key)) for table in tables)] for key in varied
+        [key, *(Cell(_short(table.get(key))) for table in tables)] for key in varied
     ]
     return Table(["", *(group.name for group in groups[:_MOST_GROUPS])], rows)
 
 
-def _short(value: object) -> Value:
-    if isinstance(value, list | tuple):
-        return f"{len(value)} values" if len(str(value)) > 40 else ", ".join(map(str, value))
+def _short(value: object) -> str:
+    if isinstance(value, list | tuple) and len(str(value)) > 40:
+        return f"{len(value)} values" if len(value) > 1 else _short(value[0])
     if isinstance(value, str) and "/" in value and len(value) > 40:
         return "…/" + "/".join(Path(value).parts[-2:])
-    return value if value is None or isinstance(value, str | int | float) else str(value)
+    return setting(value)
 
 
 def _curves(groups: Sequence[Group]) -> list[Chart]:

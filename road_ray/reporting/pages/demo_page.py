@@ -53,8 +53,8 @@ _NEXT = (
     ("More seeds, which reveal smaller differences:", "road demo num_seeds=8 --run-dir {dir}-8"),
     (
         "A review for a student:",
-        "python -c 'import sys, road_ray; print(road_ray.load(sys.argv[1])(sys.argv[2]))' "
-        "{dir}/student-mean-100 'although the plot is dull , the ending is charming .'",
+        "echo 'although the plot is dull , the ending is charming .' "
+        "| road predict {dir}/student-mean-100",
     ),
     (
         "Questions from the same encoder, judged on text of another style too:",

@@ -7,6 +7,7 @@ Style and scripts are in ``assets/``.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
     from markupsafe import Markup
 
+_LONG = 20  # characters of a cell that may be broken on a narrow screen
 State = Literal["good", "fair", "bad", "plain"]
 Value = str | float | int | None
 
@@ -265,9 +267,30 @@ def cell(value: Value) -> Cell:
     return Cell(f"{value:.2f}" if 0.1 <= abs(value) < 1e5 else short(value), value)
 
 
+def setting(value: object) -> str:
+    """Return the value of a configuration key or of an event as YAML has it, in few digits."""
+    if value is None:
+        return NOTHING.text
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(setting, value))
+    return str(value)
+
+
 def _in_order(value: object) -> object:
     """Return a template value; text loses marks that change its reading direction."""
     return type(value)(printable(value, keep="\n\t")) if isinstance(value, str) else value
+
+
+def _breakable(text: str) -> Markup:
+    """Return a text whose long words, as paths and keys are, a browser may break."""
+    from markupsafe import Markup, escape
+
+    parts = re.split(r"(?<=[/._-])(?=[a-zA-Z])", text) if len(text) > _LONG else [text]
+    return Markup("<wbr>").join(map(escape, parts))
 
 
 @cache
@@ -282,6 +305,7 @@ def _template() -> Template:
         keep_trailing_newline=True,
         finalize=_in_order,
     )
+    environment.filters["breakable"] = _breakable
     return environment.from_string(_asset("page.html"))
 
 

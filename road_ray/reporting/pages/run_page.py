@@ -24,6 +24,7 @@ from road_ray.reporting.pages.page import (
     Split,
     Table,
     Value,
+    setting,
 )
 from road_ray.reporting.pages.prediction_figures import prediction_figures
 from road_ray.reporting.pages.run_curves import curve_title, curves
@@ -214,7 +215,7 @@ def _teachers(run: RunRecord) -> list[Block]:
     settings = {
         name: value
         for name, value in (run.config.get("distillation") or {}).items()
-        if name not in ("teachers", "matching") and value is not None
+        if name not in ("teachers", "matching") and value not in (None, {})
     }
     bars = Bars(
         "How many teachers were right",
@@ -222,7 +223,8 @@ def _teachers(run: RunRecord) -> list[Block]:
         "%",
         note=f"Of {total:,.0f} training rows (for spans: of starts and ends).",
     )
-    return [Figures([bars]), Facts({**weighting, **settings})]
+    pairs = {name: setting(value) for name, value in {**weighting, **settings}.items()}
+    return [Figures([bars]), Facts(pairs)]
 
 
 def _faults(run: RunRecord) -> list[Block]:
@@ -232,7 +234,7 @@ def _faults(run: RunRecord) -> list[Block]:
         [
             Cell(str(event.get("time", ""))[:19].replace("T", " ")),
             str(event.get("kind", "?")),
-            ", ".join(f"{k}: {v}" for k, v in event.items() if k not in ("time", "kind")),
+            "; ".join(f"{k}: {setting(v)}" for k, v in event.items() if k not in ("time", "kind")),
         ]
         for event in run.faults
     ]

@@ -67,7 +67,8 @@ def _tiles(sweep: Sweep) -> list[tuple[str, str, str]]:
     if sweep.best and len(sweep.metrics) == 1:
         best = sweep.best[0]
         remark = "no difference between the trials" if tie(sweep) else f"trial {best.number}"
-        tiles.append((f"best {sweep.metrics[0]}", _value(best, 0), remark))
+        name = sweep.metrics[0].removeprefix("eval/").replace("/", " ")
+        tiles.append((f"best {name}", _value(best, 0), remark))
     elif sweep.best:
         tiles.append(
             ("on the Pareto front", str(len(sweep.best)), "no trial is better in all metrics")

@@ -90,6 +90,17 @@ def test_a_cluster_that_is_still_starting_is_waited_for(jobs, tmp_path, monkeypa
     assert next(refusals, None) is None
 
 
+def test_a_cluster_that_never_takes_jobs_is_told_with_what_to_do(jobs, tmp_path, monkeypatch):
+    def starting(**given):
+        raise RuntimeError("Request failed with status code 500: No available agent to submit")
+
+    jobs._client.submit_job = starting
+    monkeypatch.setattr(submit, "_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(submit, "_STARTING_SECONDS", 0.0)
+    with pytest.raises(ClusterError, match=r"(?s)was not up within 0 s.*dashboard_agent\.log"):
+        jobs.send(LINE, tmp_path)
+
+
 def test_the_same_run_is_sent_once_and_goes_on_once_it_has_ended(jobs, tmp_path):
     first, _ = jobs.send(LINE, tmp_path)
     again, new = jobs.send(LINE, tmp_path)

@@ -16,6 +16,7 @@ from road_ray.errors import CheckpointError
 from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.finetuning.finetune import prepare
 from road_ray.recipes.run_directory.model_record import (
+    atomic_directory,
     other_task,
     stored_threshold,
     trained_head,
@@ -100,3 +101,17 @@ def test_a_damaged_record_of_a_model_is_named(tmp_path, content):
         with pytest.raises(CheckpointError) as refused:
             read(tmp_path)
         assert str(refused.value).startswith(f"{tmp_path / 'road_ray.json'}: ")
+
+
+def test_a_directory_that_cannot_be_written_whole_leaves_what_was_there(tmp_path):
+    def write(text, error=None):
+        with atomic_directory(tmp_path / "hf") as staged:
+            (staged / "config.json").write_text(text)
+            if error:
+                raise error
+
+    write("1")
+    with pytest.raises(OSError, match="No space"):
+        write("2", OSError(28, "No space left on device"))
+    assert [path.name for path in tmp_path.iterdir()] == ["hf"]
+    assert (tmp_path / "hf" / "config.json").read_text() == "1"
