@@ -18,8 +18,11 @@ TWO_PROCESSES := -n 2 --dist loadfile --no-loadscope-reorder
 test: .venv/.installed-dev
 	$(BIN)/python -m pytest $(TWO_PROCESSES)
 
+# Units alone: no cluster, no trained run, no process that imports torch.
+WHOLE := journeys docs chaos benchmarks real gpu
 fast: .venv/.installed-dev
-	$(BIN)/python -m pytest $(TWO_PROCESSES) -m "not ray and not slow and not chaos and not long and not real and not gpu"
+	$(BIN)/python -m pytest $(TWO_PROCESSES) $(WHOLE:%=--ignore=tests/%) \
+	    -m "not ray and not trained and not slow and not chaos and not long"
 
 # The same tests with the lines that they reach; counting them costs time.
 coverage: .venv/.installed-dev

@@ -93,5 +93,5 @@ class OneClusterScheduling(LoadFileScheduling):
 
 @cache
 def _takes_cluster(path: Path) -> bool:
-    words = re.compile(r"def \w+\([^)]*\b(shared_)?cluster\b|usefixtures\([^)]*cluster")
+    words = re.compile(r"def \w+\([^)]*\b(shared_)?cluster\b(?!:)|usefixtures\([^)]*cluster")
     return words.search(path.read_text(encoding="utf-8")) is not None

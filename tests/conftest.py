@@ -107,6 +107,20 @@ def _is_shared(item: pytest.Item | None) -> bool:
     return "shared_cluster" in getattr(item, "fixturenames", ())
 
 
+# A test that takes one of these waits for a recipe to train.
+_TRAINED_RUNS = {
+    *("pretraining", "pretrained", "sentiment", "questions", "asked", "teachers", "folded"),
+}
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark a test by its fixtures."""
+    if _is_shared(item):
+        item.add_marker(pytest.mark.ray)
+    if not _TRAINED_RUNS.isdisjoint(getattr(item, "fixturenames", ())):
+        item.add_marker(pytest.mark.trained)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put tests on the shared cluster first, then files of slow ones."""
     slow = {

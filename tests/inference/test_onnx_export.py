@@ -59,10 +59,10 @@ def assert_alike(ours: object, theirs: object) -> None:
     ("family", "head", "labels", "rows"),
     [
         ("bert", "ForQuestionAnswering", (), SPAN),
-        ("roberta", "ForSequenceClassification", ("score",), PAIRS),
         *(
             pytest.param(*more, marks=pytest.mark.long)
             for more in (
+                ("roberta", "ForSequenceClassification", ("score",), PAIRS),
                 ("electra", "ForTokenClassification", ("O", "B-PER", "I-PER"), [*TEXTS, LONG]),
                 ("bert", "ForMultipleChoice", ("a", "b", "c"), CHOICES),
                 ("deberta-v2", "ForSequenceClassification", ("no", "yes"), PAIRS),

@@ -88,7 +88,13 @@ def test_a_student_learns_from_them_in_this_process(name, settings, tmp_path, ro
 
 @pytest.mark.ray
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.parametrize("name", ["sst2", "mnli", "squad_v2", "conll2003"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "squad_v2",
+        *(pytest.param(one, marks=pytest.mark.long) for one in ("sst2", "mnli", "conll2003")),
+    ],
+)
 def test_actors_and_a_store_teach_as_teachers_in_this_process_do(name, settings, tmp_path):
     stored = {"distillation.store": str(tmp_path / "store")}
     places = {"distillation.cpus_per_teacher": 0.3, "distillation.start_timeout_seconds": 280}
@@ -127,7 +133,7 @@ def test_actors_and_a_store_teach_as_teachers_in_this_process_do(name, settings,
 def test_a_killed_run_with_a_store_resumes_to_the_very_same_weights(
     name, host, settings, tmp_path, road, flags
 ):
-    long = settings(name) | {"training.steps": 40, "console": "plain"}
+    long = settings(name) | {"training.steps": 20, "console": "plain"}
     long |= {"distillation.host": host, "training.save_every_steps": 5}
 
     def command(run):
@@ -145,6 +151,9 @@ def test_a_killed_run_with_a_store_resumes_to_the_very_same_weights(
             process.kill()
     assert not (tmp_path / "killed" / "metrics.json").exists()
     for run in ("killed", "whole"):
+        if host == "process":  # in this process: another would import for seconds
+            assert road(*command(run)).code == 0
+            continue
         subprocess.run([sys.executable, "-m", "road_ray", *command(run)], check=True, timeout=280)
     ours, theirs = (
         load_file(tmp_path / run / "hf" / "model.safetensors") for run in ("killed", "whole")

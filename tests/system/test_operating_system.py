@@ -109,6 +109,7 @@ print(faults() - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told")
 def test_the_next_tensor_takes_the_pages_of_the_last():
     def faults(how):

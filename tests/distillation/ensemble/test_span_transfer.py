@@ -82,12 +82,21 @@ FAMILIES = ("bert", "roberta", "deberta-v2")
 
 @pytest.fixture(scope="module")
 def squad(real_data):
-    """2,000 answered questions of SQuAD 2.0, and tokenizers learnt from other contexts."""
+    """2,000 answered questions of SQuAD 2.0 and their rows by tokenizers learnt elsewhere."""
     entry = catalog.dataset("squad_v2")
     examples = [one for one in read_split(entry, real_data, "dev") if one.answers]
     texts = sorted({one.context for one in read_split(entry, real_data, "train")[:20000]})[:600]
+    task = catalog.task(entry.task)
     return examples[:2000], {
-        family: tokenizer_of(family, tuple(texts), 8000) for family in FAMILIES
+        family: encode(
+            examples[:2000],
+            entry,
+            task,
+            tokenizer_of(family, tuple(texts), 8000),
+            max_length_tokens=4096,
+            stride_tokens=4096,
+        )
+        for family in FAMILIES
     }
 
 
@@ -96,13 +105,7 @@ def squad(real_data):
 @pytest.mark.parametrize("teacher", FAMILIES)
 def test_gold_answers_of_squad_reach_the_student(squad, teacher, student):
     """One-hot distributions at the gold tokens of one tokenizer, decoded by the other's."""
-    examples, tokenizers = squad
-    entry = catalog.dataset("squad_v2")
-    task, rows = catalog.task(entry.task), {}
-    for name in {teacher, student}:
-        rows[name] = encode(
-            examples, entry, task, tokenizers[name], max_length_tokens=4096, stride_tokens=4096
-        )
+    examples, rows = squad
     right = expressible = 0
     for number, example in enumerate(examples):
         shown, best = [], {}

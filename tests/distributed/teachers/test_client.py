@@ -149,7 +149,9 @@ def test_a_frozen_teacher_is_replaced_and_costs_the_others_no_time(three, record
     assert same(answers, expected)
 
 
-@pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize(
+    "fault", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.chaos)]
+)
 def test_a_replica_answers_for_one_that_is_lost(started, directories, fault):
     ensemble = started(directories[:1], replicas=2)
     stream = batches(6)

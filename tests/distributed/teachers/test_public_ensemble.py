@@ -64,6 +64,7 @@ def test_a_run_directory_is_as_good_as_its_model(tmp_path):
         assert ensemble.size == 1
 
 
+@pytest.mark.slow
 def test_teachers_in_this_process_and_the_import_of_a_sweep_need_no_ray(directories):
     # Ray reads RAY_AUTH_MODE once, when it is imported: a sweep imports it after it has set that.
     script = (

@@ -243,7 +243,9 @@ class TestCluster:
             launch(fail_alone, str(tmp_path), workers=2, scratch=tmp_path / "run")
         assert len(list(tmp_path.glob("started-*"))) == 2
 
-    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    @pytest.mark.parametrize(
+        "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.chaos)]
+    )
     def test_a_signal_to_the_driver_reaches_the_loops_of_all_workers(self, tmp_path, number):
         ready = tmp_path / "ready"
         before = signal.getsignal(signal.SIGTERM)

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from road_ray.distributed.tune.trial import HUNG, with_time_limit
 
 CODE = """
@@ -17,6 +19,7 @@ with with_time_limit(0.2, Path({path!r})):
 """
 
 
+@pytest.mark.slow
 def test_a_hanging_call_ends_the_process_and_says_where_it_stood(tmp_path):
     path = tmp_path / "deep" / HUNG
     code = CODE.format(path=str(path))

@@ -108,6 +108,7 @@ def kind(request):
     return request.param
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", REACHED, indirect=True)
 def test_every_row_arrives_also_when_a_figure_is_no_number(reached, kind):
     assert not (reached / kind / "events.jsonl").exists(), "the tracker was left out"
@@ -118,12 +119,14 @@ def test_every_row_arrives_also_when_a_figure_is_no_number(reached, kind):
         assert b"train/row_%d" % step in sent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", REACHED, indirect=True)
 def test_no_secret_is_in_what_it_leaves(reached, kind):
     found = contents(reached / kind)
     assert [str(path) for path, content in found.items() if b"CANARY" in content] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", NOWHERE, indirect=True)
 def test_a_server_that_cannot_be_reached_costs_an_event_a_start_and_no_row(nowhere, kind):
     assert [row["step"] for row in read_rows(nowhere / kind / "metrics.jsonl")] == [1, 2]
@@ -138,6 +141,7 @@ def test_without_the_package_the_extra_is_named(tmp_path, monkeypatch, kind, mod
         REACHED[kind](tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["wandb"], indirect=True)
 def test_wandb_has_the_configuration_and_one_id(reached, kind):
     records = [path for path in contents(reached / kind) if path.suffix == ".wandb"]
@@ -146,6 +150,7 @@ def test_wandb_has_the_configuration_and_one_id(reached, kind):
     assert all(b"harmless-text" in path.read_bytes() for path in records)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["mlflow"], indirect=True)
 def test_mlflow_has_the_configuration_and_one_run(reached, kind):
     from mlflow.tracking import MlflowClient

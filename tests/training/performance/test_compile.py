@@ -56,13 +56,16 @@ def test_recomputed_layers_keep_less_for_the_backward_pass():
     assert kept(saving) < 0.8 * kept(straight)
 
 
-def test_compiled_encoders_give_the_same_gradients_under_the_same_names():
-    straight, compiled = electra(0.0), electra(0.0)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["mlm", pytest.param("electra", marks=pytest.mark.long)])
+def test_compiled_encoders_give_the_same_gradients_under_the_same_names(kind):
+    straight, compiled = (small.objective_of(kind, dropout=0.0) for _ in range(2))
     compile_encoders(compiled, backend="aot_eager")
     assert compiled.state_dict().keys() == straight.state_dict().keys()
     assert_close(gradients(compiled), gradients(straight), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_compiled_runs_as_it_is():
     asked = []
 
@@ -125,7 +128,11 @@ def test_an_objective_is_one_graph(name, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "kind", ["electra", pytest.param("all_tokens_mlm", marks=pytest.mark.long)]
+    "kind",
+    [
+        "mlm",
+        *(pytest.param(kind, marks=pytest.mark.long) for kind in ("electra", "all_tokens_mlm")),
+    ],
 )
 def test_batches_of_all_lengths_are_compiled_at_most_once_each(kind):
     objective, counter = small.objective_of(kind, dropout=0.0), CompileCounter()
