@@ -236,7 +236,7 @@ def _unflattened(named: Mapping[str, object]) -> tuple[dict[str, Any], tuple[Any
     """The dotted keys of a distillation's flat names, and the teachers if they are in actors."""
     changes = {_FLAT_NAMES.get(name, name): value for name, value in named.items()}
     teachers: Any = named.get("teachers")
-    members: Any = getattr(teachers, "members", teachers)  # an Ensemble has members in one place
+    members: Any = getattr(teachers, "inner", teachers)  # of the public Ensemble
     if hasattr(members, "handles"):
         del changes["distillation.teachers"]
         return changes, (members,)

@@ -102,10 +102,10 @@ def test_a_list_of_teachers_stands_for_as_many_as_it_holds(performed):
 
 def test_teachers_in_actors_are_handed_on_and_those_in_this_process_are_named(performed):
     actors = SimpleNamespace(handles=SimpleNamespace(directories=("a", "b")))
-    rr.distill(teachers=SimpleNamespace(members=actors), temperature=1.5)
+    rr.distill(teachers=SimpleNamespace(inner=actors), temperature=1.5)
     rr.distill(teachers=actors)
     here = SimpleNamespace(teachers=[SimpleNamespace(directory=Path("t"))])
-    rr.distill(teachers=SimpleNamespace(members=here))
+    rr.distill(teachers=SimpleNamespace(inner=here))
     first, second, third = performed
     assert first[1:] == second[1:] == (actors,)
     assert first[0].distillation.temperature == 1.5

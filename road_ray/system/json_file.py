@@ -63,9 +63,11 @@ def write_text_atomic(path: Path, text: str) -> None:
         sync(path.parent)
     except OSError as error:
         staged.unlink(missing_ok=True)
+        what, fix = f"cannot be written: {error.strerror}", "free space there or make it writable"
+        if path.is_dir():
+            what, fix = "is a directory", "delete it"
         raise ResourceError(
-            f"{path}: cannot be written: {error.strerror}\n"
-            "    fix: free space there or make it writable\n    kept: the file as it was before"
+            f"{path}: {what}\n  fix: {fix}\n  kept: what was there before"
         ) from error
 
 

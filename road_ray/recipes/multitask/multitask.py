@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
+from transformers import PreTrainedModel
 
 from road_ray.data.batching import Batch
 from road_ray.data.loading import Split, tasks_of
@@ -104,10 +105,7 @@ def main(
     check_vocabulary(encoder.config.vocab_size, len(tokenizer), directory)
     splits, judged = read_mixture(config, worker, tokenizer, longest_row(encoder))
     torch.manual_seed(config.seed)
-    model = MultitaskModel(encoder, _tasks(config, splits))
-    heads = keep_pooler(model, directory)
-    if worker.leads:
-        log_heads(config.init, heads)
+    model, heads = _build_model(config, encoder, splits, directory, leads=worker.leads)
     streams = {name: make_stream(one, config, worker, tokenizer) for name, one in splits.items()}
     total = config.training.steps or 1
     rows = {name: split.features.fingerprint() for name, split in splits.items()}
@@ -152,6 +150,22 @@ def main(
             log.finish(figures)
     worker.barrier()
     return figures
+
+
+def _build_model(
+    config: MultitaskConfig,
+    encoder: PreTrainedModel,
+    splits: Mapping[str, Split],
+    directory: str,
+    *,
+    leads: bool,
+) -> tuple[MultitaskModel, Mapping[str, Sequence[str]]]:
+    """Return the model, and its heads that are ``kept`` from ``init`` and that are ``new``."""
+    model = MultitaskModel(encoder, _tasks(config, splits))
+    heads = keep_pooler(model, directory)
+    if leads:
+        log_heads(config.init, heads)
+    return model, heads
 
 
 def _tasks(config: MultitaskConfig, splits: Mapping[str, Split]) -> list[Task]:

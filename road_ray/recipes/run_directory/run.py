@@ -269,7 +269,7 @@ def record_heads(
     context: RunContext,
 ) -> None:
     """Write the event ``initialized`` with the heads that are ``kept`` from ``init`` and those that
-    are ``new``, once: neither in a plan nor in a resumed run.
+    are ``new``, unless it is a plan or the run directory has checkpoints.
     """
     begins = not any((config.run_dir / "checkpoints").glob("step-*"))
     if heads and begins and not context.plan_only:

@@ -120,7 +120,7 @@ def test_a_damaged_checkpoint_is_passed_over(road, flags, sentiment, tmp_path, c
     assert f"{tmp_path} is finished; nothing is left to do" in caplog.text
     assert weights(tmp_path) == expected
     kinds = [event["kind"] for event in read_rows(tmp_path / "events.jsonl")]
-    assert kinds[:2] == ["checkpoint_damaged", "resumed"]
+    assert kinds[:3] == ["initialized", "checkpoint_damaged", "resumed"]
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_and_names_what_is_kept(
