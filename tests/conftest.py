@@ -26,6 +26,9 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 starves actors beside other work
 
+# Processes that tests start, actors among them, must not see where the real data lie.
+os.environ.setdefault("ROAD_TEST_DATA", os.environ.pop("ROAD_DATA", ""))
+
 # A shell that starts the tests in the background has them ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -56,7 +59,7 @@ CLUSTER = pytest.StashKey[ExitStack]()
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The directory of real data sets: ``ROAD_DATA``, or ``shared/data`` beside the checkout."""
-    root = Path(os.environ.get("ROAD_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    root = Path(os.environ["ROAD_TEST_DATA"] or Path(__file__).parents[2] / "shared" / "data")
     if not (root / "SHA256SUMS").is_file():
         pytest.skip(f"no real data at {root}")
     return root

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import road_ray as rr
+
 CANARY = "cAnArY0123456789"
 SECRETS = {
     "HF_TOKEN": f"hf_{CANARY}abcdefghijklmnop",
@@ -47,6 +49,19 @@ def holding(place: Path) -> list[str]:
 
 
 @pytest.mark.ray
+def test_no_secret_is_in_what_a_worker_and_its_cluster_leave(
+    cluster, sentiment, tmp_path, monkeypatch
+):
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+    rr.finetune(overrides=sentiment, run_dir=tmp_path / "run", workers=1)
+    session = Path(cluster._private.worker._global_node.get_session_dir_path())
+    assert list(session.rglob("*worker*"))
+    assert holding(tmp_path) + holding(session) == []
+
+
+@pytest.mark.ray
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_no_secret_is_in_what_runs_and_reports_leave(
     flags, sentiment, tmp_path, scratch, record_property

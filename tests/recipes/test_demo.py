@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ from road_ray.recipes.demo import (
 from road_ray.recipes.distillation.teacher_list import read_teacher_list
 from road_ray.recipes.run_directory.run import Run
 from road_ray.reporting.pages.demo_page import FIGURES
+
+ROOT = Path(__file__).parents[2]
 
 
 def run(directory, figure):
@@ -87,6 +90,10 @@ def test_the_story_runs_and_goes_on_where_it_stopped(cluster, road, world, tmp_p
     assert [Path(one).resolve() for one in found] == [
         (tmp_path / f"teacher-{number}" / "hf").resolve() for number in range(2)
     ]
+    guide = (ROOT / "docs" / "guides" / "cluster.md").read_text("utf-8")
+    begun = re.findall(r"runs/demo/(\S+)", guide)
+    assert len(begun) >= 2
+    assert [name for name in begun if not (tmp_path / name).exists()] == []
     page = (tmp_path / "report.html").read_text()
     assert "Weighted KD" in page
     stamp = (tmp_path / "teacher-0" / "metrics.jsonl").stat().st_mtime_ns

@@ -56,7 +56,9 @@ def test_a_sweep_without_any_end_is_told(file):
         run(config)
 
 
-def test_failed_trials_are_named_and_tried_again_on_request(file, tmp_path):
+@pytest.mark.ray
+@pytest.mark.usefixtures("cluster")
+def test_failed_trials_are_named_and_tried_again_on_request(file):
     config = load_sweep(file, ["trials=2"])
     finished(config.directory, config, ["complete", "failed"])
     done = run(config)
