@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from road_ray.objectives.base import Objective
 from road_ray.training.config import OptimizerConfig
 from road_ray.training.fsdp import full_tensor
-from road_ray.training.optimization.learning_rate import parameter_groups
+from road_ray.training.optimization.layer_decay import parameter_groups
 
 
 class ElectraAdamW(torch.optim.AdamW):
