@@ -18,19 +18,22 @@ _ATTEMPTS = 3  # to start; a machine full of other work makes the first one miss
 _MARK = "ROAD_CLUSTER"  # environment variable of every process of such a cluster
 # Some of Ray's processes notice only after a minute that the one that started them has died. The
 # undertaker notices at once, by the end of its standard input, and kills the processes left over.
+# It does so for 5 s, because a node starts a worker in the place of one that has gone.
 _UNDERTAKER = """
 import os, signal, sys, time
 sys.stdin.read()
 time.sleep(3)
 mark = sys.argv[1].encode()
-for entry in os.listdir("/proc") if os.path.isdir("/proc") else ():
-    try:
-        if entry.isdigit() and int(entry) != os.getpid():
-            with open(f"/proc/{entry}/environ", "rb") as file:
-                if mark in file.read():
-                    os.kill(int(entry), signal.SIGKILL)
-    except OSError:
-        pass
+for _ in range(50 if os.path.isdir("/proc") else 0):
+    for entry in os.listdir("/proc"):
+        try:
+            if entry.isdigit() and int(entry) != os.getpid():
+                with open(f"/proc/{entry}/environ", "rb") as file:
+                    if mark in file.read():
+                        os.kill(int(entry), signal.SIGKILL)
+        except OSError:
+            pass
+    time.sleep(0.1)
 """
 
 
@@ -88,5 +91,6 @@ def _undertaker() -> tuple[str, subprocess.Popen[bytes]]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,  # Ctrl-C does not reach it
+        env={name: value for name, value in os.environ.items() if name != _MARK},
     )
     return mark, undertaker

@@ -86,13 +86,14 @@ def test_a_stopped_group_goes_on_alone(settings, calm, tmp_path):
         assert_close(ours[name], tensor, **NOISE)
 
 
-def marked(mark: str) -> list[int]:
-    """Processes that have this mark in their environment."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*/environ"):
+def marked(mark: str) -> dict[int, str]:
+    """Command lines of the processes that have this mark in their environment."""
+    found = {}
+    for place in Path("/proc").glob("[0-9]*"):
         try:
-            if mark.encode() in place.read_bytes():
-                found.append(int(place.parent.name))
+            if mark.encode() in (place / "environ").read_bytes():
+                command = (place / "cmdline").read_bytes().decode(errors="replace")
+                found[int(place.name)] = command.replace("\0", " ")
         except OSError:
             continue
     return found
@@ -118,7 +119,7 @@ def test_a_killed_driver_leaves_no_orphans_and_a_run_to_go_on_with(
     began = time.monotonic()
     while marked(mark) and time.monotonic() < began + 60:
         time.sleep(0.2)
-    assert marked(mark) == []
+    assert marked(mark) == {}
     record_property(
         "driver killed: processes left after", f"0 after {time.monotonic() - began:.1f} s"
     )

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -68,6 +70,54 @@ def test_what_a_killed_driver_had_started_ends_and_nothing_else():
     assert not is_alive(ours)
     assert is_alive(others)
     os.kill(others, signal.SIGKILL)
+
+
+# The process that goes on starting others is the last of many, so that it does so while they are
+# ended.
+STARTS_MORE_AND_MORE = """
+import os, time
+for _ in range(300):
+    if not os.fork():
+        time.sleep(60)
+        os._exit(0)
+if os.fork():
+    time.sleep(60)
+    os._exit(0)
+time.sleep(2)
+while os.fork():
+    time.sleep(0.001)
+time.sleep(60)
+"""
+DRIVER = """
+import os, subprocess, sys, time
+from road_ray.distributed.local_cluster import _MARK, _undertaker
+mark, _ = _undertaker()
+subprocess.Popen([sys.executable, "-c", sys.argv[1]], env=os.environ | {_MARK: mark})
+print(mark, flush=True)
+time.sleep(60)
+"""
+
+
+def test_what_starts_while_the_rest_is_ended_ends_too():
+    """As the worker that Ray's node starts in the place of one that has gone."""
+    line = [sys.executable, "-c", DRIVER, STARTS_MORE_AND_MORE]
+    driver = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
+    mark = driver.stdout.readline().strip()
+    driver.kill()
+    driver.wait()
+    deadline = time.monotonic() + 20
+    while marked(mark) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert marked(mark) == []
+
+
+def marked(mark: str) -> list[int]:
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if f"{local_cluster._MARK}={mark}".encode() in (place / "environ").read_bytes():
+                found.append(int(place.name))
+    return found
 
 
 def is_alive(pid: int) -> bool:

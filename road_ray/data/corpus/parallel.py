@@ -91,7 +91,9 @@ def encoded_blocks(
         with _without_main_module():  # a submission may start a process
             try:
                 return pool.submit(encode_block, settings, *number, block)
-            except OSError as error:  # the new process cannot start, or the pool has just broken
+            # The new process cannot start, or the pool broke meanwhile: its descriptors are closed,
+            # and Python reports one that was opened anew as a ``ValueError``.
+            except (OSError, ValueError) as error:
                 raise BrokenProcessPool(str(error)) from error
 
     try:

@@ -113,6 +113,15 @@ def test_a_process_that_cannot_start_is_a_resource_error(encoder):
         multiprocessing.set_executable(sys.executable)
 
 
+def test_a_pool_that_breaks_while_it_starts_is_a_resource_error(encoder, monkeypatch):
+    def closed(path, arguments, descriptors):
+        raise ValueError("bad value(s) in fds_to_keep")
+
+    monkeypatch.setattr(multiprocessing.util, "spawnv_passfds", closed)
+    with pytest.raises(ResourceError, match="bad value"):
+        list(encoded_blocks(numbered(DOCUMENTS), encoder, processes=2))
+
+
 def test_an_error_of_a_process_is_raised_as_it_is(encoder, monkeypatch):
     monkeypatch.setattr(Encoder, "settings", lambda self: b"{}")
     with pytest.raises(KeyError, match="tokenizer"):
