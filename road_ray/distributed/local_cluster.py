@@ -11,30 +11,12 @@ from functools import cache
 
 import ray
 
+from road_ray.distributed import undertaker
 from road_ray.errors import ClusterError
 
 _log = logging.getLogger(__name__)
 _ATTEMPTS = 3  # to start; a machine full of other work makes the first one miss Ray's limit
 _MARK = "ROAD_CLUSTER"  # environment variable of every process of such a cluster
-# Some of Ray's processes notice only after a minute that the one that started them has died. The
-# undertaker notices at once, by the end of its standard input, and kills the processes left over.
-# It does so for 5 s, because a node starts a worker in the place of one that has gone.
-_UNDERTAKER = """
-import os, signal, sys, time
-sys.stdin.read()
-time.sleep(3)
-mark = sys.argv[1].encode()
-for _ in range(50 if os.path.isdir("/proc") else 0):
-    for entry in os.listdir("/proc"):
-        try:
-            if entry.isdigit() and int(entry) != os.getpid():
-                with open(f"/proc/{entry}/environ", "rb") as file:
-                    if mark in file.read():
-                        os.kill(int(entry), signal.SIGKILL)
-        except OSError:
-            pass
-    time.sleep(0.1)
-"""
 
 
 def start(num_cpus: int | None, *, dashboard: bool) -> None:
@@ -43,7 +25,7 @@ def start(num_cpus: int | None, *, dashboard: bool) -> None:
     """
     try:
         for left in reversed(range(_ATTEMPTS)):
-            os.environ[_MARK], undertaker = _undertaker()
+            os.environ[_MARK], process = _undertaker()
             try:
                 ray.init(
                     address="local",
@@ -56,8 +38,8 @@ def start(num_cpus: int | None, *, dashboard: bool) -> None:
             except Exception as error:
                 if type(error) is not Exception:  # Ray raises a plain one for a failed start
                     raise
-                assert undertaker.stdin
-                undertaker.stdin.close()  # it ends what this attempt has started
+                assert process.stdin
+                process.stdin.close()  # it ends what this attempt has started
                 _undertaker.cache_clear()
                 if not left:
                     raise _failure(error) from error
@@ -85,12 +67,12 @@ def _load() -> str:
 def _undertaker() -> tuple[str, subprocess.Popen[bytes]]:
     """Return the mark of this process's clusters and the undertaker, started once."""
     mark = uuid.uuid4().hex
-    undertaker = subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", _UNDERTAKER, mark],
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", undertaker.__file__, f"{_MARK}={mark}"],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,  # Ctrl-C does not reach it
         env={name: value for name, value in os.environ.items() if name != _MARK},
     )
-    return mark, undertaker
+    return mark, process

@@ -93,7 +93,7 @@ def marked(mark: str) -> dict[int, str]:
         try:
             if mark.encode() in (place / "environ").read_bytes():
                 command = (place / "cmdline").read_bytes().decode(errors="replace")
-                found[int(place.name)] = command.replace("\0", " ")
+                found[int(place.name)] = " ".join(command.replace("\0", " ").split())
         except OSError:
             continue
     return found
