@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 import ray
@@ -23,10 +25,11 @@ def start(num_cpus: int | None, *, dashboard: bool) -> None:
     """Start a cluster and join it; try again if it is not up within Ray's 30 s, which cannot be
     changed. Raises ``ClusterError`` if the last attempt fails too.
     """
-    try:
-        for left in reversed(range(_ATTEMPTS)):
-            os.environ[_MARK], process = _undertaker()
-            try:
+    for left in reversed(range(_ATTEMPTS)):
+        mark, process = _undertaker()
+        try:
+            # Without the second, Ray's agents write their title over the first.
+            with _environment({_MARK: mark, "SPT_NOENV": "1"}):
                 ray.init(
                     address="local",
                     num_cpus=num_cpus,
@@ -34,18 +37,30 @@ def start(num_cpus: int | None, *, dashboard: bool) -> None:
                     log_to_driver=True,
                     logging_level=logging.ERROR,
                 )
-                return
-            except Exception as error:
-                if type(error) is not Exception:  # Ray raises a plain one for a failed start
-                    raise
-                assert process.stdin
-                process.stdin.close()  # it ends what this attempt has started
-                _undertaker.cache_clear()
-                if not left:
-                    raise _failure(error) from error
-                _log.warning("Ray was not up within its 30 s (%s); trying again", _load())
+            return
+        except Exception as error:
+            if type(error) is not Exception:  # Ray raises a plain one for a failed start
+                raise
+            assert process.stdin
+            process.stdin.close()  # it ends what this attempt has started
+            _undertaker.cache_clear()
+            if not left:
+                raise _failure(error) from error
+            _log.warning("Ray was not up within its 30 s (%s); trying again", _load())
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """Set these environment variables for a while."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
     finally:
-        del os.environ[_MARK]
+        for name, value in before.items():
+            del os.environ[name]
+            if value is not None:
+                os.environ[name] = value
 
 
 def _failure(error: Exception) -> ClusterError:
@@ -73,6 +88,5 @@ def _undertaker() -> tuple[str, subprocess.Popen[bytes]]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,  # Ctrl-C does not reach it
-        env={name: value for name, value in os.environ.items() if name != _MARK},
     )
     return mark, process
