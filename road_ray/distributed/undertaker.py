@@ -19,10 +19,10 @@ def main() -> None:
     # 5 s, because Ray's node starts a worker in the place of one that has gone.
     for _ in range(50 if os.path.isdir("/proc") else 0):
         for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
-            with contextlib.suppress(OSError):  # it has ended, or is another user's
-                with open(f"/proc/{pid}/environ", "rb") as environment:
-                    if pid != os.getpid() and mark in environment.read():
-                        os.kill(pid, signal.SIGKILL)
+            # One that has ended, or is another user's, is an ``OSError``.
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as environment:
+                if pid != os.getpid() and mark in environment.read():
+                    os.kill(pid, signal.SIGKILL)
         time.sleep(0.1)
 
 
