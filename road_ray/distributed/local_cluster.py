@@ -28,7 +28,7 @@ def start(num_cpus: int | None, *, dashboard: bool) -> None:
     for left in reversed(range(_ATTEMPTS)):
         mark, process = _undertaker()
         try:
-            # Without the second, Ray's agents write their title over the first.
+            # SPT_NOENV keeps Ray's agents from writing their title over their environment.
             with _environment({_MARK: mark, "SPT_NOENV": "1"}):
                 ray.init(
                     address="local",

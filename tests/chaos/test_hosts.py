@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 
 import road_ray as rr
 from tests.chaos.runs import NOISE, Watched, rows_of
+from tests.cluster import processes_with
 
 pytestmark = [pytest.mark.ray, pytest.mark.chaos, pytest.mark.timeout(2400)]
 HERE, THERE = "10.231.77.1", "10.231.77.2"
@@ -87,7 +88,7 @@ class Hosts:
 
     def named(self, title: str) -> list[int]:
         """Processes of ours with that word in their title."""
-        return [pid for pid in self._ours() if title in titles(pid)]
+        return [pid for pid in processes_with(f"HOME={self.place}") if title in titles(pid)]
 
     def start(self, *words: str, there: bool = False) -> None:
         inside = ["ip", "netns", "exec", self.name] if there else []
@@ -102,20 +103,9 @@ class Hosts:
         )
         assert done.returncode == 0, done.stdout + done.stderr
 
-    def _ours(self) -> list[int]:
-        """Every process whose home is ours."""
-        mark, found = f"HOME={self.place}\0".encode(), []
-        for entry in Path("/proc").glob("[0-9]*/environ"):
-            try:
-                if mark in entry.read_bytes():
-                    found.append(int(entry.parent.name))
-            except OSError:
-                continue
-        return found
-
     def close(self) -> None:
         """End every process of ours, and take the wires away."""
-        for pid in self._ours():
+        for pid in processes_with(f"HOME={self.place}"):
             os.kill(pid, signal.SIGKILL)
         for host in (self.name, self.sender):
             subprocess.run(["ip", "netns", "del", host], timeout=30)

@@ -12,7 +12,6 @@ import tempfile
 import time
 import uuid
 from functools import partial
-from pathlib import Path
 
 import pytest
 from torch.testing import assert_close
@@ -29,6 +28,7 @@ from tests.chaos.runs import (
     trained,
     weights,
 )
+from tests.cluster import processes_with
 
 pytestmark = [pytest.mark.ray, pytest.mark.chaos, pytest.mark.timeout(2400)]
 
@@ -86,40 +86,27 @@ def test_a_stopped_group_goes_on_alone(settings, calm, tmp_path):
         assert_close(ours[name], tensor, **NOISE)
 
 
-def marked(mark: str) -> dict[int, str]:
-    """Command lines of the processes that have this mark in their environment."""
-    found = {}
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark.encode() in (place / "environ").read_bytes():
-                command = (place / "cmdline").read_bytes().decode(errors="replace")
-                found[int(place.name)] = " ".join(command.replace("\0", " ").split())
-        except OSError:
-            continue
-    return found
-
-
 def test_a_killed_driver_leaves_no_orphans_and_a_run_to_go_on_with(
     settings, flags, tmp_path, record_property
 ):
-    mark, run = uuid.uuid4().hex, tmp_path / "run"
+    mark, run = f"ROAD_TEST_MARK={uuid.uuid4().hex}", tmp_path / "run"
     settings = settings | {"training.steps": 1000}  # long enough to be killed in the middle
     calm = trained(settings, tmp_path / "calm", quiet)
     line = [sys.executable, "-m", "road_ray", "pretrain", *flags(settings)]
     line += ["--workers", "2", "--run-dir", str(run)]
     environment = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
-    environment["ROAD_TEST_MARK"] = mark
+    environment |= [mark.split("=")]
     driver = subprocess.Popen(line, env=environment, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 900
     while len(rows_of(run)) < 9 and driver.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
     driver.kill()
     driver.wait()
-    assert len(marked(mark)) > 1, "there was nothing to be orphaned"
+    assert len(processes_with(mark)) > 1, "there was nothing to be orphaned"
     began = time.monotonic()
-    while marked(mark) and time.monotonic() < began + 60:
+    while processes_with(mark) and time.monotonic() < began + 60:
         time.sleep(0.2)
-    assert marked(mark) == {}
+    assert processes_with(mark) == {}
     record_property(
         "driver killed: processes left after", f"0 after {time.monotonic() - began:.1f} s"
     )

@@ -7,13 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
 from road_ray.distributed import local_cluster
 from road_ray.errors import ClusterError
+from tests.cluster import processes_with
 
 
 @pytest.mark.parametrize(
@@ -113,22 +112,13 @@ def test_what_starts_while_the_rest_is_ended_ends_too():
     """As the worker that Ray's node starts in the place of one that has gone."""
     line = [sys.executable, "-c", DRIVER, STARTS_MORE_AND_MORE]
     driver = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
-    mark = driver.stdout.readline().strip()
+    mark = f"{local_cluster._MARK}={driver.stdout.readline().strip()}"
     driver.kill()
     driver.wait()
     deadline = time.monotonic() + 20
-    while marked(mark) and time.monotonic() < deadline:
+    while processes_with(mark) and time.monotonic() < deadline:
         time.sleep(0.2)
-    assert marked(mark) == []
-
-
-def marked(mark: str) -> list[int]:
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if f"{local_cluster._MARK}={mark}".encode() in (place / "environ").read_bytes():
-                found.append(int(place.name))
-    return found
+    assert processes_with(mark) == {}
 
 
 def is_alive(pid: int) -> bool:
