@@ -12,16 +12,21 @@ from typing import Any
 import ray
 from ray.train.torch.config import _TorchBackend as TorchBackend
 from ray.train.v2._internal import constants as _train_constants
+from ray.train.v2._internal.callbacks import DatasetsCallback
+from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
 from ray.train.v2._internal.execution.callback import ControllerCallback
 from ray.train.v2._internal.execution.controller.state import SchedulingState
 from ray.train.v2._internal.execution.scaling_policy import ElasticScalingPolicy
 
 __all__ = [
     "ControllerCallback",
+    "DatasetsCallback",
     "ElasticScalingPolicy",
+    "PlacementGroupCleanerCallback",
     "SchedulingState",
     "TorchBackend",
     "draining_nodes",
+    "has_dashboard",
     "propagate_environment_variable",
 ]
 
@@ -30,6 +35,11 @@ def draining_nodes() -> set[str]:
     """Return the ids of the nodes that were told to go, with a deadline or without."""
     nodes: dict[str, Any] = ray._private.state.state.get_draining_nodes()
     return set(nodes)
+
+
+def has_dashboard() -> bool:
+    """Return True when the connected cluster runs Ray's dashboard, which answers the State API."""
+    return bool(ray._private.worker.get_dashboard_url())
 
 
 def propagate_environment_variable(name: str) -> None:

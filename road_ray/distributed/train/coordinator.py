@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
 from ray.exceptions import RayActorError, RayError
@@ -21,7 +21,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from road_ray import errors
 from road_ray.errors import ClusterError, RoadError
-from road_ray.training.context import RunContext
+
+if TYPE_CHECKING:  # it imports torch, for which the actor would wait a second
+    from road_ray.training.context import RunContext
 
 _log = logging.getLogger(__name__)
 _BEAT_SECONDS = 0.5
