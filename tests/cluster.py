@@ -16,6 +16,8 @@ from typing import Any
 
 from xdist.scheduler import LoadFileScheduling
 
+from road_ray.distributed.connection import set_ray_defaults
+
 
 def processes_with(variable: str) -> dict[int, str]:
     """Command lines of the processes that have ``NAME=VALUE`` in their environment."""
@@ -43,11 +45,11 @@ def own_cluster(num_cpus: int, within: str = "/tmp", **options: Any) -> Iterator
     """Inside, this process is joined to a cluster of so many logical cores that is its own; gives
     Ray. ``options`` are those of ``ray.init``.
     """
-    import ray
-
     # Our 15 s are for lost machines; crowded ones take longer to start a group.
     os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = "60"
-    os.environ["RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S"] = "60"  # as distributed/connection.py
+    set_ray_defaults()
+    import ray
+
     with short_directory(within) as place:
         asked = {"include_dashboard": False, "object_store_memory": 100 * 2**20} | options
         for left in (2, 1, 0):  # they may take more than Ray's 30 s for a whole cluster, too

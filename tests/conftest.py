@@ -76,9 +76,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def shared_cluster(pytestconfig: pytest.Config) -> Iterator[Any]:
     """The one cluster of a session; it stops after the last test that uses it."""
-    from tests.cluster import own_cluster
+    from tests.cluster import own_cluster, short_directory
+    from tests.forked_workers import forked_workers
 
     with ExitStack() as stack:
+        stack.enter_context(forked_workers(stack.enter_context(short_directory())))
         ray = stack.enter_context(own_cluster(4))
         pytestconfig.stash[CLUSTER] = stack.pop_all()
         yield ray

@@ -18,6 +18,7 @@ _READ_AT_IMPORT = {  # by Ray
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "15",  # default 60: too long for a node that is gone
     # Default 5; a proxy that takes three times as long to import its modules is killed.
     "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
+    "RAY_WARN_BLOCKING_GET_INSIDE_ASYNC": "0",  # as Ray Train has it in its controller
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",  # default 15: starves workers where the driver works too
     # Messages that Ray's helpers repeat every second:
@@ -51,9 +52,16 @@ def prepare_address(address: str | None) -> str | None:
     """
     address = address_of(address)
     require_token(create=address is None)
+    set_ray_defaults()
+    return address
+
+
+def set_ray_defaults() -> None:
+    """Set the environment variables of our defaults for Ray, except those that are set already. A
+    cluster that this process starts afterwards has them in all of its processes.
+    """
     for name, value in _READ_AT_IMPORT.items():
         os.environ.setdefault(name, value)
-    return address
 
 
 @contextmanager

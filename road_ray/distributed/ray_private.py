@@ -15,6 +15,7 @@ from ray.train.v2._internal import constants as _train_constants
 from ray.train.v2._internal.callbacks import DatasetsCallback
 from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
 from ray.train.v2._internal.execution.callback import ControllerCallback
+from ray.train.v2._internal.execution.controller import TrainController
 from ray.train.v2._internal.execution.controller.state import SchedulingState
 from ray.train.v2._internal.execution.scaling_policy import ElasticScalingPolicy
 
@@ -25,9 +26,11 @@ __all__ = [
     "PlacementGroupCleanerCallback",
     "SchedulingState",
     "TorchBackend",
+    "TrainController",
     "draining_nodes",
     "has_dashboard",
     "propagate_environment_variable",
+    "propagated_environment",
 ]
 
 
@@ -45,3 +48,9 @@ def has_dashboard() -> bool:
 def propagate_environment_variable(name: str) -> None:
     """Have Ray Train hand the variable of this process on to its controller and workers."""
     _train_constants.ENV_VARS_TO_PROPAGATE.add(name)
+
+
+def propagated_environment() -> dict[str, str]:
+    """Return the variables of this process that Ray Train hands on to its own processes."""
+    variables: dict[str, str] = _train_constants.get_env_vars_to_propagate()
+    return variables

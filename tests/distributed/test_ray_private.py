@@ -18,11 +18,13 @@ def test_the_callback_of_the_controller_is_given_both_states():
     assert list(parameters) == ["self", "previous_state", "current_state"]
 
 
-def test_an_environment_variable_is_handed_on():
+def test_an_environment_variable_is_handed_on(monkeypatch):
     from ray.train.v2._internal.constants import ENV_VARS_TO_PROPAGATE
 
     ray_private.propagate_environment_variable("ROAD_RAY_TEST")
     assert "ROAD_RAY_TEST" in ENV_VARS_TO_PROPAGATE
+    monkeypatch.setenv("ROAD_RAY_TEST", "1")
+    assert ray_private.propagated_environment()["ROAD_RAY_TEST"] == "1"
     ENV_VARS_TO_PROPAGATE.discard("ROAD_RAY_TEST")
 
 

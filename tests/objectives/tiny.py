@@ -30,13 +30,13 @@ _OPTIONS = {
 _CLS, _SEP, _MASK = 2, 3, 4
 
 
-def config_of(hidden: int, dropout: float) -> ElectraConfig:
-    """Two layers over a vocabulary of sixty."""
+def config_of(hidden: int, dropout: float, layers: int = 2) -> ElectraConfig:
+    """Few layers over a vocabulary of sixty."""
     return ElectraConfig(
         vocab_size=60,
         embedding_size=16,
         hidden_size=hidden,
-        num_hidden_layers=2,
+        num_hidden_layers=layers,
         num_attention_heads=2,
         intermediate_size=32,
         max_position_embeddings=24,
@@ -45,12 +45,12 @@ def config_of(hidden: int, dropout: float) -> ElectraConfig:
     )
 
 
-def objective_of(kind: str, *, dropout: float) -> Objective:
+def objective_of(kind: str, *, dropout: float, layers: int = 2) -> Objective:
     """The same weights at every call; ``second_stage`` is ELECTRA with a frozen generator."""
     torch.manual_seed(0)
     chosen = objective_class("electra" if kind == "second_stage" else kind)
-    small = config_of(32 if kind == "teams" else 16, dropout)
-    large = config_of(32, dropout)
+    small = config_of(32 if kind == "teams" else 16, dropout, layers)
+    large = config_of(32, dropout, layers)
     models = {
         "generator": lambda: ElectraForMaskedLM(small),
         "model": lambda: ElectraForMaskedLM(large),

@@ -102,6 +102,10 @@ class CoordinatorActor:
         """Return the last step that any worker has finished."""
         return self._furthest
 
+    def environment(self) -> dict[str, str]:
+        """Return the environment variables that a process of the cluster has on this node."""
+        return dict(os.environ)
+
     def leave(self, rank: int) -> None:
         """Forget a worker that is finished, so that it does not count as silent."""
         self._beats.pop(rank, None)
@@ -161,6 +165,11 @@ class Coordinator:
     def furthest(self) -> int:
         """Return the last step that any worker has finished."""
         return int(ray.get(self.actor.furthest.remote(), timeout=_ANSWER_SECONDS))
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment variables that a process of the cluster has on this node."""
+        found: dict[str, str] = ray.get(self.actor.environment.remote(), timeout=_ANSWER_SECONDS)
+        return found
 
     def silent(self, seconds: float) -> dict[int, Heartbeat]:
         """Return the workers whose last heartbeat is older than ``seconds``."""

@@ -8,7 +8,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from road_ray.distributed.connection import enter_directory
 from road_ray.distributed.gpus import check_gpus
 from road_ray.distributed.network import ByNodeAddress, named_cluster
 from road_ray.distributed.placement import check_placement, wait_for_room
+from road_ray.distributed.ray_private import has_dashboard
 from road_ray.distributed.train import start_timeout
 from road_ray.distributed.train.coordinator import Coordinator, connect_worker
 from road_ray.distributed.train.elastic import ElasticTrainer
@@ -78,7 +79,9 @@ def fit_worker_group(
     }
     trainer = ElasticTrainer(
         _on_worker,
-        train_loop_config=settings,
+        # By reference: the controller would import all that the settings need.
+        train_loop_config={"settings": ray.put(settings)},
+        inherited=coordinator.environment(),
         torch_config=ByNodeAddress(backend="nccl" if gpus_per_worker else "gloo"),
         scaling_config=ScalingConfig(
             num_workers=workers if least == workers else (least, workers),
@@ -89,7 +92,7 @@ def fit_worker_group(
         run_config=_run_config(name, storage, coordinator),
     )
     try:
-        with named_cluster():
+        with named_cluster() if has_dashboard() else nullcontext():
             result = supervise(
                 lambda: _persistent(lambda: trainer.fit().return_value, coordinator.furthest),
                 coordinator,
@@ -172,13 +175,14 @@ def _persistent(fit: Callable[[], Any], furthest: Callable[[], int]) -> Any:
             _log.warning("workers failed often, but reached step %d; restarting", now)
 
 
-def _on_worker(settings: Mapping[str, Any]) -> Any:
+def _on_worker(config: Mapping[str, ray.ObjectRef]) -> Any:
     """Training function of Ray Train: run ``main`` with the worker and the context of this process.
 
     A retry does not cure a ``RoadError``, so it must not fail the worker, which would restart the
     group: it goes to the coordinator, and the other workers stop waiting because this one leaves
     their process group.
     """
+    settings = ray.get(config["settings"])
     enter_directory(settings["directory"])
     coordinator: Coordinator = settings["coordinator"]
     if coordinator.failure() is not None:

@@ -7,8 +7,15 @@ import socket
 import pytest
 import ray
 from ray.train import ScalingConfig
+from ray.train.torch import TorchTrainer
 
-from road_ray.distributed.train.elastic import LiveNodeScalingPolicy, reachable_nodes
+from road_ray.distributed.ray_private import DatasetsCallback, PlacementGroupCleanerCallback
+from road_ray.distributed.train import elastic
+from road_ray.distributed.train.elastic import (
+    ElasticTrainer,
+    LiveNodeScalingPolicy,
+    reachable_nodes,
+)
 
 CORE = {"CPU": 1.0}
 
@@ -26,6 +33,24 @@ def test_only_machines_that_answer_are_counted():
         nodes = [machine("up", open_port), machine("gone", closed_port)]
         assert reachable_nodes([*nodes, machine("dead", open_port, alive=False)]) == {"up"}
     assert reachable_nodes([]) == set()
+
+
+@pytest.mark.parametrize("dashboard", [False, True])
+def test_a_group_has_no_actor_for_data_sets_and_a_cleaner_only_where_it_can_ask(
+    dashboard, monkeypatch
+):
+    monkeypatch.setattr(elastic, "has_dashboard", lambda: dashboard)
+
+    def callbacks(trainer):
+        return {type(one) for one in trainer._create_default_callbacks()}
+
+    theirs = callbacks(TorchTrainer(print, scaling_config=ScalingConfig(num_workers=2)))
+    ours = callbacks(
+        ElasticTrainer(print, inherited={}, scaling_config=ScalingConfig(num_workers=2))
+    )
+    cleaner = set() if dashboard else {PlacementGroupCleanerCallback}
+    assert theirs - ours == {DatasetsCallback} | cleaner
+    assert ours < theirs
 
 
 @ray.remote

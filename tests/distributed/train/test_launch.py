@@ -29,6 +29,8 @@ from road_ray.training.monitoring.trackers import CallbackTracker
 from road_ray.training.signals import StopRequest
 from road_ray.training.worker import Worker
 
+WARNS = "RAY_TRAIN_COLLECTIVE_WARN_INTERVAL_S"  # one that the cluster's processes do not have
+
 
 def report(config, worker, context, *extra):
     """What a worker sees."""
@@ -52,7 +54,7 @@ class Slow:
     """Answers late."""
 
     def answer(self):
-        time.sleep(1)
+        time.sleep(0.4)
 
 
 def wait_for(slow, context):
@@ -141,6 +143,7 @@ def titled(name):
 
 def report_place(config, worker, *extra):
     found = {"here": float(Path(config).is_file()), "threads": float(torch.get_num_threads())}
+    found["seconds"] = float(os.environ.get(WARNS, "0"))
     return report(config, worker, *extra) | found
 
 
@@ -222,13 +225,16 @@ class TestCluster:
 
     def test_two_workers_see_each_other_and_rank_0_answers(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv(WARNS, "77")
         Path("here.txt").touch()
         before = signal.getsignal(signal.SIGINT)
         (tmp_path / "scratch" / ".ray" / "fit-of-a-killed-driver").mkdir(parents=True)
         found = launch(report_place, "here.txt", 1, 2, workers=2, scratch=Path("scratch"))
         assert signal.getsignal(signal.SIGINT) == before
         seen = {"rank": 0, "size": 2, "extra": 3, "config": "here.txt"}
-        assert found == seen | {"here": 1.0, "threads": 1.0}, "relative paths mean the same there"
+        assert found == seen | {"here": 1.0, "threads": 1.0, "seconds": 77.0}, (
+            "relative paths mean the same there"
+        )
         assert list(Path("scratch").iterdir()) == [], "Ray's own record of a run stayed"
 
     def test_our_error_comes_out_as_it_is(self, tmp_path):
