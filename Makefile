@@ -30,11 +30,11 @@ coverage: .venv/.installed-dev
 
 # Every fault of docs/reliability.md, which is written from what became of them.
 chaos: .venv/.installed-dev
-	$(BIN)/python -m tests.chaos
+	ROAD_COLD_WORKERS=1 $(BIN)/python -m tests.chaos
 
 # Tests that take minutes: `make test` has a short one beside each.
 long: .venv/.installed-dev
-	$(BIN)/python -m pytest -m long
+	ROAD_COLD_WORKERS=1 $(BIN)/python -m pytest -m long
 
 # Journeys from a published encoder (83 MB). The package names no licence, so it is only a test
 # subject: nothing else depends on it.

@@ -16,7 +16,11 @@ from typing import Any
 import ray
 from ray.train.torch import TorchConfig
 
-from road_ray.distributed.ray_private import TorchBackend, propagate_environment_variable
+from road_ray.distributed.ray_private import (
+    TorchBackend,
+    has_dashboard,
+    propagate_environment_variable,
+)
 
 _GLOO = "GLOO_SOCKET_IFNAME"
 _ADDRESS_OF_INTERFACE = 0x8915  # SIOCGIFADDR, linux/sockios.h
@@ -71,10 +75,14 @@ def interface_of(address: str) -> str | None:
 
 @contextmanager
 def named_cluster() -> Iterator[None]:
-    """Pass the address of the cluster to the processes of Ray Train. Its clean-up of placement
-    groups would otherwise look for the only cluster on the machine and fail where there are
-    several, and the resources of stopped workers would never become free.
+    """Pass the address of a cluster with a dashboard to the processes of Ray Train. Its clean-up of
+    placement groups, which needs the dashboard, would otherwise look for the only cluster on the
+    machine and fail where there are several, and the resources of stopped workers would never
+    become free.
     """
+    if not has_dashboard():
+        yield
+        return
     before = os.environ.get("RAY_ADDRESS")
     os.environ["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address
     propagate_environment_variable("RAY_ADDRESS")

@@ -39,10 +39,15 @@ def test_workers_may_wait_for_their_leader_for_days():
 
 @pytest.mark.ray
 @pytest.mark.parametrize("before", [None, "10.0.0.1:6379"])
-def test_the_cluster_is_named_inside_only(cluster, monkeypatch, before):
+def test_the_cluster_is_named_inside_only_and_where_a_dashboard_can_be_asked(
+    cluster, monkeypatch, before
+):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     if before:
         monkeypatch.setenv("RAY_ADDRESS", before)
+    with named_cluster():
+        assert os.environ.get("RAY_ADDRESS") == before
+    monkeypatch.setattr(network, "has_dashboard", lambda: True)
     with named_cluster():
         assert os.environ["RAY_ADDRESS"] == ray.get_runtime_context().gcs_address
     assert os.environ.get("RAY_ADDRESS") == before

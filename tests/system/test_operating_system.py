@@ -30,7 +30,7 @@ def without(name, globals=None, *rest, **words):
     return real(name, globals, *rest, **words)
 
 builtins.__import__ = without
-import datasets, ray.train.torch, sklearn.metrics, torch, transformers.modeling_utils
+import datasets, sklearn.metrics, torch, transformers.modeling_utils
 for name in ("sched_getaffinity", "sysconf", "getloadavg"):
     delattr(os, name)
 import road_ray as rr

@@ -36,9 +36,9 @@ def electra(dropout=0.1):
     )
 
 
-def supervised(dropout=0.1, tasks=(NLI, SIMILARITY, MRC)):
+def supervised(dropout=0.1, tasks=(NLI, SIMILARITY, MRC), layers=2):
     torch.manual_seed(0)
-    return Supervised(MultitaskModel(ElectraModel(config_of(32, dropout)), tasks))
+    return Supervised(MultitaskModel(ElectraModel(config_of(32, dropout, layers)), tasks))
 
 
 def rows(task=NLI, count=23, *, seed=0, length=None, unlabelled=0.0):

@@ -217,8 +217,8 @@ def test_each_worker_holds_half_of_parameters_gradients_and_moments(tiny, tmp_pa
 
 
 def compiled(worker, tiny):
-    alone = gradients(tiny.supervised(0.0), ALONE, tiny)
-    objective = shard(tiny.supervised(0.0), worker)
+    alone = gradients(tiny.supervised(0.0, layers=1), ALONE, tiny)
+    objective = shard(tiny.supervised(0.0, layers=1), worker)  # a layer and the rest: two parts
     compile_encoders(objective, backend="eager")
     assert_close(gradients(objective, worker, tiny), alone, **NOISE)
 

@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -102,9 +102,9 @@ class CoordinatorActor:
         """Return the last step that any worker has finished."""
         return self._furthest
 
-    def environment(self) -> dict[str, str]:
-        """Return the environment variables that a process of the cluster has on this node."""
-        return dict(os.environ)
+    def environment(self, names: Sequence[str]) -> dict[str, str]:
+        """Return those of the variables that a process of the cluster has on this node."""
+        return {name: os.environ[name] for name in names if name in os.environ}
 
     def leave(self, rank: int) -> None:
         """Forget a worker that is finished, so that it does not count as silent."""
@@ -166,9 +166,10 @@ class Coordinator:
         """Return the last step that any worker has finished."""
         return int(ray.get(self.actor.furthest.remote(), timeout=_ANSWER_SECONDS))
 
-    def environment(self) -> dict[str, str]:
-        """Return the environment variables that a process of the cluster has on this node."""
-        found: dict[str, str] = ray.get(self.actor.environment.remote(), timeout=_ANSWER_SECONDS)
+    def environment(self, names: Iterable[str]) -> dict[str, str]:
+        """Return those of the variables that a process of the cluster has on this node."""
+        ref = self.actor.environment.remote(list(names))
+        found: dict[str, str] = ray.get(ref, timeout=_ANSWER_SECONDS)
         return found
 
     def silent(self, seconds: float) -> dict[int, Heartbeat]:

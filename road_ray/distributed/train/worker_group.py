@@ -8,7 +8,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from road_ray.distributed.connection import enter_directory
 from road_ray.distributed.gpus import check_gpus
 from road_ray.distributed.network import ByNodeAddress, named_cluster
 from road_ray.distributed.placement import check_placement, wait_for_room
-from road_ray.distributed.ray_private import has_dashboard
+from road_ray.distributed.ray_private import propagated_environment
 from road_ray.distributed.train import start_timeout
 from road_ray.distributed.train.coordinator import Coordinator, connect_worker
 from road_ray.distributed.train.elastic import ElasticTrainer
@@ -79,9 +79,8 @@ def fit_worker_group(
     }
     trainer = ElasticTrainer(
         _on_worker,
-        # By reference: the controller would import all that the settings need.
-        train_loop_config={"settings": ray.put(settings)},
-        inherited=coordinator.environment(),
+        train_loop_config={"settings": ray.put(settings)},  # the controller need not load them
+        inherited=coordinator.environment(propagated_environment()),
         torch_config=ByNodeAddress(backend="nccl" if gpus_per_worker else "gloo"),
         scaling_config=ScalingConfig(
             num_workers=workers if least == workers else (least, workers),
@@ -92,7 +91,7 @@ def fit_worker_group(
         run_config=_run_config(name, storage, coordinator),
     )
     try:
-        with named_cluster() if has_dashboard() else nullcontext():
+        with named_cluster():
             result = supervise(
                 lambda: _persistent(lambda: trainer.fit().return_value, coordinator.furthest),
                 coordinator,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -96,19 +97,41 @@ def test_teachers_of_different_tokenizers_are_refused(directories, tmp_path):
         Ensemble([*directories, stranger], task="sst2", host="process")
 
 
-@pytest.mark.ray
-def test_without_a_cluster_it_brings_its_own_and_takes_it_away(directories, monkeypatch):
-    import ray
+# Ray comes first: it reads RAY_AUTH_MODE when it is imported.
+SCRIPT = """
+import sys, ray
+from pathlib import Path
+from road_ray.distributed.teachers.public_ensemble import Ensemble
+from road_ray.distributed.train.launch import launch
+from tests.distributed.teachers.test_public_ensemble import batch
+from tests.distributed.train.test_launch import report
+assert not ray.is_initialized()
+with Ensemble(sys.argv[2:], task="sst2") as ensemble:  # three, also on two cores
+    assert ensemble.logits(batch()).shape == (3, 6, 2)
+    print(launch(report, 5, workers=1, scratch=Path(sys.argv[1])))
+assert not ray.is_initialized()
+"""
 
-    assert not ray.is_initialized()
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    one = batch()
+
+@pytest.mark.ray
+def test_without_a_cluster_it_brings_its_own_and_takes_it_away(directories, tmp_path):
+    """In processes as users have them: a script that has imported Ray first, teachers and a worker
+    beside them that are no forks.
+    """
+    scratch = tmp_path / "scratch"
+    unset = {k: v for k, v in os.environ.items() if k not in ("RAY_ADDRESS", "RAY_AUTH_MODE")}
     with short_directory() as place:
-        monkeypatch.setenv("RAY_TMPDIR", place)
-        with Ensemble(directories, task="sst2") as ensemble:  # three, also on two cores
-            assert ray.is_initialized()
-            assert ensemble.logits(one).shape == (3, 6, 2)
-        assert not ray.is_initialized()
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT, str(scratch), *map(str, directories)],
+            cwd=Path(__file__).parents[3],
+            env=unset | {"RAY_TMPDIR": place},
+            capture_output=True,
+            text=True,
+            timeout=280,
+        )
+    assert done.returncode == 0, done.stderr
+    assert str({"rank": 0, "size": 1, "extra": 0, "config": 5}) in done.stdout
+    assert list(scratch.iterdir()) == []
 
 
 def test_a_task_of_ones_own_is_taken(tmp_path):
