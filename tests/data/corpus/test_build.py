@@ -175,7 +175,13 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(shards, "_ROWS_PER_SHARD", 7)
 
 
-def test_the_faster_of_two_builders_wins(tokenizer, tmp_path, small_blocks):
+@pytest.fixture
+def one_process(small_blocks, monkeypatch):
+    """Many blocks, all encoded here; a broken build below and ``test_parallel`` have processes."""
+    monkeypatch.setattr(parallel.os, "sched_getaffinity", lambda _: {0})
+
+
+def test_the_faster_of_two_builders_wins(tokenizer, tmp_path, one_process):
     def overtaken():
         yield from DOCUMENTS
         build(tmp_path / "c", tokenizer)
@@ -223,7 +229,7 @@ def at_the_rename(monkeypatch, do):
 
 
 def test_a_kill_before_the_rename_costs_no_whole_shard(
-    tokenizer, tmp_path, small_blocks, monkeypatch
+    tokenizer, tmp_path, one_process, monkeypatch
 ):
     build(tmp_path / "whole", tokenizer)
 
@@ -240,7 +246,7 @@ def test_a_kill_before_the_rename_costs_no_whole_shard(
 
 
 def test_who_comes_before_the_rename_leaves_the_shards_alone(
-    tokenizer, tmp_path, small_blocks, monkeypatch
+    tokenizer, tmp_path, one_process, monkeypatch
 ):
     def second(staging):
         kept = files(staging)
@@ -262,7 +268,7 @@ def test_a_kill_after_the_rename_leaves_a_corpus(tokenizer, tmp_path):
 
 
 def test_what_was_broken_off_with_another_recipe_is_not_gone_on_with(
-    tokenizer, tmp_path, small_blocks
+    tokenizer, tmp_path, one_process
 ):
     def breaking():
         yield from DOCUMENTS
@@ -285,7 +291,7 @@ def flip(path, place=0.5):
 @pytest.mark.parametrize("name", [f"{SHARD}0.arrow", f"{SHARD}2.arrow", "MANIFEST.json"])
 @pytest.mark.parametrize("damage", ["flipped", "empty", "gone", "null"])
 def test_a_damaged_corpus_is_built_again_to_the_same_bytes(
-    tokenizer, tmp_path, small_blocks, caplog, name, damage
+    tokenizer, tmp_path, one_process, caplog, name, damage
 ):
     build(tmp_path / "c", tokenizer)
     whole = files(tmp_path / "c")
@@ -303,7 +309,7 @@ def test_a_damaged_corpus_is_built_again_to_the_same_bytes(
 
 
 def test_a_break_while_a_damaged_corpus_is_built_again_keeps_whole_shards(
-    tokenizer, tmp_path, small_blocks
+    tokenizer, tmp_path, one_process
 ):
     build(tmp_path / "c", tokenizer)
     whole = files(tmp_path / "c")
@@ -321,7 +327,7 @@ def test_a_break_while_a_damaged_corpus_is_built_again_keeps_whole_shards(
 
 
 @pytest.mark.parametrize("name", ["shard-00000-00000.arrow", "PROGRESS-00000.json"])
-def test_a_broken_build_with_a_flipped_bit_begins_anew(tokenizer, tmp_path, small_blocks, name):
+def test_a_broken_build_with_a_flipped_bit_begins_anew(tokenizer, tmp_path, one_process, name):
     build(tmp_path / "whole", tokenizer)
 
     def breaking():
