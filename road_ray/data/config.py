@@ -162,10 +162,10 @@ class CorpusConfig(Config):
                     f"shorter_first.{length} is not shorter than max_length_tokens = "
                     f"{self.max_length_tokens}, the length of the last phase"
                 )
-        given = sum(phase.fraction for phase in self.shorter_first.values())
-        if given >= 1:
+        total = sum(phase.fraction for phase in self.shorter_first.values())
+        if total >= 1:
             raise ValueError(
-                f"shorter_first: its fractions make {given:g}, which leaves nothing for rows of "
+                f"shorter_first: its fractions make {total:g}, which leaves nothing for rows of "
                 f"max_length_tokens = {self.max_length_tokens}\n    allowed: less than 1 together"
             )
         return self

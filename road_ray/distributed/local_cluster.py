@@ -25,7 +25,7 @@ def start(num_cpus: int | None, *, dashboard: bool) -> None:
     """Start a cluster and join it; try again if it is not up within Ray's 30 s, which cannot be
     changed. Raises ``ClusterError`` if the last attempt fails too.
     """
-    for left in reversed(range(_ATTEMPTS)):
+    for attempts_left in reversed(range(_ATTEMPTS)):
         mark, process = _undertaker()
         try:
             # SPT_NOENV keeps Ray's agents from writing their title over their environment.
@@ -44,14 +44,14 @@ def start(num_cpus: int | None, *, dashboard: bool) -> None:
             assert process.stdin
             process.stdin.close()  # it ends what this attempt has started
             _undertaker.cache_clear()
-            if not left:
+            if not attempts_left:
                 raise _failure(error) from error
             _log.warning("Ray was not up within its 30 s (%s); trying again", _load())
 
 
 @contextmanager
 def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Set these environment variables for a while."""
+    """Set environment variables in the body and restore them afterwards."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

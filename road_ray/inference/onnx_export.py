@@ -103,7 +103,7 @@ def exportable(predictor: Predictor) -> MultitaskModel:
         raise CheckpointError(
             f"the {special.name} cannot be exported to ONNX\n"
             "  allowed: heads of transformers (classes, numbers, answers, tags, choices)\n"
-            f"  fix: train the model without {special.asked_by}, or use `road predict`"
+            f"  fix: train the model without {special.override}, or use `road predict`"
         )
     return predictor.model
 

@@ -123,7 +123,7 @@ def _export_special(
     file = directory / special.file_name
     save_file(state, file)
     text = "%s: transformers has no class for the %s: it loads the encoder; only road_ray reads %s"
-    _log.warning(f"{text} (%s)", directory, special.name, file.name, special.asked_by)
+    _log.warning(f"{text} (%s)", directory, special.name, file.name, special.override)
 
 
 def _load_special(
@@ -138,7 +138,7 @@ def _load_special(
     except (CheckpointError, RuntimeError) as error:
         raise CheckpointError(
             f"{directory}: holds no head for task {task.name}: {error}\n"
-            f"  fix: fine-tune it with {special.asked_by}, or evaluate without that key"
+            f"  fix: fine-tune it with {special.override}, or evaluate without that key"
         ) from error
     return model
 

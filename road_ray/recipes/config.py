@@ -117,10 +117,12 @@ class EvaluateConfig(RunConfig):
     """As in ``RunConfig``."""
 
     def inputs(self) -> Inputs:
-        listing = [Path(self.init).expanduser()] if self.init.endswith(".json") else []
-        judged = teacher_files([self.init]) if listing else model_files(self.init)
+        if self.init.endswith(".json"):
+            models = [Path(self.init).expanduser(), *teacher_files([self.init])]
+        else:
+            models = model_files(self.init)
         return {
-            "init": [*listing, *judged],
+            "init": models,
             "data": split_files(self.data, self.data.datasets, self.data.split),
         }
 

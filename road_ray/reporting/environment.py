@@ -37,7 +37,7 @@ def findings(address: str | None, root: str | None) -> tuple[list[dict[str, str]
     rows += [_package(name) for name in _WANTED]
     rows += [_device(), _disk(), _shared_memory(), _clock(), _data(root)]
     checks = [check.token(), *(check.cluster(address) if address is not None else ())]
-    rows += [_row(one.what, one.found, one.good, one.mend) for one in checks]
+    rows += [_row(check.name, check.value, check.ok, check.fix) for check in checks]
     return rows, all(row["state"] == "ok" for row in rows)
 
 

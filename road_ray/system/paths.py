@@ -11,7 +11,7 @@ CACHE = "ROAD_CACHE"
 STDIN = "-"  # in place of the path of an input
 
 
-def named(text: str, key: str) -> Path:
+def path_of(text: str, key: str) -> Path:
     """Return the path in ``text``, the value of ``key``, with ``~`` expanded.
 
     Raises ``ConfigError`` if it is inaccessible: too long, no home directory, no permission.
@@ -48,7 +48,7 @@ def cache_home() -> Path:
     directory.
     """
     if given := os.environ.get(CACHE):
-        return named(given, CACHE)
+        return path_of(given, CACHE)
     try:
         return Path.home() / ".cache" / "road_ray"
     except RuntimeError as error:

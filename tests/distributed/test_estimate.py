@@ -51,7 +51,7 @@ def test_what_does_not_fit_is_told_with_asked_and_available(monkeypatch, tmp_pat
         plan.check_room(64, 0.0, 0, 0.0)
     with pytest.raises(ClusterError, match=r"GPU +3 +2"):
         plan.check_room(2, 1.0, 1, 1.0)
-    with pytest.raises(ClusterError, match=r"(?s)^no place for this process\n.*GPU +3 +2"):
+    with pytest.raises(ClusterError, match=r"(?s)^no room for this process\n.*GPU +3 +2"):
         plan.check_room(0, 3.0, 0, 0.0)
     with pytest.raises(ConfigError, match="batch_size = 3"):
         plan.check_batch(3, 4)

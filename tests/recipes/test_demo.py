@@ -10,12 +10,12 @@ import pytest
 
 from road_ray.recipes.config import DemoConfig
 from road_ray.recipes.demo import (
-    distilling,
-    finetuning,
-    multitasking,
-    pretraining,
+    distill_config,
+    finetune_config,
+    multitask_config,
+    pretrain_config,
     table,
-    teaching,
+    teacher_config,
 )
 from road_ray.recipes.distillation.teacher_list import read_teacher_list
 from road_ray.recipes.run_directory.run import Run
@@ -42,10 +42,10 @@ def test_the_table_has_means_and_deviations_over_seeds_and_each_teacher_alone(tm
 
 def test_stages_start_from_each_other_and_students_differ_in_their_teachers_only(tmp_path):
     config = DemoConfig(run_dir=tmp_path, root="somewhere", seed=5)
-    assert multitasking(config).init == str(pretraining(config).run_dir)
-    plain = finetuning(config, "none", 100)
-    assert plain.init == str(multitasking(config).run_dir)
-    one, other = (distilling(config, rule, 100, ["a", "b"]) for rule in ("mean", "correctness"))
+    assert multitask_config(config).init == str(pretrain_config(config).run_dir)
+    plain = finetune_config(config, "none", 100)
+    assert plain.init == str(multitask_config(config).run_dir)
+    one, other = (distill_config(config, rule, 100, ["a", "b"]) for rule in ("mean", "correctness"))
     for student in (one, other):
         assert student.data.model_dump(exclude={"unlabelled"}) == plain.data.model_dump()
         assert student.optimizer == plain.optimizer
@@ -59,9 +59,8 @@ def test_stages_start_from_each_other_and_students_differ_in_their_teachers_only
 
 def test_students_have_few_labels_and_one_layer_teachers_all_labels_and_all_layers(tmp_path):
     config = DemoConfig(run_dir=tmp_path, num_labels=7, teacher_steps=9)
-    few, every, teacher = (
-        finetuning(config, "none", 100), finetuning(config, "all", 100), teaching(config, 1)
-    )  # fmt: skip
+    few, every = (finetune_config(config, labels, 100) for labels in ("none", "all"))
+    teacher = teacher_config(config, 1)
     assert (few.data.max_rows, every.data.max_rows, teacher.data.max_rows) == (7, None, None)
     assert (few.student.layers, every.student.layers, teacher.student.layers) == (1, 1, None)
     assert few.training == every.training

@@ -1,4 +1,4 @@
-"""Published comparisons of pre-training methods: what each arm changes, and what it scored."""
+"""Published comparisons of pre-training methods: the changes and published score of each arm."""
 
 from __future__ import annotations
 

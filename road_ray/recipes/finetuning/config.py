@@ -90,8 +90,8 @@ class StudentConfig(Config):
             numbers = spread[self.layer_choice]
         else:
             numbers, count = list(self.layers), len(self.layers)
-        whole = 1 <= count <= available and all(0 <= number < available for number in numbers)
-        if not whole or numbers != sorted(set(numbers)):
+        in_range = 1 <= count <= available and all(0 <= number < available for number in numbers)
+        if not in_range or numbers != sorted(set(numbers)):
             written = self.layers if isinstance(self.layers, int) else list(self.layers)
             raise ConfigError(
                 f"student.layers = {written}: init has {available} layers\n"

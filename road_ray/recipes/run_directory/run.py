@@ -21,7 +21,7 @@ from road_ray.recipes.run_directory.input_files import (
     INPUTS,
     TEACHERS,
     changed_inputs,
-    found_inputs,
+    current_inputs,
 )
 from road_ray.recipes.run_directory.manifest import damage, require_source, seal
 from road_ray.recipes.run_directory.recorded_config import RECORD, allowed_inputs, require_same
@@ -143,7 +143,7 @@ def open_run_directory(config: RunConfig) -> Iterator[Path]:
         lock = (directory / "run.lock").open("a+", encoding="utf-8")
         holder = lock_exclusively(lock)
     except OSError as error:
-        raise _refused(directory, error) from error
+        raise _write_error(directory, error) from error
     with lock:
         if holder:
             raise ResourceError(
@@ -154,7 +154,7 @@ def open_run_directory(config: RunConfig) -> Iterator[Path]:
         try:
             inputs = _record(config)
         except OSError as error:
-            raise _refused(directory, error) from error
+            raise _write_error(directory, error) from error
         try:
             yield directory
             write_json_atomic(directory / INPUTS, inputs)
@@ -163,15 +163,15 @@ def open_run_directory(config: RunConfig) -> Iterator[Path]:
                 leave_report(directory)  # its curves show what led there
             if isinstance(error, RoadError) or disk_error(error) is None:
                 raise
-            raise _refused(directory, error) from error
+            raise _write_error(directory, error) from error
         _complete(directory, anew=True)
 
 
-def _refused(directory: Path, error: Exception) -> ResourceError:
+def _write_error(directory: Path, error: Exception) -> ResourceError:
     number = disk_error(error)
     reason = str(error) if number is None else os.strerror(number)
-    named = getattr(error, "filename", None)
-    reason += f": {named}" if named and Path(named) != directory else ""
+    file_name = getattr(error, "filename", None)
+    reason += f": {file_name}" if file_name and Path(file_name) != directory else ""
     return ResourceError(
         f"run_dir = {directory}: cannot be written ({reason})\n"
         "  fix: free space there, make it writable, or choose another directory\n"
@@ -207,7 +207,7 @@ def _record(config: RunConfig) -> Mapping[str, Any]:
         staged.write_text(header + to_yaml(config), encoding="utf-8")
         staged.replace(record)
         (config.run_dir / INPUTS).unlink(missing_ok=True)
-    inputs = found_inputs(config.run_dir, config.inputs(), allow=allowed_inputs(config))
+    inputs = current_inputs(config.run_dir, config.inputs(), allow=allowed_inputs(config))
     if not (config.run_dir / "metrics.json").is_file():  # else it describes the metrics there
         write_json_atomic(config.run_dir / INPUTS, inputs)
     write_json_atomic(config.run_dir / "environment.json", environment() | {"seed": config.seed})

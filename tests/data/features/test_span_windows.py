@@ -79,7 +79,7 @@ def test_a_window_without_its_answer_learns_silence(
     # c d e f g and e f g h i hold the first; six tokens are whole in no window of five.
     assert rows.gold["start_positions"].tolist() == [0, 6, 4, 0, 0, *[0] * 5]
     assert rows.gold["end_positions"].tolist() == [0, 8, 6, 0, 0, *[0] * 5]
-    said = "squad_v2: 1 answers are whole in no window; learnt as unanswerable. The first: test"
+    said = "squad_v2: 1 answers fit no window; trained as unanswerable. The first: test"
     assert f"{said}, question 2" in caplog.text
     caplog.clear()
     small([within, ask(CONTEXT)], letters, train=True)

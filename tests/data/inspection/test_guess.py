@@ -8,7 +8,7 @@ import random
 import pytest
 
 from road_ray.data.inspection.guess import Wishes, guess
-from road_ray.data.inspection.sources import split_named
+from road_ray.data.inspection.sources import split_in_name
 from road_ray.errors import ConfigError, DataError
 
 WORDS = ["a", "fine", "film", "with", "dull", "story", "and", "good", "actors", "slow", "scene"]
@@ -258,4 +258,4 @@ def test_a_line_of_two_gigabytes_is_refused_without_reading_it(tmp_path):
     ],
 )
 def test_a_name_tells_the_split(name, split):
-    assert split_named(name) == split
+    assert split_in_name(name) == split

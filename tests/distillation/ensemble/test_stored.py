@@ -95,7 +95,7 @@ def test_the_first_touch_gives_what_every_later_one_reads(school):
     warm, idle = school()
     assert torch.equal(ask(warm, batch(3, 1)), first[:, [2, 0]])
     assert idle.started == []
-    assert (warm.num_read, warm.num_asked) == (6, 0)
+    assert (warm.num_read, warm.num_requested) == (6, 0)
 
 
 def test_only_the_rows_that_are_missing_are_asked(school):
@@ -105,7 +105,7 @@ def test_only_the_rows_that_are_missing_are_asked(school):
     assert live.asked == [2, 2]
     assert live.started == [(0, 1, 2)]
     assert torch.equal(both[:, [3, 1]], before)
-    assert (stored.num_read, stored.num_asked) == (6, 12)
+    assert (stored.num_read, stored.num_requested) == (6, 12)
 
 
 def test_only_the_teacher_that_is_new_is_started(school):

@@ -239,4 +239,4 @@ def test_needed_rows_of_a_mixed_store_are_known_by_their_texts(teacher, tmp_path
         assert sorted(stored.paths(batch)) == ["the live teachers 0, 1", "the store"]
         stored.gather(stored.submit(batch))
         assert stored.complete
-        assert stored.num_asked == 6
+        assert stored.num_requested == 6

@@ -150,8 +150,8 @@ def test_wanted_rows_are_ticked_off_once_and_strangers_ignored():
     keys = keys_of(features())
     wanted = MissingRows(np.concatenate([keys[:3], keys[:2]]))
     assert wanted.num_missing == 3
-    wanted.found(keys[[1, 3]])
+    wanted.mark_present(keys[[1, 3]])
     assert wanted.num_missing == 2
-    wanted.found(keys)
+    wanted.mark_present(keys)
     assert wanted.num_missing == 0
-    MissingRows(keys[:0]).found(keys)
+    MissingRows(keys[:0]).mark_present(keys)

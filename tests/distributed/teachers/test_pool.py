@@ -34,8 +34,8 @@ def test_an_actor_asks_for_what_its_teachers_need():
 def test_pools_of_one_run_share_the_half_of_the_cluster(monkeypatch):
     monkeypatch.setattr("ray.cluster_resources", lambda: {"CPU": 8.0})
     assert specification().actor_resources()["CPU"] == 1
-    assert specification(others=5).actor_resources()["CPU"] == 0.5
-    assert specification(others=5, num_cpus=2).actor_resources()["CPU"] == 2
+    assert specification(other_teachers=5).actor_resources()["CPU"] == 0.5
+    assert specification(other_teachers=5, num_cpus=2).actor_resources()["CPU"] == 2
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])

@@ -51,11 +51,11 @@ def test_with_a_store_each_row_is_asked_once(directories, tmp_path):
     with Ensemble(directories, task="sst2", store=tmp_path / "store", host="process") as ensemble:
         said = ensemble.logits(one)
         assert torch.equal(ensemble.logits(one), said)
-        assert ensemble.inner.num_asked == 18
+        assert ensemble.inner.num_requested == 18
         assert torch.equal(ensemble.soft_targets(one, weighting="mean"), said.mean(0))
     with Ensemble(directories, task="sst2", store=tmp_path / "store") as again:
         assert torch.equal(again.logits(one), said)  # in actors, but none was started
-        assert again.inner.num_asked == 0
+        assert again.inner.num_requested == 0
 
 
 def test_a_run_directory_is_as_good_as_its_model(tmp_path):

@@ -87,7 +87,7 @@ def test_every_row_is_asked_of_the_teachers_without_its_fold(told, tmp_path, sto
         "source": FinetuneDataConfig(),
         "pad_id": 0,
         "device": Worker.alone().device,
-        "tell": lambda *_, **__: None,
+        "on_event": lambda *_, **__: None,
     }
     with open_ensemble(teacher_source, 2, prepared.split, None, **more) as ensemble:
         for number in range(prepared.stream.batches_per_epoch):

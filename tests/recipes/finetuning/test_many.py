@@ -43,7 +43,7 @@ def test_one_may_start_from_another_of_the_same_seed(tmp_path):
 @pytest.mark.parametrize("start_from", [{"rte": "mnlu"}, {"rte": "mrpc", "mrpc": "cola"}])
 def test_a_start_that_is_not_there_is_told(start_from):
     config = FinetuningsConfig(pool={"rte": {}, "mrpc": {}, "cola": {}}, start_from=start_from)
-    with pytest.raises(ConfigError, match=r"start_from: rte is to go on from m"):
+    with pytest.raises(ConfigError, match=r"start_from: rte is to start from m"):
         plan_runs(config)
 
 

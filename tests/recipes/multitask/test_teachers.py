@@ -148,7 +148,7 @@ def test_a_stopped_mixture_goes_on_only_with_its_teachers(taught, teachers, mixt
         ({"distillation.teachers.sst2": "SQUAD"}, 4, "ForSequenceClassification"),
         ({"distillation.teachers.mnli": "/nowhere"}, 4, "distillation.teachers.mnli: /nowhere"),
         ({"distillation.temperature": 0}, 2, "distillation.temperature"),
-        ({"data.unlabelled.mnli": "[more.txt]"}, 2, "data.unlabelled.mnli: nobody teaches"),
+        ({"data.unlabelled.mnli": "[more.txt]"}, 2, "data.unlabelled.mnli: rows without labels"),
     ],
 )
 def test_mistakes_are_told(road, flags, taught, teachers, asked, tmp_path, changed, code, told):

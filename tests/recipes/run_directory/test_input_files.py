@@ -13,7 +13,7 @@ from road_ray.data.config import SourceConfig
 from road_ray.errors import CheckpointError, ResourceError
 from road_ray.recipes.run_directory.input_files import (
     changed_inputs,
-    found_inputs,
+    current_inputs,
     model_files,
     split_files,
 )
@@ -21,7 +21,7 @@ from road_ray.system.json_file import write_json_atomic
 
 
 def record(run_dir, *paths):
-    write_json_atomic(run_dir / "inputs.json", found_inputs(run_dir, {"data": paths}))
+    write_json_atomic(run_dir / "inputs.json", current_inputs(run_dir, {"data": paths}))
 
 
 def test_changed_inputs_compares_content_not_time(tmp_path):
@@ -171,4 +171,4 @@ def test_finetunings_notice_what_one_of_them_read(world, sentiment, tmp_path):
 
 def test_found_inputs_names_a_file_that_cannot_be_read(tmp_path):
     with pytest.raises(ResourceError, match=f"{tmp_path / 'gone'}: cannot be read: No such file"):
-        found_inputs(tmp_path, {"data": [tmp_path / "gone"]})
+        current_inputs(tmp_path, {"data": [tmp_path / "gone"]})
