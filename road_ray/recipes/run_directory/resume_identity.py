@@ -1,7 +1,7 @@
-"""The copies of a run's checkpoints on a mirror: of which run they are, and where each has its own.
+"""Identity of a run: the keys that may change when it is resumed, and those that may not.
 
-A mirror outlives run directories, and one address is often given to many runs. So copies tell what
-decided their run, and a run inside another keeps its own below the other's place.
+Copies of checkpoints on a mirror carry the identity, because a mirror outlives run directories and
+many runs may name one address. A run inside another has its copies below those of the other.
 """
 
 from __future__ import annotations
@@ -13,8 +13,31 @@ from typing import Any
 from road_ray.config import Config, to_dict
 from road_ray.data.corpus.storage import address_below
 from road_ray.data.readers.layouts import SPLITS
-from road_ray.recipes.run_directory.recorded_config import FREE_ON_RESUME
 from road_ray.training.config import TrainingConfig
+
+# Keys that may differ when a run is resumed: they change where and how it runs, not what comes out;
+# or they are the way out of an error (on_spike).
+FREE_ON_RESUME = {
+    *(
+        "run_dir",
+        "workers",
+        "min_workers",
+        "gpus_per_worker",
+        "address",
+        "console",
+        "max_concurrent",
+    ),
+    "timeout_seconds",
+    *(f"tracking.{name}" for name in ("wandb_project", "wandb_mode", "wandb_group")),
+    *(f"tracking.{name}" for name in ("mlflow_uri", "mlflow_experiment", "tensorboard")),
+    *(f"training.{what}_every_steps" for what in ("log", "evaluate", "save")),
+    *("training.keep_checkpoints", "training.mirror", "training.on_spike", "data.cache"),
+    *("data.shard_cache", "data.shard_cache_gb"),
+    *("training.activation_checkpointing", "training.fsdp"),
+    *(f"distillation.{what}" for what in ("host", "lookahead", "timeout_seconds")),
+    *(f"distillation.{what}" for what in ("store", "check_parity", "allow_other_teachers")),
+    *(f"distillation.{what}_per_teacher" for what in ("cpus", "gpus")),
+}
 
 # Told by their content, in the identity of a checkpoint: they may lie elsewhere on a new machine.
 _BY_CONTENT = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from road_ray.data.features.types import SpanExample
-from road_ray.data.inspection.columns import (
+from road_ray.data.inspection.column_guess import (
     Column,
     check_classes,
     check_complete,
