@@ -13,7 +13,7 @@ from functools import cache
 
 import ray
 
-from road_ray.distributed import undertaker
+from road_ray.distributed import orphan_cleanup
 from road_ray.errors import ClusterError
 
 _log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ def start(num_cpus: int | None, *, dashboard: bool) -> None:
     changed. Raises ``ClusterError`` if the last attempt fails too.
     """
     for attempts_left in reversed(range(_ATTEMPTS)):
-        mark, process = _undertaker()
+        mark, process = _cleanup_process()
         try:
             # SPT_NOENV keeps Ray's agents from writing their title over their environment.
             with _environment({_MARK: mark, "SPT_NOENV": "1"}):
@@ -43,7 +43,7 @@ def start(num_cpus: int | None, *, dashboard: bool) -> None:
                 raise
             assert process.stdin
             process.stdin.close()  # it ends what this attempt has started
-            _undertaker.cache_clear()
+            _cleanup_process.cache_clear()
             if not attempts_left:
                 raise _failure(error) from error
             _log.warning("Ray was not up within its 30 s (%s); trying again", _load())
@@ -79,11 +79,11 @@ def _load() -> str:
 
 
 @cache
-def _undertaker() -> tuple[str, subprocess.Popen[bytes]]:
-    """Return the mark of this process's clusters and the undertaker, started once."""
+def _cleanup_process() -> tuple[str, subprocess.Popen[bytes]]:
+    """Return the mark of this process's clusters and the process that cleans up, started once."""
     mark = uuid.uuid4().hex
     process = subprocess.Popen(
-        [sys.executable, "-I", "-S", undertaker.__file__, f"{_MARK}={mark}"],
+        [sys.executable, "-I", "-S", orphan_cleanup.__file__, f"{_MARK}={mark}"],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

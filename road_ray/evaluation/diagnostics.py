@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from road_ray.data.features.types import SpanExample
-from road_ray.evaluation import squad
-from road_ray.evaluation.span_answers import SpanPrediction
+from road_ray.evaluation.spans import squad
+from road_ray.evaluation.spans.span_answers import SpanPrediction
 
 _BINS = 10
 _MOST_LABELS = 20

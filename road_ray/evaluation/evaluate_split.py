@@ -19,17 +19,15 @@ from road_ray.data.schema import Classify, JointSpan, Kind, Regress, Span, Tag
 from road_ray.errors import DivergedError
 from road_ray.evaluation import metrics
 from road_ray.evaluation.diagnostics import class_diagnostics, span_diagnostics
-from road_ray.evaluation.joint_spans import best_joint_spans
-from road_ray.evaluation.span_answers import (
+from road_ray.evaluation.spans.joint_spans import best_joint_spans
+from road_ray.evaluation.spans.no_answer_threshold import (
     UNTUNED_THRESHOLD,
-    SpanPrediction,
     answerability,
-    best_spans,
     choose_threshold,
     score,
-    write_json,
-    write_predictions,
 )
+from road_ray.evaluation.spans.prediction_files import write_json, write_predictions
+from road_ray.evaluation.spans.span_answers import SpanPrediction, best_spans
 from road_ray.evaluation.tags import entity_scores, predicted_tags
 from road_ray.models.multitask import MultitaskModel
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.errors import ConfigError, ResourceError
-from road_ray.evaluation.span_answers import write_json
+from road_ray.evaluation.spans.prediction_files import write_json
 from road_ray.inference.predictor import Prediction
 from road_ray.system.json_file import read_json
 from road_ray.system.paths import check_new

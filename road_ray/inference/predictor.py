@@ -44,8 +44,8 @@ from road_ray.data.special_heads import special_head
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.evaluation.evaluate_split import answers
-from road_ray.evaluation.joint_spans import best_joint_spans
-from road_ray.evaluation.span_answers import SpanPrediction, best_spans
+from road_ray.evaluation.spans.joint_spans import best_joint_spans
+from road_ray.evaluation.spans.span_answers import SpanPrediction, best_spans
 from road_ray.evaluation.tags import OUTSIDE, predicted_tags
 from road_ray.inference.onnx_model import ONNX, OnnxModel, onnx_file
 from road_ray.models.architectures import longest_row

@@ -60,8 +60,8 @@ def test_the_mark_of_all_processes_stays_readable(monkeypatch):
 
 STARTS_TWO = """
 import os, subprocess, sys, time
-from road_ray.distributed.local_cluster import _MARK, _undertaker
-mark, _ = _undertaker()
+from road_ray.distributed.local_cluster import _MARK, _cleanup_process
+mark, _ = _cleanup_process()
 for environment in (os.environ | {_MARK: mark}, os.environ):
     child = subprocess.Popen(["sleep", "60"], env=environment, stdout=subprocess.DEVNULL)
     print(child.pid, flush=True)
@@ -100,8 +100,8 @@ time.sleep(60)
 """
 DRIVER = """
 import os, subprocess, sys, time
-from road_ray.distributed.local_cluster import _MARK, _undertaker
-mark, _ = _undertaker()
+from road_ray.distributed.local_cluster import _MARK, _cleanup_process
+mark, _ = _cleanup_process()
 subprocess.Popen([sys.executable, "-c", sys.argv[1]], env=os.environ | {_MARK: mark})
 print(mark, flush=True)
 time.sleep(60)

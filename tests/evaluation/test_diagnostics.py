@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from road_ray.data.features.types import Answer, SpanExample
-from road_ray.evaluation import squad
 from road_ray.evaluation.diagnostics import calibration, class_diagnostics, span_diagnostics
-from road_ray.evaluation.span_answers import SpanPrediction
+from road_ray.evaluation.spans import squad
+from road_ray.evaluation.spans.span_answers import SpanPrediction
 
 
 def test_the_calibration_error_is_the_weighted_gap_of_the_bins():

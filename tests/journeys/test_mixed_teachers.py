@@ -63,8 +63,8 @@ def settings(sentiment, mixed, tags):
             "data.max_length_tokens": 64,
         }
         chosen |= {"distillation.teachers": mixed(name)}
-        if name == "squad_v2":
-            chosen |= SPANS
+        if name == "squad_v2":  # whose tiny teachers need more tokens than they read
+            chosen |= SPANS | {"distillation.on_truncated": "learn"}
         if name == "conll2003":
             chosen |= {"data.root": str(tags)}
         return chosen
@@ -98,16 +98,15 @@ def test_a_student_learns_from_them_in_this_process(name, settings, tmp_path, ro
 def test_actors_and_a_store_teach_as_teachers_in_this_process_do(name, settings, tmp_path):
     stored = {"distillation.store": str(tmp_path / "store")}
     places = {"distillation.cpus_per_teacher": 0.3, "distillation.start_timeout_seconds": 280}
+    # In bf16, the batch that an actor happens to compute together changes the answers visibly.
+    exact = settings(name) | {"training.precision": "fp32", "distillation.precision": "fp32"}
     runs = [
-        rr.distill(
-            overrides=settings(name) | more | {"distillation.host": host}, run_dir=tmp_path / host
-        )
+        rr.distill(overrides=exact | more | {"distillation.host": host}, run_dir=tmp_path / host)
         for host, more in (("process", stored), ("actors", places | stored))
     ]
     runs.append(
         rr.distill(
-            overrides=settings(name) | places | {"distillation.host": "actors"},
-            run_dir=tmp_path / "plain",
+            overrides=exact | places | {"distillation.host": "actors"}, run_dir=tmp_path / "plain"
         )
     )
     first, warm, plain = (load_file(run.hf_dir / "model.safetensors") for run in runs)

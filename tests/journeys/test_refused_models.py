@@ -80,18 +80,60 @@ def test_a_student_with_a_slow_tokenizer_is_refused(road, flags, sentiment, mode
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
-def test_a_text_that_a_teacher_reads_in_part_is_said(
-    road, flags, sentiment, models, tmp_path, caplog
-):
+@pytest.fixture
+def with_short_teacher(sentiment, models):
+    """Overrides with a second teacher that reads 16 tokens a row."""
     named = [str(models / "fits"), str(models / "short")]
-    chosen = sentiment | {"distillation.teachers": named, "distillation.num_teachers": 2}
-    chosen |= {"distillation.host": "process", "training.steps": 2, "console": "plain"}
+    return sentiment | {"distillation.teachers": named, "distillation.num_teachers": 2}
+
+
+def test_a_text_that_a_teacher_truncates_is_refused_before_anything_starts(
+    road, flags, with_short_teacher, models, tmp_path
+):
+    said = road("distill", *flags(with_short_teacher), "--run-dir", tmp_path / "run")
+    print(said.err)
+    assert said.code == 2
+    assert f"teacher 1 ({models / 'short'}) reads at most 16 tokens" in said.err
+    assert "teacher 0" not in said.err
+    for part in ("which the student reads whole", "allowed: ", "distillation.on_truncated=learn"):
+        assert part in said.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_declared_choice_learns_from_a_teacher_that_truncates(
+    road, flags, with_short_teacher, models, tmp_path, caplog
+):
+    chosen = with_short_teacher | {"distillation.host": "process", "training.steps": 2}
+    chosen |= {"distillation.on_truncated": "learn", "console": "plain"}
     said = road("distill", *flags(chosen), "--run-dir", tmp_path / "run")
     print(said.err, caplog.text)
     assert said.code == 0, said.err
     assert f"teacher 1 ({models / 'short'}) reads at most 16 tokens" in caplog.text
     assert "teachers/cut_1" in caplog.text
     assert "teacher 0" not in caplog.text
+
+
+def test_rows_that_the_student_truncates_as_well_are_no_error(
+    road, flags, with_short_teacher, tmp_path, caplog
+):
+    chosen = with_short_teacher | {"distillation.host": "process", "training.steps": 2}
+    chosen |= {"data.max_length_tokens": 8, "console": "plain"}
+    said = road("distill", *flags(chosen), "--run-dir", tmp_path / "run")
+    print(said.err, caplog.text)
+    assert said.code == 0, said.err
+    assert "reads at most" not in caplog.text
+
+
+def test_a_mixture_refuses_a_teacher_that_truncates(road, flags, with_short_teacher, tmp_path):
+    chosen = {k: v for k, v in with_short_teacher.items() if k != "data.dataset"}
+    named = chosen.pop("distillation.teachers")
+    chosen |= {"data.datasets": ["sst2", "mnli"], "distillation.teachers.sst2": named}
+    chosen |= {"distillation.teachers.mnli": [], "training.steps": 2}
+    said = road("multitask", *flags(chosen), "--run-dir", tmp_path / "run")
+    print(said.err)
+    assert said.code == 2
+    assert "reads at most 16 tokens" in said.err
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_student_that_reads_shorter_rows_than_the_data_is_refused(
@@ -102,3 +144,15 @@ def test_a_student_that_reads_shorter_rows_than_the_data_is_refused(
     print(said.err)
     assert said.code == 2
     assert "data.max_length_tokens" in said.err
+
+
+def test_a_window_that_a_teacher_truncates_is_refused(road, flags, questions, tmp_path):
+    place = publish(
+        tmp_path / "short", "roberta", "ForQuestionAnswering", max_position_embeddings=42
+    )
+    chosen = questions | {"distillation.teachers": [str(place)], "distillation.num_teachers": 1}
+    said = road("distill", *flags(chosen), "--run-dir", tmp_path / "run")
+    print(said.err)
+    assert said.code == 2
+    assert "reads at most 40 tokens" in said.err
+    assert not (tmp_path / "run").exists()

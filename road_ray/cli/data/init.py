@@ -17,7 +17,7 @@ from road_ray.errors import ConfigError, ResourceError
 
 if TYPE_CHECKING:
     from road_ray.data.config import SourceConfig
-    from road_ray.data.inspection.guess import Guess
+    from road_ray.data.inspection.task_guess import Guess
 
 _INIT = "google/electra-small-discriminator"
 
@@ -45,8 +45,8 @@ def init(
     as_json: JsonOption = False,
 ) -> None:
     """Guess the task of your data and write a configuration for it."""
-    from road_ray.data.inspection.guess import KINDS, Wishes, guess
     from road_ray.data.inspection.starter import set_name, starter_yaml, verb_of
+    from road_ray.data.inspection.task_guess import KINDS, Wishes, guess
 
     if kind not in (None, *KINDS):
         raise ConfigError(f"--kind {kind}\n  allowed: {', '.join(KINDS)}")

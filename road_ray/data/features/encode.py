@@ -44,10 +44,10 @@ def encode(
 ) -> Features:
     """Return the features of a split, with labels of the ``further`` tasks of spans.
 
-    ``max_length_tokens`` defaults to 384 for spans and 128 otherwise; ``stride_tokens`` and
-    ``max_question_tokens`` apply to spans. ``train`` omits arrays that only predictions need.
+    ``max_length_tokens`` defaults to ``row_limit``; ``stride_tokens`` and ``max_question_tokens``
+    apply to spans. ``train`` omits arrays that only predictions need.
     """
-    limit = max_length_tokens or (384 if isinstance(task.kind, Span) else 128)
+    limit = row_limit(max_length_tokens, task)
     if isinstance(task.kind, Span):
         spans = _all_of(SpanExample, examples, dataset, task)
         rows = encode_spans(
@@ -69,6 +69,11 @@ def encode(
         return encode_choices(questions, dataset, task, tokenizer, max_length_tokens=limit)
     texts = _all_of(TextExample, examples, dataset, task)
     return encode_texts(texts, dataset, task, tokenizer, max_length_tokens=limit)
+
+
+def row_limit(max_length_tokens: int | None, task: Task) -> int:
+    """Return the number of tokens of a row at most: 384 for spans and 128 otherwise by default."""
+    return max_length_tokens or (384 if isinstance(task.kind, Span) else 128)
 
 
 def encode_texts(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from road_ray.config.annotated_yaml import comment
-from road_ray.data.inspection.guess import Guess
+from road_ray.data.inspection.task_guess import Guess
 from road_ray.system.json_file import read_json
 
 _FILES = ("train", "dev", "test")

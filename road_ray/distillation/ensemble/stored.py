@@ -31,7 +31,7 @@ from road_ray.distillation.ensemble.base import (
     some_rows,
 )
 from road_ray.distillation.ensemble.text_reader import TextReader, TokenRow
-from road_ray.distillation.logit_store.rows import (
+from road_ray.distillation.logit_store.row_keys import (
     Keys,
     MissingRows,
     RowKeys,

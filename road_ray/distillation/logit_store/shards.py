@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from road_ray.data.features.types import Longs
-from road_ray.distillation.logit_store.rows import KEY_BYTES, Keys, Values
+from road_ray.distillation.logit_store.row_keys import KEY_BYTES, Keys, Values
 from road_ray.system.operating_system import process_exists, sync
 
 _log = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from road_ray.data.features.ragged import starts_of
 from road_ray.data.features.types import Longs
 from road_ray.data.schema import Kind, Task
-from road_ray.distillation.logit_store.rows import Keys, Rows, Values, counts_of, value_type
+from road_ray.distillation.logit_store.row_keys import Keys, Rows, Values, counts_of, value_type
 from road_ray.distillation.logit_store.shards import (
     Shard,
     commit,

@@ -133,14 +133,16 @@ def _compression() -> Comparison:
     arms = []
     for name, about, layers in (("full", "all layers", 1.0), ("half", "half the layers", 0.5),
                                 ("third", "a third of the layers", 1 / 3)):  # fmt: skip
-        without = f"none_{name}"
-        against = (without, "none_full") if name != "full" else (without,)
+        without, longer = f"none_{name}", f"longer_{name}"
         base = () if name == "full" else ("none_full",)
         arms += [
             Arm(without, f"{about}, no KD", {}, layers=layers, against=base),
-            Arm(f"kd_{name}", f"{about}, KD", {}, "teachers", layers=layers, against=against),
+            Arm(longer, f"{about}, no KD, as many updates as with unlabelled rows", {},
+                equal_steps=True, layers=layers, against=(without,)),
+            Arm(f"kd_{name}", f"{about}, KD", {}, "teachers", layers=layers,
+                against=(without, *base)),
             Arm(f"rows_{name}", f"{about}, KD and unlabelled rows", {}, "teachers",
-                unlabelled=True, layers=layers, against=(*against, f"kd_{name}")),
+                unlabelled=True, layers=layers, against=(longer, f"kd_{name}", *base)),
         ]  # fmt: skip
     about = "students of all, half and a third of the layers of their teachers"
     return Comparison(

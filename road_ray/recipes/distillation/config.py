@@ -106,6 +106,11 @@ class TeachingConfig(Config):
     """Action on a teacher that stays unavailable. ``stop``: end the run with an error; the same
     command resumes it. ``drop``: go on with the mean of the others, with a warning and an event.
     ``drop`` excludes ``distillation.store``."""
+    on_truncated: Literal["stop", "learn"] = "stop"
+    """Action where a teacher with another tokenizer truncates a row that the student reads whole.
+    ``stop``: an error before anything starts. ``learn``: the student learns from the teacher's
+    answer for the beginning of the row; of spans, characters behind it get its lowest probability.
+    Rows that the student truncates as well do not count. Our choice."""
     shared: bool = False
     """Share one pool of actors among all runs of the cluster with the same teachers, such as the
     trials of a sweep. The first run starts the pool and it ends after the last one. False: every

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from road_ray.config import override, to_dict
 from road_ray.data.batching import Batch, Batching, BatchStream
-from road_ray.data.loading import Split, find_dataset, load_split
+from road_ray.data.loading import Split, find_dataset
 from road_ray.data.mixing import accumulated, with_fraction_done
 from road_ray.data.model_files import locate_model
 from road_ray.data.tokenizer import load_tokenizer
@@ -55,7 +55,8 @@ from road_ray.recipes.distillation.teacher_source import (
     TeacherSource,
     flush_store_before_checkpoint,
 )
-from road_ray.recipes.finetuning.finetune import check_student, fit, prepare
+from road_ray.recipes.distillation.truncation import check_truncation
+from road_ray.recipes.finetuning.finetune import check_student, fit, prepare, training_split
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
 from road_ray.recipes.validation import require_init, require_plain_head
 from road_ray.training.context import RunContext
@@ -114,8 +115,12 @@ def _run(config: DistillConfig, ensemble: ActorEnsemble | None, context: RunCont
     student = check(config, directories)
     if num_folds(config.distillation.teachers) > 1:
         warn_of_seen_rows(directories, config.data.dataset)
+    teacher_source = teacher_source_of(config, directories, student)
+    if teacher_source.mixed:
+        tokenizer = load_tokenizer(model_directory(config.init))
+        split = training_split(config.data, tokenizer)
+        check_truncation(teacher_source, split, tokenizer, config.data)
     with open_run_directory(config) as run_dir, ExitStack() as stack:
-        teacher_source = teacher_source_of(config, directories, student)
         record_teachers(run_dir, teacher_source.manifest, teacher_source.settings)
         if ensemble is None and _needs_pool(config, teacher_source):
             stack.enter_context(connected(config.address))
@@ -147,8 +152,7 @@ def teacher_source_of(config: DistillConfig, directories: list[str], student: st
 def _needs_pool(config: DistillConfig, teacher_source: TeacherSource) -> bool:
     def rows() -> tuple[Split, RowTexts | None]:
         tokenizer = load_tokenizer(model_directory(config.init))
-        name, unlabelled = config.data.dataset, config.data.unlabelled_sources()
-        split = load_split(name, "train", config.data, tokenizer, seed=0, unlabelled=unlabelled)
+        split = training_split(config.data, tokenizer)
         return split, texts_of(teacher_source, split, tokenizer, config.data)
 
     return needs_pool(teacher_source, num_folds(config.distillation.teachers), rows)
@@ -164,14 +168,8 @@ def fill_store(config: DistillConfig) -> None:
     student = check(local, directories)
     source = teacher_source_of(local, directories, student)
     tokenizer = load_tokenizer(model_directory(config.init))
-    split = load_split(
-        config.data.dataset,
-        "train",
-        config.data,
-        tokenizer,
-        keep=config.data.learns_from,
-        unlabelled=config.data.unlabelled_sources(),
-    )
+    split = training_split(config.data, tokenizer)
+    check_truncation(source, split, tokenizer, config.data)
     count = num_folds(local.distillation.teachers)
     if store_is_complete(source, count, split, texts_of(source, split, tokenizer, config.data)):
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,8 +15,6 @@ from road_ray.data.model_files import MODEL_RECORD, locate_model
 from road_ray.distillation.ensemble.base import Ensemble
 from road_ray.distillation.ensemble.out_of_fold import OutOfFoldEnsemble
 from road_ray.distillation.ensemble.row_texts import RowTexts, WithTexts
-from road_ray.distillation.ensemble.text_reader import TextReader
-from road_ray.distillation.teacher_identity import ANSWERS_FOR
 from road_ray.recipes.distillation.teacher_source import TeacherSource
 from road_ray.system.json_file import read_json
 
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
     from road_ray.distributed.teachers.client import ActorEnsemble
 
 _MOST_ANCESTORS = 20
-_LONGEST_TEXTS = 32
 _log = logging.getLogger(__name__)
 
 
@@ -46,8 +42,6 @@ def open_ensemble(
     rows that they have not seen. ``options`` are those of ``TeacherSource.ensemble``.
     """
     texts = options["texts"] = texts_of(teacher_source, split, tokenizer, source)
-    if texts is not None and options.get("leads", True):
-        warn_of_cut_texts(teacher_source, texts)
     with ExitStack() as stack:
         if count == 1:
             opened = teacher_source.ensemble(split.features, actors=actors, **options)
@@ -111,24 +105,6 @@ def texts_of(
     if not teacher_source.mixed:
         return None
     return RowTexts(split, row_features(split, tokenizer, source))
-
-
-def warn_of_cut_texts(teacher_source: TeacherSource, texts: RowTexts) -> None:
-    """Warn of teachers that cut the longest texts, which are the rows with most characters."""
-    longest = heapq.nlargest(_LONGEST_TEXTS, texts.all(), key=lambda row: sum(map(len, row)))
-    teachers = zip(teacher_source.directories, teacher_source.manifest["teachers"], strict=True)
-    for number, (directory, teacher) in enumerate(teachers):
-        if ANSWERS_FOR not in teacher:
-            continue
-        reader = TextReader.of(directory, teacher_source.task)
-        if cut := sum(any(row.is_cut for row in rows) for rows in reader.rows(longest)):
-            _log.warning(
-                "teacher %d (%s) reads at most %d tokens: of the %d longest texts of the data, it "
-                "reads %d in part and answers for their beginning; the journal counts them as "
-                "teachers/cut_%d\n  fix: take a teacher that reads longer rows, or leave long rows "
-                "out of the data",
-                *(number, directory, reader.longest, len(longest), cut, number),
-            )
 
 
 def store_is_complete(

@@ -20,7 +20,7 @@ from road_ray.distillation.ensemble.base import Ensemble
 from road_ray.distillation.ensemble.local import LocalEnsemble
 from road_ray.distillation.ensemble.row_texts import RowTexts
 from road_ray.distillation.ensemble.stored import Members, NonOwningEnsemble, StoredEnsemble
-from road_ray.distillation.logit_store.rows import RowKeys, keys_of, keys_of_texts
+from road_ray.distillation.logit_store.row_keys import RowKeys, keys_of, keys_of_texts
 from road_ray.distillation.parity import Answers, all_counted, check_parity
 from road_ray.distillation.teacher_identity import ANSWERS_FOR
 from road_ray.distributed.connection import connected

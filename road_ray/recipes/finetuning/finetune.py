@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -63,6 +63,9 @@ from road_ray.training.loop import Steps, head_units, identity_of, train
 from road_ray.training.monitoring.journal import Journal
 from road_ray.training.worker import Worker
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
 _log = logging.getLogger(__name__)
 
 
@@ -114,15 +117,7 @@ def prepare(config: FinetuneConfig, worker: Worker) -> Prepared:
     tokenizer = load_tokenizer(directory)
     entry, task = find_dataset(config.data.dataset, config.data)
     check_judged(config.data)
-    split = load_split(
-        config.data.dataset,
-        "train",
-        config.data,
-        tokenizer,
-        seed=0,
-        keep=config.data.learns_from,
-        unlabelled=config.data.unlabelled_sources(),
-    )
+    split = training_split(config.data, tokenizer)
     torch.manual_seed(config.seed)  # the new head, and the encoder when from_scratch
     model, heads = _model(config, directory, tasks_of(entry.name, config.data))
     costs = {}
@@ -220,6 +215,18 @@ def check_judged(data: FinetuneDataConfig) -> None:
                 "  allowed: data sets of one task, because a model has one head\n"
                 "  fix: leave it out; nothing was started"
             )
+
+
+def training_split(data: FinetuneDataConfig, tokenizer: PreTrainedTokenizerFast) -> Split:
+    """Return the training rows of ``data.dataset``, followed by those of ``data.unlabelled``."""
+    return load_split(
+        data.dataset,
+        "train",
+        data,
+        tokenizer,
+        keep=data.learns_from,
+        unlabelled=data.unlabelled_sources(),
+    )
 
 
 def _judged(config: FinetuneConfig, tokenizer: Any) -> dict[str, Split]:

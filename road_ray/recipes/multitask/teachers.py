@@ -36,11 +36,14 @@ from road_ray.recipes.distillation.teacher_source import (
     TeacherSource,
     flush_store_before_checkpoint,
 )
+from road_ray.recipes.distillation.truncation import check_truncation
 from road_ray.recipes.multitask.config import MultitaskConfig
 from road_ray.recipes.validation import require_init
 from road_ray.training.worker import Worker
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
     from road_ray.distributed.teachers.client import ActorEnsemble
 
 _log = logging.getLogger(__name__)
@@ -81,6 +84,9 @@ def teacher_sources(config: MultitaskConfig) -> dict[str, TeacherSource]:
             other_teachers=settings.replicas * (total - len(directories)),
             student=student,
         )
+        if sources[name].mixed:
+            split = _training_split(config, name, tokenizer)
+            check_truncation(sources[name], split, tokenizer, config.data)
     return sources
 
 
@@ -122,6 +128,13 @@ def teachers_by_dataset(config: MultitaskConfig) -> dict[str, list[str]]:
     }
 
 
+def _training_split(
+    config: MultitaskConfig, name: str, tokenizer: PreTrainedTokenizerFast
+) -> Split:
+    unlabelled = config.data.unlabelled.get(name, ())
+    return load_split(name, "train", config.data, tokenizer, unlabelled=unlabelled)
+
+
 @contextmanager
 def start_teacher_pools(
     config: MultitaskConfig, sources: Mapping[str, TeacherSource]
@@ -130,8 +143,7 @@ def start_teacher_pools(
 
     def rows(name: str) -> tuple[Split, RowTexts | None]:
         tokenizer = load_tokenizer(model_directory(config.init))
-        unlabelled = config.data.unlabelled.get(name, ())
-        split = load_split(name, "train", config.data, tokenizer, unlabelled=unlabelled)
+        split = _training_split(config, name, tokenizer)
         return split, texts_of(sources[name], split, tokenizer, config.data)
 
     settings = config.distillation

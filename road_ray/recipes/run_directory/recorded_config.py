@@ -10,32 +10,10 @@ from typing import TypeVar
 from road_ray.config import Config, InvalidConfig, flatten, load, to_dict
 from road_ray.errors import ConfigError
 from road_ray.recipes.run_directory.input_files import TEACHERS
+from road_ray.recipes.run_directory.resume_identity import FREE_ON_RESUME
 
 C = TypeVar("C", bound=Config)
 RECORD = "config.resolved.yaml"  # of every run directory
-# Keys that may differ when a run is resumed: they do not change the result, or they are the fix of
-# an error (on_spike).
-FREE_ON_RESUME = {
-    *(
-        "run_dir",
-        "workers",
-        "min_workers",
-        "gpus_per_worker",
-        "address",
-        "console",
-        "max_concurrent",
-    ),
-    "timeout_seconds",
-    *(f"tracking.{name}" for name in ("wandb_project", "wandb_mode", "wandb_group")),
-    *(f"tracking.{name}" for name in ("mlflow_uri", "mlflow_experiment", "tensorboard")),
-    *(f"training.{act}_every_steps" for act in ("log", "evaluate", "save")),
-    *("training.keep_checkpoints", "training.mirror", "training.on_spike", "data.cache"),
-    *("data.shard_cache", "data.shard_cache_gb"),
-    *("training.activation_checkpointing", "training.fsdp"),
-    *(f"distillation.{key}" for key in ("host", "lookahead", "timeout_seconds")),
-    *(f"distillation.{key}" for key in ("store", "check_parity", "allow_other_teachers")),
-    *(f"distillation.{unit}_per_teacher" for unit in ("cpus", "gpus")),
-}
 
 
 def load_recorded(kind: type[C], path: Path) -> C:

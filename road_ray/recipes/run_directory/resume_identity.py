@@ -1,8 +1,8 @@
-"""Identity of a run in the copies of its checkpoints on a mirror, and the address of each run's
-copies.
+"""Identity of a run: the keys that may change when it is resumed, and those that may not.
 
-A mirror outlives run directories, and one address is often given to many runs. So copies record the
-configuration of their run, and a run inside another has its copies below the other's address.
+A mirror outlives run directories, and one address is often given to many runs. So copies of
+checkpoints record the identity of their run, and a run inside another has its copies below the
+other's address.
 """
 
 from __future__ import annotations
@@ -14,8 +14,31 @@ from typing import Any
 from road_ray.config import Config, to_dict
 from road_ray.data.corpus.storage import address_below
 from road_ray.data.readers.layouts import SPLITS
-from road_ray.recipes.run_directory.recorded_config import FREE_ON_RESUME
 from road_ray.training.config import TrainingConfig
+
+# Keys that may differ when a run is resumed: they do not change the result, or they are the fix of
+# an error (on_spike).
+FREE_ON_RESUME = {
+    *(
+        "run_dir",
+        "workers",
+        "min_workers",
+        "gpus_per_worker",
+        "address",
+        "console",
+        "max_concurrent",
+    ),
+    "timeout_seconds",
+    *(f"tracking.{name}" for name in ("wandb_project", "wandb_mode", "wandb_group")),
+    *(f"tracking.{name}" for name in ("mlflow_uri", "mlflow_experiment", "tensorboard")),
+    *(f"training.{act}_every_steps" for act in ("log", "evaluate", "save")),
+    *("training.keep_checkpoints", "training.mirror", "training.on_spike", "data.cache"),
+    *("data.shard_cache", "data.shard_cache_gb"),
+    *("training.activation_checkpointing", "training.fsdp"),
+    *(f"distillation.{key}" for key in ("host", "lookahead", "timeout_seconds")),
+    *(f"distillation.{key}" for key in ("store", "check_parity", "allow_other_teachers")),
+    *(f"distillation.{unit}_per_teacher" for unit in ("cpus", "gpus")),
+}
 
 # Identified by content in a checkpoint, because their paths may differ on a new machine.
 _BY_CONTENT = {

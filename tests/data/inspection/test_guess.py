@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from road_ray.data.inspection.guess import Wishes, guess
 from road_ray.data.inspection.sources import split_in_name
+from road_ray.data.inspection.task_guess import Wishes, guess
 from road_ray.errors import ConfigError, DataError
 
 WORDS = ["a", "fine", "film", "with", "dull", "story", "and", "good", "actors", "slow", "scene"]

@@ -10,7 +10,7 @@ from road_ray.distillation import weighting
 from road_ray.distillation.ensemble.base import annotate, inputs_of
 from road_ray.distillation.ensemble.local import LocalEnsemble
 from road_ray.distillation.ensemble.stored import NonOwningEnsemble, StoredEnsemble
-from road_ray.distillation.logit_store.rows import RowKeys, rows_of
+from road_ray.distillation.logit_store.row_keys import RowKeys, rows_of
 from road_ray.distillation.teacher_manifest import teacher_manifest
 
 NLI, MRC = task("nli"), task("mrc")

@@ -30,7 +30,7 @@ from road_ray.distillation.ensemble.local import LocalEnsemble, load_teacher
 from road_ray.distillation.ensemble.row_texts import RowTexts
 from road_ray.distillation.ensemble.stored import StoredEnsemble
 from road_ray.distillation.ensemble.text_teacher import TextTeacher
-from road_ray.distillation.logit_store.rows import RowKeys, keys_of_texts, rows_of
+from road_ray.distillation.logit_store.row_keys import RowKeys, keys_of_texts, rows_of
 from road_ray.distillation.teacher_identity import HEADS, fingerprint_tokenizer
 from road_ray.distillation.teacher_manifest import teacher_manifest
 from road_ray.errors import DataError

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from road_ray.data.catalog import task
-from road_ray.distillation.logit_store.rows import rows_of, unpadded
+from road_ray.distillation.logit_store.row_keys import rows_of, unpadded
 from road_ray.distillation.logit_store.teacher_store import (
     LOCK,
     TeacherStore,

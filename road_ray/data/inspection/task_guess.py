@@ -10,7 +10,7 @@ from typing import Any
 
 from road_ray.data.custom_task import sorted_labels, tag_labels
 from road_ray.data.features.types import SpanExample
-from road_ray.data.inspection.columns import (
+from road_ray.data.inspection.column_guess import (
     Column,
     check_classes,
     check_complete,

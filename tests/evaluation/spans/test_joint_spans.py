@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from road_ray.data.features.types import Features, SpanExample
-from road_ray.evaluation.joint_spans import best_joint_spans
+from road_ray.evaluation.spans.joint_spans import best_joint_spans
 
 NEVER = -np.inf
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from road_ray.evaluation.span_search import Span, window_spans
+from road_ray.evaluation.spans.span_search import Span, window_spans
 
 
 def by_trying_all(

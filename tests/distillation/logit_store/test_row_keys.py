@@ -13,7 +13,7 @@ from road_ray.data.catalog import task
 from road_ray.data.features.types import Features
 from road_ray.data.schema import Choose, Tag
 from road_ray.distillation.ensemble.base import PAD_LOGIT, inputs_of
-from road_ray.distillation.logit_store.rows import (
+from road_ray.distillation.logit_store.row_keys import (
     MissingRows,
     counts_of,
     keys_of,

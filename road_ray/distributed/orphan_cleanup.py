@@ -1,8 +1,9 @@
 """End the processes of a local Ray cluster when the process that started it has died.
 
-``python undertaker.py NAME=VALUE`` waits until its standard input ends. Then it kills the processes
-that have this variable in their environment. Some of Ray's own processes notice only after a minute
-that the one that started them has died. This file runs on its own, without the package.
+``python orphan_cleanup.py NAME=VALUE`` waits until its standard input ends. Then it kills the
+processes that have this variable in their environment. Some of Ray's own processes notice only
+after a minute that the one that started them has died. This file runs on its own, without the
+package.
 """
 
 import contextlib
