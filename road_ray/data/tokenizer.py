@@ -224,7 +224,7 @@ def _read_vocabulary(path: Path) -> dict[str, int]:
             entry = line.rstrip("\n").rstrip("\r")
             if entry in vocabulary:
                 raise DataError(
-                    f"{path}:{number}  {entry!r} stands twice, first in line "
+                    f"{path}:{number}  {entry!r} occurs twice, first in line "
                     f"{vocabulary[entry] + 1}\n  fix: delete one; every line is one id"
                 )
             vocabulary[entry] = number - 1

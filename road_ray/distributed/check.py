@@ -43,7 +43,7 @@ def token() -> Finding:
         "token",
         f"{path}, mode {mode:o}",
         not mode & 0o077,
-        f"chmod 600 {path}; whoever has read it can run code on the cluster: make a new one",
+        f"chmod 600 {path}; anyone who has read it can run code on the cluster: make a new one",
     )
 
 

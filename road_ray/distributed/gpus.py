@@ -83,6 +83,6 @@ def _models() -> tuple[list[str], str | None]:
     """Return the models of this machine's GPUs, or why torch cannot use them."""
     import torch
 
-    if (problem := gpu_problem(asked=True)) is not None:
+    if (problem := gpu_problem(required=True)) is not None:
         return [], problem
     return [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())], None

@@ -26,7 +26,7 @@ class TrackingConfig(Config):
     """Weights & Biases project to log to; needs ``road-ray[wandb]``. None: no logging to Weights &
     Biases."""
     wandb_mode: Literal["online", "offline"] = "offline"
-    """Mode of Weights & Biases. ``online``: send metrics while the run goes on. ``offline``: write
+    """Mode of Weights & Biases. ``online``: send metrics during the run. ``offline``: write
     them to ``wandb/`` in the run directory, for ``wandb sync``."""
     wandb_group: str | None = None
     """Weights & Biases group of the run. None: no group. A sweep sets its own name."""

@@ -56,7 +56,7 @@ def require_plain_head(source: SourceConfig) -> None:
     for head in SPECIAL_HEADS:
         if getattr(source, head.key) == head.value:
             raise ConfigError(
-                f"data.{head.key} = {head.value}: teachers are asked through transformers, which "
+                f"data.{head.key} = {head.value}: teachers are run through transformers, which "
                 "has no class for that head\n"
                 f"  allowed: {SourceConfig.model_fields[head.key].default}\n  fix: leave it out"
             )

@@ -197,7 +197,7 @@ def _resume(
         )
         raise CheckpointError(
             f"{directory}: was trained with other inputs:{lines}\n"
-            "  fix: restore them, or name another run directory to start anew\n"
+            "  fix: restore them, or name another run directory to start again\n"
             "  kept: the checkpoint, unchanged"
         )
     load_weights(objective, directory / "model.safetensors")

@@ -20,7 +20,7 @@ from road_ray.errors import DivergedError, ResourceError
 from road_ray.evaluation import evaluate_split as predict
 from road_ray.evaluation.evaluate_split import (
     Evaluation,
-    answers,
+    batched_logits,
     evaluate_spans,
     evaluate_split,
     logits_of,
@@ -208,10 +208,10 @@ def test_answers_refuses_one_logit_that_is_not_finite_of_any_kind(split, name, v
         return logits
 
     given, features = 0.0, split("mnli").features
-    assert len(answers(ask, features, kind, 0)) == len(features)
+    assert len(batched_logits(ask, features, kind, 0)) == len(features)
     given = value
     with pytest.raises(DivergedError):
-        answers(ask, features, kind, 0)
+        batched_logits(ask, features, kind, 0)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -223,10 +223,10 @@ def test_joint_spans_bar_places_by_minus_infinity_and_nothing_else(split, value)
         return row
 
     given, features = 0.0, split("squad_v1").features
-    assert len(answers(ask, features, JointSpan(), 0)) == len(features)
+    assert len(batched_logits(ask, features, JointSpan(), 0)) == len(features)
     given = value
     with pytest.raises(DivergedError):
-        answers(ask, features, JointSpan(), 0)
+        batched_logits(ask, features, JointSpan(), 0)
 
 
 def test_write_refuses_a_directory_in_the_place_of_predictions_and_replaces_a_dangling_link(

@@ -57,7 +57,7 @@ def test_the_zip_has_every_file_with_the_names_of_the_server(complete, tmp_path)
     ("changed", "told"),
     [
         ({"rte": None}, "no predictions for rte"),
-        ({"snli": {}}, "snli is not of GLUE"),
+        ({"snli": {}}, "snli is not in GLUE"),
         ({"rte": {"0": "entailment"}}, "rte: 1 predictions, the test set has 3000 rows"),
         ({"wnli": {str(n + 1): "entailment" for n in range(146)}}, "such as '146'"),
         ({"wnli": dict.fromkeys(map(str, range(146)), "yes")}, "prediction 'yes'"),

@@ -121,7 +121,7 @@ def test_columns_are_renamed_and_unknown_ones_refused(rows_file):
     path = rows_file(".csv", [{"body": "a fine film", "number": "3"}])
     choice = ColumnChoice({"text": "body", "id": "number"})
     [row] = input_rows(path, choice, ("text",))
-    assert (row.fields, row.kept) == ({"text": "a fine film", "id": "3"}, {})
+    assert (row.fields, row.copied) == ({"text": "a fine film", "id": "3"}, {})
     with pytest.raises(DataError, match=r"rows.csv:2: no column 'bodi'.*nearest: 'bodi' -> 'body'"):
         list(input_rows(path, ColumnChoice({"text": "bodi"}), ("text",)))
     with pytest.raises(ConfigError, match="the model has no field 'texts'"):
@@ -142,7 +142,7 @@ def test_a_column_without_a_use_is_refused_with_the_options_to_paste(rows_file):
     ]
     choice = ColumnChoice(keep={"stars": "my stars"}, ignore=("textpair", "of another file"))
     [row] = input_rows(path, choice, ("text", "text_pair"))
-    assert (row.fields, row.kept) == ({"text": "fine", "id": "0"}, {"stars": "3"})
+    assert (row.fields, row.copied) == ({"text": "fine", "id": "0"}, {"stars": "3"})
     taken = ColumnChoice({"text": "my stars"}, ignore=("textpair",))  # `text` is not read then
     with pytest.raises(DataError, match="does not read: 'text'"):
         list(input_rows(path, taken, ("text",)))
@@ -268,7 +268,7 @@ def test_another_input_is_predicted_from_the_start(tmp_path):
 
 def test_an_output_that_exists_is_never_overwritten(tmp_path):
     (tmp_path / "a.csv").write_text("mine")
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="already exists"):
         PredictionFile(tmp_path / "a.csv", {})
     assert (tmp_path / "a.csv").read_text() == "mine"
     with pytest.raises(ConfigError, match=r"allowed: \.jsonl, \.csv, \.tsv"):
@@ -282,9 +282,9 @@ def test_road_predict_prints_or_writes_and_names_mistakes(road, directory, rows_
     said = road("predict", directory, rows_file(".csv"), "--output", tmp_path / "o.csv", "--json")
     assert json.loads(said.out) == {"output": str(tmp_path / "o.csv"), "rows": 2}
     said = road("predict", directory, rows_file(".csv"), "--output", tmp_path / "o.csv")
-    assert (said.code, "is there already" in said.err) == (2, True)
+    assert (said.code, "already exists" in said.err) == (2, True)
     said = road("predict", "no-model", rows_file(".csv"), "--output", tmp_path / "o.csv")
-    assert "is there already" in said.err  # before the model is looked for
+    assert "already exists" in said.err  # before the model is looked for
     said = road("predict", "no-model", tmp_path / "no.csv")
     assert (said.code, "no such file" in said.err) == (2, True)
     assert road("predict", directory, "-", "--column", "text").code == 2

@@ -12,9 +12,9 @@ from transformers import ElectraForMaskedLM
 from road_ray.data.corpus.dataset import Corpus, OpenShard
 from road_ray.models.config import EncoderConfig
 from road_ray.models.corpus_init import (
+    attend_to_neighbours,
     cooccurrence_embeddings,
     log_frequencies,
-    look_at_neighbours,
     open_paths,
     sinusoidal_positions,
     start_from_corpus,
@@ -77,7 +77,7 @@ def test_positions_have_the_size_of_the_other_embeddings_and_near_ones_are_alike
 
 def test_each_head_of_the_first_layer_starts_with_its_neighbour(model):
     sinusoidal_positions(model.electra, STD)
-    look_at_neighbours(model.electra)
+    attend_to_neighbours(model.electra)
     words = torch.zeros(1, 64, dtype=torch.long)  # all alike: only positions tell
     with torch.no_grad():
         hidden = model.electra.embeddings(words)

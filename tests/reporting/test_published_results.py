@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from road_ray.data import catalog
-from road_ray.reporting.published_results import PUBLISHED, beside, published
+from road_ray.reporting.published_results import PUBLISHED, published, published_line
 
 
 def test_every_figure_is_one_of_a_kind_and_a_percentage():
@@ -22,5 +22,5 @@ def test_tuned_thresholds_stand_beside_what_papers_print():
 
 
 def test_a_line_has_the_highest_first():
-    assert beside("newsqa", "f1") == "60.4 ROaD-Large · 58.0 ELECTRA-Large"
-    assert beside("nothing", "f1") == ""
+    assert published_line("newsqa", "f1") == "60.4 ROaD-Large · 58.0 ELECTRA-Large"
+    assert published_line("nothing", "f1") == ""

@@ -11,7 +11,7 @@ import pytest
 from road_ray.errors import ConfigError
 from road_ray.reporting.pages.page import write
 from road_ray.reporting.pages.sweep_page import sweep_page
-from road_ray.reporting.report import leave_report, page_of, report
+from road_ray.reporting.report import page_of, report, write_report
 
 EVIL = "<script>alert(1)</script>"
 
@@ -42,7 +42,7 @@ def test_a_folder_without_runs_is_refused_before_anything_is_written(tmp_path):
 
 
 def test_a_report_that_fails_does_not_take_the_run_with_it(tmp_path, caplog):
-    leave_report(tmp_path / "gone")
+    write_report(tmp_path / "gone")
     assert "no report.html" in caplog.text
 
 

@@ -95,7 +95,7 @@ def blocks_of(work: Iterable[PartWork]) -> Iterator[tuple[BlockNumber, list[str]
                 raise DataError(
                     f"part {progress.part} of the corpus: its first {progress.documents:,} "
                     "documents are others than those of the existing shards\n"
-                    "  fix: restore the text; or delete the unfinished shards and build anew"
+                    "  fix: restore the text; or delete the unfinished shards and build again"
                 )
 
 

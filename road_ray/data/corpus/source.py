@@ -82,7 +82,7 @@ def _unchanged_after(encoding: Encoding, place: TextPlace, source: str) -> Encod
         if now != source:
             raise DataError(
                 f"{shown(place)}: the text changed while it was read\n  seen: then {source}, now "
-                f"{now}\n  fix: write text once, then read it; the same command builds it anew\n"
+                f"{now}\n  fix: write text once, then read it; the same command builds it again\n"
                 "  kept: nothing of the earlier text"
             )
 

@@ -145,7 +145,7 @@ def encode_choices(
         if len(example.choices) != number:
             raise DataError(
                 f"{example.where} has {len(example.choices)} choices, task {task.name!r} {number}\n"
-                "  fix: mend the row, or remove the question"
+                "  fix: correct the row, or remove the question"
             )
     columns = (
         [e.question for e in examples for _ in range(number)],
@@ -231,7 +231,7 @@ def _check_labels(
         )
         raise DataError(
             f"{wrong[0].where} label={wrong[0].label!r}, allowed: {allowed}{others}\n"
-            f"  fix: mend the rows, or {remedy} in the data set's entry"
+            f"  fix: correct the rows, or {remedy} in the data set's entry"
         )
 
 

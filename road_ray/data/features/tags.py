@@ -105,7 +105,7 @@ def tag_numbers(examples: Sequence[TagExample], task: Task) -> list[int]:
                 raise DataError(
                     f"{example.where}: word {word + 1} ({example.words[word]!r}) has the tag "
                     f"{tag!r}, allowed: {', '.join(known)}\n"
-                    "  fix: mend the row, or name the tags in `labels` of the data set's entry"
+                    "  fix: correct the row, or name the tags in `labels` of the data set's entry"
                 )
             labels.append(UNKNOWN if tag is None else known[tag])
     return labels

@@ -27,7 +27,7 @@ from road_ray.data.schema import Columns
 from road_ray.errors import ConfigError, DataError
 from road_ray.system.compression import SUFFIXES
 
-MOST_ROWS = 100_000  # of a split that are looked at
+MOST_ROWS = 100_000  # of a split that are inspected
 HUB = "hub:"
 _CONLL = (".conll", ".iob", ".iob2", ".bio", ".txt", ".tsv", "")
 _TEXT = (".txt", *(f".txt{packed}" for packed in SUFFIXES))

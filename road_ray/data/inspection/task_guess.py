@@ -255,4 +255,4 @@ def _add_splits(made: Guess) -> None:
         )
     made.entry.update(splits)
     if made.num_rows >= MOST_ROWS and source.layout == "table":
-        made.reasons.append(f"looked at the first {MOST_ROWS:,} rows only")
+        made.reasons.append(f"only the first {MOST_ROWS:,} rows were inspected")

@@ -147,7 +147,7 @@ def _placed(
     moved = _nearest(context, text, start)
     if moved is None:
         findings.errors.append(
-            f"{where} answer_start={start}: {text!r} expected, {found_text!r} stands there"
+            f"{where} answer_start={start}: {text!r} expected, {found_text!r} is there"
         )
         return None
     findings.repaired.append(f"{where} answer_start={start} -> {moved}: {text!r}")

@@ -250,7 +250,7 @@ class ActorEnsemble(Ensemble):
         attempt.deadline = time.monotonic() + self.handles.timeout_seconds + grace
 
     def _handle_loss(self, group: int, reason: str) -> None:
-        """Apply ``on_lost`` to an unavailable teacher: raise an error, or go on without it."""
+        """Apply ``on_lost`` to an unavailable teacher: raise an error, or continue without it."""
         if self.handles.on_lost == "stop":
             raise self._lost_error(group, reason)
         members = self.handles.members(group)

@@ -202,8 +202,8 @@ def _domain() -> Comparison:
     rtd, mlm = Stage("pretrain", {}), Stage("pretrain", {"objective.name": "mlm"})
     arms = (
         Arm("none", "no further pre-training", {}),
-        Arm("rtd", "replaced-token detection goes on", {}, stage=rtd),
-        Arm("mlm", "masked language model goes on", {}, stage=mlm),
+        Arm("rtd", "continued replaced-token detection", {}, stage=rtd),
+        Arm("mlm", "continued masked language modelling", {}, stage=mlm),
     )
     about = "pre-training continued on the text of the domain, then fine-tuning"
     return Comparison(about, "no published table", "amazon", arms, max_rows=2000)

@@ -21,7 +21,7 @@ from road_ray.recipes.finetuning.teachers import teachers
 from road_ray.recipes.multitask.multitask import multitask
 from road_ray.recipes.pretraining.pretrain import pretrain
 from road_ray.recipes.run_directory.run import Run, load_finished_run, open_run_directory
-from road_ray.reporting.report import leave_report
+from road_ray.reporting.report import write_report
 from road_ray.system.json_file import write_json_atomic
 from road_ray.training.context import RunContext
 
@@ -62,7 +62,7 @@ def _run(config: ReproduceConfig, context: RunContext | None) -> Run:
         figures = comparison_figures(table)
         failed = [outcome for outcome in outcomes if outcome.error is not None]
         if failed:
-            leave_report(directory)
+            write_report(directory)
             raise _failure(directory, len(outcomes), failed)
         write_json_atomic(directory / "metrics.json", figures)
     return Run(directory, figures)
@@ -103,5 +103,5 @@ def _failure(directory: Path, count: int, failed: Sequence[Outcome]) -> RoadErro
         f"{len(failed)} of {count} runs of {directory} failed:\n    {listed}\n"
         f"  the first: {first}\n"
         f"  kept: the others, and their table in {directory / 'table.json'}\n"
-        "  fix: mend the cause; to run the failed ones again, run the same command"
+        "  fix: remove the cause; to run the failed ones again, run the same command"
     )

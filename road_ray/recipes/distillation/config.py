@@ -104,7 +104,7 @@ class TeachingConfig(Config):
     network. Our choice."""
     on_lost: Literal["stop", "drop"] = "stop"
     """Action on a teacher that stays unavailable. ``stop``: end the run with an error; the same
-    command resumes it. ``drop``: go on with the mean of the others, with a warning and an event.
+    command resumes it. ``drop``: continue with the mean of the others, with a warning and an event.
     ``drop`` excludes ``distillation.store``."""
     on_truncated: Literal["stop", "learn"] = "stop"
     """Action where a teacher with another tokenizer truncates a row that the student reads whole.

@@ -16,7 +16,7 @@ from road_ray.data.loading import Split, find_dataset, load_split
 from road_ray.data.schema import Task
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.distillation.ensemble.base import Teacher, inputs_of
-from road_ray.evaluation.evaluate_split import answers, evaluate_logits
+from road_ray.evaluation.evaluate_split import batched_logits, evaluate_logits
 from road_ray.models.encoder import model_directory
 from road_ray.models.heads.label_order import LabelMap
 from road_ray.training.worker import Worker
@@ -78,7 +78,7 @@ def mean_logits(
         for name, split in splits.items():
             title = f"evaluating {name}, model {number} of {len(directories)}"
             on_rows = None if on_part is None else partial(on_part, title)
-            logits = answers(forward, split.features, task.kind, pad_id, on_rows)
+            logits = batched_logits(forward, split.features, task.kind, pad_id, on_rows)
             before = sums.get(name)
             sums[name] = logits if before is None else list(map(np.add, before, logits))
     return {

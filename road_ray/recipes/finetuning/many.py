@@ -113,7 +113,7 @@ def _at_hand(config: FinetuningsConfig) -> list[str]:
     if missing:
         _log.warning("no files of %s below the data root: left out", ", ".join(missing))
     if not available:
-        raise ConfigError(f"pool: no data set of it is at hand: {', '.join(config.pool)}")
+        raise ConfigError(f"pool: none of its data sets is available: {', '.join(config.pool)}")
     return available
 
 

@@ -101,9 +101,7 @@ def main(
     sources: Mapping[str, TeacherSource],
     actors: Mapping[str, ActorEnsemble],
 ) -> dict[str, float]:
-    """Train the mixture on one worker; return the metrics. Teachers without ``actors`` are loaded
-    in this process.
-    """
+    """Train on one worker and return the metrics; teachers without ``actors`` are loaded here."""
     directory = model_directory(require_init(config.init))
     tokenizer = load_tokenizer(directory)
     encoder = load_encoder(directory)

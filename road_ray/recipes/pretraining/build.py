@@ -16,8 +16,8 @@ from road_ray.errors import ConfigError, DataError
 from road_ray.models.architectures import detector_output, family_of
 from road_ray.models.config import EncoderConfig
 from road_ray.models.corpus_init import (
+    attend_to_neighbours,
     log_frequencies,
-    look_at_neighbours,
     open_paths,
     sinusoidal_positions,
     start_from_corpus,
@@ -127,7 +127,7 @@ class _ModelBuilder:
         if self.start == "corpus":
             sinusoidal_positions(model.electra, size.initializer_std)
             open_paths(model.electra)
-            look_at_neighbours(model.electra)
+            attend_to_neighbours(model.electra)
             start_from_corpus(model, self.corpus, self.special, size.initializer_std)
         return model
 

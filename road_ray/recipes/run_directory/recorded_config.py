@@ -24,7 +24,7 @@ def load_recorded(kind: type[C], path: Path) -> C:
     try:
         return load(kind, path=path)
     except InvalidConfig as error:
-        keys = "".join(f"\n    {problem.where}  {problem.what}" for problem in error.problems)
+        keys = "".join(f"\n    {problem.where}  {problem.message}" for problem in error.problems)
         raise ConfigError(
             f"{path} was not written by this version of road_ray, or was changed since:{keys}\n"
             "  fix: name another run_dir, or resume with the version that began this one\n"

@@ -26,7 +26,7 @@ from road_ray.recipes.run_directory.input_files import (
 from road_ray.recipes.run_directory.manifest import damage, require_source, seal
 from road_ray.recipes.run_directory.recorded_config import RECORD, allowed_inputs, require_same
 from road_ray.reporting.provenance import environment, revision, version_of
-from road_ray.reporting.report import REPORT, leave_report
+from road_ray.reporting.report import REPORT, write_report
 from road_ray.system.file_lock import lock_exclusively
 from road_ray.system.json_file import read_json, write_json_atomic
 from road_ray.training.checkpoint.atomic_commit import MANIFEST, Checkpoints, disk_error
@@ -83,7 +83,7 @@ def load_finished_run(config: RunConfig) -> Run | None:
     except CheckpointError as error:
         _log.warning("%s", error)
         return None
-    _complete(directory, anew=False)
+    _complete(directory, rewrite=False)
     _log.info("%s is finished; nothing is left to do", directory)
     return Run(directory, figures)
 
@@ -113,19 +113,19 @@ def _other_inputs(directory: Path, changed: list[str]) -> CheckpointError:
     )
 
 
-def _complete(directory: Path, *, anew: bool) -> None:
+def _complete(directory: Path, *, rewrite: bool) -> None:
     """Write manifest and report of a finished run, or those of them that are missing. A failure to
     write them is logged and does not fail the run.
     """
     if not (directory / "metrics.json").is_file():
         return  # a plan
-    if anew or not (directory / MANIFEST).is_file():
+    if rewrite or not (directory / MANIFEST).is_file():
         try:
             seal(directory, RECORD)
         except (OSError, RoadError) as error:
             _log.warning("no %s, so damage cannot be detected: %s", directory / MANIFEST, error)
-    if anew or not (directory / REPORT).is_file():
-        leave_report(directory)
+    if rewrite or not (directory / REPORT).is_file():
+        write_report(directory)
 
 
 @contextmanager
@@ -160,11 +160,11 @@ def open_run_directory(config: RunConfig) -> Iterator[Path]:
             write_json_atomic(directory / INPUTS, inputs)
         except Exception as error:
             if isinstance(error, DivergedError):
-                leave_report(directory)  # its curves show what led there
+                write_report(directory)  # its curves show what led there
             if isinstance(error, RoadError) or disk_error(error) is None:
                 raise
             raise _write_error(directory, error) from error
-        _complete(directory, anew=True)
+        _complete(directory, rewrite=True)
 
 
 def _write_error(directory: Path, error: Exception) -> ResourceError:
@@ -198,7 +198,7 @@ def _has_progress(directory: Path) -> bool:
 
 def _record(config: RunConfig) -> Mapping[str, Any]:
     """Record configuration and environment; return the inputs. A run that failed before
-    its first checkpoint is recorded anew.
+    its first checkpoint is recorded again.
     """
     record = config.run_dir / RECORD
     if not _has_progress(config.run_dir):

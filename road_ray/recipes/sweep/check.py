@@ -154,7 +154,7 @@ def _problems_of_values(
         override(stage, changes)
     except InvalidConfig as error:
         for problem in error.problems:
-            yield Problem(where, problem.what, problem.remedy)
+            yield Problem(where, problem.message, problem.remedy)
 
 
 def _unknown_metrics(

@@ -47,7 +47,7 @@ class SweepTrackingConfig(Config):
     """Weights & Biases project to log to, one group for the sweep; needs ``road-ray[wandb]``. None:
     no logging to Weights & Biases."""
     wandb_mode: Literal["online", "offline"] = "offline"
-    """Mode of Weights & Biases. ``online``: send metrics while trials go on. ``offline``: write
+    """Mode of Weights & Biases. ``online``: send metrics during the trials. ``offline``: write
     them to the run directories, for ``wandb sync``."""
     mlflow_uri: Annotated[str, AfterValidator(check_address)] | None = None
     """MLflow server or database to log to, one experiment named after the sweep; needs

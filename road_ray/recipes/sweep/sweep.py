@@ -29,7 +29,7 @@ from road_ray.recipes.sweep.retention import remove_models
 from road_ray.recipes.sweep.stages import base_config
 from road_ray.recipes.sweep.trial import Trial
 from road_ray.recipes.validation import require_init
-from road_ray.reporting.report import leave_report
+from road_ray.reporting.report import write_report
 from road_ray.system.json_file import write_text_atomic
 
 _RECORD = "sweep.resolved.yaml"
@@ -79,7 +79,7 @@ def run(config: SweepConfig) -> Sweep:
         remove_models(directory, trials, config)
         done = Sweep(directory, config, trials)
         write_result(done)
-        leave_report(directory)
+        write_report(directory)
     failed = [trial for trial in trials if trial.state == "failed"]
     if failed and not done.best:
         raise DivergedError(

@@ -116,9 +116,9 @@ class Checkpoints:
                 self._on_event(event)
         if damage:
             raise CheckpointError(
-                f"{self.root}: every checkpoint is damaged, and a run never starts anew silently:"
+                f"{self.root}: every checkpoint is damaged, and a run never restarts silently:"
                 + "".join(f"\n    {line}" for line in damage)
-                + "\n    fix: restore one of them, or name another run directory to start anew"
+                + "\n    fix: restore one of them, or name another run directory to start again"
                 + "\n    kept: all files, unchanged"
             )
         return None

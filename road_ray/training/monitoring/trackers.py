@@ -112,7 +112,7 @@ def wandb_tracker(
         )
         return _Wandb(run)
     except Exception as error:
-        _log.warning("wandb cannot be reached, training goes on without it: %s", error)
+        _log.warning("wandb cannot be reached, training continues without it: %s", error)
         return _Unreachable(error)
 
 
@@ -192,7 +192,7 @@ def mlflow_tracker(
         id_file.write_text(f"{run_id}\n", encoding="ascii")
         return _MLflow(client, run_id)
     except Exception as error:
-        _log.warning("mlflow cannot be reached, training goes on without it: %s", error)
+        _log.warning("mlflow cannot be reached, training continues without it: %s", error)
         return _Unreachable(error)
 
 

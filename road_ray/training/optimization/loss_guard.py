@@ -127,7 +127,7 @@ class LossGuard:
         )
         if policy == "stop":
             raise DivergedError(
-                f"{message}\n  fix: look at these rows; training.on_spike=skip leaves them out, "
+                f"{message}\n  fix: inspect these rows; training.on_spike=skip leaves them out, "
                 f"warn learns from them\n"
                 f"  kept: {self._newest_checkpoint()}; the update was not made"
             )
@@ -142,7 +142,7 @@ class LossGuard:
             f"step {step}: gradient norm {float(norm)}, loss {float(result.loss)}\n"
             f"  not finite: {where}; data: {', '.join(result.datasets)}; "
             f"rows on this worker: {_rows_of(result)}\n"
-            "  fix: lower optimizer.peak_lr, lengthen the warm-up, or look at these rows\n"
+            "  fix: lower optimizer.peak_lr, lengthen the warm-up, or inspect these rows\n"
             f"  kept: {self._newest_checkpoint()}; the update was not made"
         )
 

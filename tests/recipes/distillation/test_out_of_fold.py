@@ -15,7 +15,7 @@ from road_ray.distillation.teacher_identity import fingerprint_tokenizer
 from road_ray.distributed.teachers.replicas import Pool
 from road_ray.errors import ConfigError
 from road_ray.recipes.distillation.config import DistillConfig
-from road_ray.recipes.distillation.distill import _of_pool, teacher_source_of
+from road_ray.recipes.distillation.distill import _with_teachers, teacher_source_of
 from road_ray.recipes.distillation.out_of_fold import (
     open_ensemble,
     store_is_complete,
@@ -130,12 +130,12 @@ def test_a_pool_of_folds_keeps_what_the_list_knows_of_them(folded, sentiment, tm
     places = read_teacher_list(path)[0]
     named = {"distillation.teachers": [str(path)], "distillation.num_teachers": 2}
     config = override(DistillConfig(run_dir=tmp_path), sentiment | named)
-    assert _of_pool(config, places) == config
-    plain = _of_pool(override(config, {"distillation.teachers": []}), places)
+    assert _with_teachers(config, places) == config
+    plain = _with_teachers(override(config, {"distillation.teachers": []}), places)
     assert plain.distillation.teachers == tuple(places)
     assert plain.distillation.num_teachers == 4
     with pytest.raises(ConfigError, match="names 4 teachers of folds, and the ensemble has 4"):
-        _of_pool(config, places[::-1])
+        _with_teachers(config, places[::-1])
 
 
 def test_a_teacher_of_folds_whose_ancestor_saw_all_rows_is_warned_of(tmp_path, caplog):

@@ -11,7 +11,7 @@ import road_ray as rr
 from road_ray.config import override
 from road_ray.errors import ConfigError
 from road_ray.evaluation.glue import average
-from road_ray.presets import named
+from road_ray.presets import get_preset
 from road_ray.recipes.finetuning import finetune as single
 from road_ray.recipes.finetuning.config import FinetuneConfig, FinetuningsConfig
 from road_ray.recipes.finetuning.many import plan_runs, summarise_seeds, table
@@ -19,7 +19,7 @@ from road_ray.recipes.finetuning.many import plan_runs, summarise_seeds, table
 
 def test_glue_has_the_epochs_of_the_paper_and_leaves_out_what_is_not_there(real_data: Path, caplog):
     changes = {"data.root": str(real_data), "init": "x", "num_seeds": 2, "seed": 5}
-    config = override(named("glue").make(), changes)
+    config = override(get_preset("glue").make(), changes)
     runs = [one for wave in plan_runs(config) for one in wave]
     epochs = {one.data.dataset: one.data.epochs for one in runs}
     assert {name for name, value in epochs.items() if value == 10} == {"rte", "stsb"}
@@ -32,7 +32,7 @@ def test_glue_has_the_epochs_of_the_paper_and_leaves_out_what_is_not_there(real_
 
 
 def test_one_may_start_from_another_of_the_same_seed(tmp_path):
-    config = override(named("glue_from_mnli").make(), {"init": "x", "num_seeds": 2})
+    config = override(get_preset("glue_from_mnli").make(), {"init": "x", "num_seeds": 2})
     config = override(config, {"only_at_hand": False, "run_dir": tmp_path})
     first, second = plan_runs(config)
     assert {one.data.dataset for one in second} == {"rte", "stsb", "mrpc"}

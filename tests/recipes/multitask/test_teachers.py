@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 import road_ray as rr
-from road_ray.presets import named
+from road_ray.presets import get_preset
 from road_ray.recipes.multitask.teachers import teachers_by_dataset
 from road_ray.training.monitoring.journal import read_rows
 
@@ -161,7 +161,7 @@ def test_mistakes_are_told(road, flags, taught, teachers, asked, tmp_path, chang
 
 
 def test_roads_preset_forgets_no_data_set():
-    config = named("road_with_kd").make()
+    config = get_preset("road_with_kd").make()
     assert config.distillation.temperature > 3
     with pytest.raises(rr.errors.ConfigError, match="names none for triviaqa, natural_questions"):
         teachers_by_dataset(config)

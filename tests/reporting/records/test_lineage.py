@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from road_ray.reporting.records.lineage import ancestors, ancestry, describe_model
+from road_ray.reporting.records.lineage import ancestors, describe_model, lineage_table
 from road_ray.reporting.records.run_record import read_run
 
 
@@ -21,7 +21,7 @@ def test_it_goes_back_to_the_corpus_and_names_teachers(run_directory, tmp_path):
     told(run_directory, datasets=["squad_v2"], init=str(tmp_path / "mtl"), teachers=[teacher])
     run = read_run(run_directory)
     assert [role for role, _, _ in ancestors(run)] == ["initialised from"] * 2 + ["teacher 0"]
-    (table,) = ancestry(run)
+    (table,) = lineage_table(run)
     assert [row[2] for row in table.rows] == [
         "distilled on squad_v2",
         "trained on mnli, qqp, seed 0",

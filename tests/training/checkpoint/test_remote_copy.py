@@ -154,7 +154,7 @@ def pulled(tmp_path, state, run):
         (RUN | {"configuration": {"verb": "distill", "seed": 1}}, "verb: there 'distill', asked"),
         (RUN | {"identity": {"rows": "cd"}}, "rows: there 'cd', asked 'ab'"),
         (RUN | {"identity": {}}, "rows: there None, asked 'ab'"),
-        ({"identity": RUN["identity"]}, "an earlier version made it"),
+        ({"identity": RUN["identity"]}, "an earlier version wrote it"),
     ],
 )
 def test_a_copy_of_another_run_is_refused_and_stays_where_it_is(tmp_path, state, told):

@@ -82,7 +82,7 @@ def parse_json(text: str, where: str) -> Any:
         if len(content) < len(pairs):
             names = repeated(name for name, _ in pairs)
             raise DataError(
-                f"{where}: the key {names[0]!r} stands twice in one object\n"
+                f"{where}: the key {names[0]!r} occurs twice in one object\n"
                 "  fix: remove one of the two, or give it another name"
             )
         return content
