@@ -47,7 +47,7 @@ def plan(
     Measures three steps; reports an infeasible configuration within seconds.
     """
     from road_ray.errors import ConfigError
-    from road_ray.recipes.plan import PLANNED
+    from road_ray.recipes.config import PLANNED
     from road_ray.verbs import VERBS
 
     if verb not in (*PLANNED, "reproduce"):

@@ -53,16 +53,17 @@ def sweep(
         "console": "quiet" if quiet or as_json else None,
     }
     overrides = words[1:] + [f"{key}={value}" for key, value in flags.items() if value is not None]
+    from road_ray.recipes.sweep.check import load_sweep
+
+    config = load_sweep(words[0], overrides)  # before torch and Ray are imported
     from dataclasses import asdict
 
     from road_ray.cli.interrupt import run_interruptible
-    from road_ray.recipes.sweep.check import load_sweep
     from road_ray.recipes.sweep.result import row_of
     from road_ray.recipes.sweep.retention import model_of
     from road_ray.recipes.sweep.sweep import run
     from road_ray.reporting.tables import aligned
 
-    config = load_sweep(words[0], overrides)
     if dry_run:
         _show_plan(config, as_json)
         return

@@ -68,11 +68,13 @@ def locate_model(name: str | Path, *, weights: bool = True) -> Path:
     try:
         return Path(snapshot_download(str(name), allow_patterns=patterns))
     except Exception as error:  # the hub's client raises dozens of types
-        problem = "neither a directory nor a model of the hub that can be reached"
+        problem = "no such directory, and no model of the hub that can be reached"
         if not isinstance(error, HFValidationError):  # otherwise it is no name of the hub
-            problem += f" ({error})"
+            problem += f"\n  seen: {str(error).splitlines()[0].removeprefix('Got: ')}"
         raise CheckpointError(
-            f"{name}: {problem}\n  fix: name a directory with config.json and model.safetensors"
+            f"{name}: {problem}\n"
+            "  allowed: a directory with config.json and model.safetensors, a run directory, or "
+            "ORGANISATION/NAME of the hub\n  fix: check the path, or the connection to the hub"
         ) from error
 
 

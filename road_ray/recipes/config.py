@@ -18,6 +18,9 @@ from road_ray.data.config import MINIATURE, SourceConfig
 from road_ray.recipes.distillation.teacher_list import teacher_files
 from road_ray.recipes.run_directory.input_files import Inputs, model_files, split_files
 
+PLANNED = ("pretrain", "multitask", "finetune", "teachers", "distill")
+"""Verbs that ``road plan`` estimates."""
+
 
 class TrackingConfig(Config):
     """Experiment trackers that receive the metrics of a run besides ``metrics.jsonl``."""

@@ -29,7 +29,7 @@ from road_ray.distributed.estimate import (
 )
 from road_ray.errors import ConfigError
 from road_ray.models.encoder import model_directory
-from road_ray.recipes.config import TrackingConfig
+from road_ray.recipes.config import PLANNED, TrackingConfig
 from road_ray.recipes.distillation.config import DistillConfig
 from road_ray.recipes.finetuning.config import TeachersConfig
 from road_ray.recipes.pretraining.config import PretrainConfig
@@ -42,7 +42,6 @@ from road_ray.training.performance.profile import Measured
 _BYTES_PER_TOKEN, _SAMPLED_BATCHES = 5, 2
 _LEAST_BYTES, _MOST_BYTES = 1 << 18, 4 << 20  # of text, whose rows and tokenizer take seconds
 _NO_TRACKING = {"tracking": TrackingConfig()}
-PLANNED = ("pretrain", "multitask", "finetune", "teachers", "distill")
 
 
 def plan(

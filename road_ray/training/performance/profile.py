@@ -24,7 +24,7 @@ from road_ray.training.worker import Worker
 _NOTHING = BatchTotals(0, 0, 0)
 _STEPS = 3  # measured, after one that warms up
 _FIRST_ROWS = 2
-_LONGEST_STEP_SECONDS = 1.5  # of a measured step, so that a plan comes in seconds everywhere
+_LONGEST_STEP_SECONDS = 1.0  # of a measured step, so that a plan comes in seconds everywhere
 
 
 @dataclass(frozen=True)
