@@ -260,7 +260,7 @@ def questions(sentiment: dict[str, object]) -> dict[str, object]:
 
 
 @pytest.fixture(scope="session")
-def asked(questions: dict[str, object], tmp_path_factory: pytest.TempPathFactory) -> Run:
+def span_run(questions: dict[str, object], tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A fine-tuning on SQuAD 2.0."""
     import road_ray as rr
 

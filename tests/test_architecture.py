@@ -70,16 +70,16 @@ def tree(path: Path) -> ast.Module:
 
 def imports(path: Path) -> list[tuple[str, int]]:
     """Every module that a file imports, at the top or inside a function, with the line."""
-    found = []
+    modules = []
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
-            found += [(alias.name, node.lineno) for alias in node.names]
+            modules += [(alias.name, node.lineno) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{named(path)}:{node.lineno}: imports are absolute"
-            found.append((str(node.module), node.lineno))
+            modules.append((str(node.module), node.lineno))
             if node.module == "road_ray":
-                found += [(f"road_ray.{alias.name}", node.lineno) for alias in node.names]
-    return found
+                modules += [(f"road_ray.{alias.name}", node.lineno) for alias in node.names]
+    return modules
 
 
 def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -179,15 +179,15 @@ def mutable_classes() -> set[str]:
     """Names of the package's classes whose instances can change: neither frozen dataclasses nor
     configurations nor enumerations.
     """
-    found = classes()
-    bases = {name: {ast.unparse(base) for base in node.bases} for name, node in found.items()}
+    names = classes()
+    bases = {name: {ast.unparse(base) for base in node.bases} for name, node in names.items()}
     immutable = {"Config", "Enum", "StrEnum", "IntEnum", "NamedTuple"}
-    for name, node in found.items():
+    for name, node in names.items():
         if "frozen=True" in " ".join(map(ast.unparse, node.decorator_list)):
             immutable.add(name)
     while more := {name for name in bases if bases[name] & immutable} - immutable:
         immutable |= more
-    return set(found) - immutable
+    return set(names) - immutable
 
 
 def ambient_state(path: Path) -> list[str]:
@@ -283,8 +283,8 @@ def module_at(name: str) -> Path | None:
     if not name.startswith("road_ray."):
         return None
     place = PACKAGE.parent.joinpath(*name.split("."))
-    found = (place.with_suffix(".py"), place / "__init__.py")
-    return next((path for path in found if path.is_file()), None)
+    candidates = (place.with_suffix(".py"), place / "__init__.py")
+    return next((path for path in candidates if path.is_file()), None)
 
 
 def needed_by(path: Path) -> set[Path]:
@@ -319,8 +319,8 @@ def circles(needs: dict[Path, set[Path]]) -> list[set[Path]]:
 
 
 def test_modules_do_not_import_each_other_in_a_circle():
-    found = circles({path: needed_by(path) for path in sources()})
-    assert [sorted(map(named, group)) for group in found] == []
+    cycles = circles({path: needed_by(path) for path in sources()})
+    assert [sorted(map(named, group)) for group in cycles] == []
 
 
 @pytest.mark.parametrize("module", ["road_ray", "road_ray.config", "road_ray.errors"])

@@ -206,24 +206,24 @@ def rows(
     *, trials: int, trivial_trials: int, repeats: int, say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
     """The rows of bench.json, in trials a second: more is better."""
-    found = []
+    table = []
     with cluster():
         for max_concurrent in (1, 2):
-            told = overheads(max_concurrent, trials=trials, repeats=repeats)
-            cost = told["gap"] + told["start"]
+            seconds = overheads(max_concurrent, trials=trials, repeats=repeats)
+            cost = seconds["gap"] + seconds["start"]
             say(
-                f"  {max_concurrent} at a time: the recipe {told['recipe']:.2f} s; beside it "
-                f"{cost:.2f} s: {told['gap']:.2f} s from end to next start, {told['start']:.2f} s "
-                "more up to the first step"
+                f"  {max_concurrent} at a time: the recipe {seconds['recipe']:.2f} s; beside it "
+                f"{cost:.2f} s: {seconds['gap']:.2f} s from end to next start, "
+                f"{seconds['start']:.2f} s more up to the first step"
             )
             peer = f"the aim of {AIM_SECONDS:g} s, {max_concurrent} at a time"
-            share = told["recipe"] / (told["recipe"] + cost)
-            found.append(_row(peer, cost, AIM_SECONDS, share, repeats))
+            share = seconds["recipe"] / (seconds["recipe"] + cost)
+            table.append(_row(peer, cost, AIM_SECONDS, share, repeats))
         for max_concurrent in (1, 2):
             ours, tunes = trivials(max_concurrent, trials=trivial_trials, repeats=repeats)
             peer = f"Tune alone, {trivial_trials} trivial trials, {max_concurrent} at a time"
-            found.append(_row(peer, ours, tunes, tunes / ours, repeats))
-    return found
+            table.append(_row(peer, ours, tunes, tunes / ours, repeats))
+    return table
 
 
 def _row(peer: str, ours: float, theirs: float, share: float, repeats: int) -> dict[str, Any]:

@@ -109,14 +109,14 @@ def test_a_server_is_compared_with_a_plain_handler():
 
 
 def test_a_peer_that_is_not_installed_is_left_out_with_a_word(monkeypatch):
-    said = []
+    output = []
     monkeypatch.setattr(suite, "find_spec", lambda _: None)
     monkeypatch.setattr(
         suite, "_against", lambda name, plan, shape, repeats, peers: [{"peers": set(peers)}]
     )
-    rows = suite.pretrain(Plan(say=said.append))
+    rows = suite.pretrain(Plan(say=output.append))
     assert rows == [{"peers": {"plain", "plain, samples at chosen"}}]
-    assert "electra-pytorch" in said[0]
+    assert "electra-pytorch" in output[0]
 
 
 @pytest.mark.skipif(

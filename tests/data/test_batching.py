@@ -264,7 +264,7 @@ def test_sizes_of_batches_are_known_without_making_them(most_tokens):
     made = BatchStream(features(), Batching(8, 3, most_tokens), pad_id=0)
     for count in (1, made.batches_per_epoch, 2 * made.batches_per_epoch + 2):
         masks = [made[number]["attention_mask"] for number in range(count)]
-        found = made.totals(count)
-        assert found.rows == sum(len(mask) for mask in masks)
-        assert found.tokens == sum(int(mask.sum()) for mask in masks)
-        assert found.positions == pytest.approx(sum(mask.numel() for mask in masks), rel=0.05)
+        totals = made.totals(count)
+        assert totals.rows == sum(len(mask) for mask in masks)
+        assert totals.tokens == sum(int(mask.sum()) for mask in masks)
+        assert totals.positions == pytest.approx(sum(mask.numel() for mask in masks), rel=0.05)

@@ -58,7 +58,7 @@ def test_labels_of_a_task_of_the_catalogue_are_those_of_the_catalogue_by_name(to
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "told"),
+    ("one", "other", "message"),
     [
         ({"labels": ["a", "b"]}, {"labels": ["a", "c"]}, "allowed: the same labels, in any order"),
         ({"labels": ["a", "b"]}, {"kind": "regress"}, "kind is regress, data.sets.one of the same"),
@@ -70,10 +70,10 @@ def test_labels_of_a_task_of_the_catalogue_are_those_of_the_catalogue_by_name(to
         ),
     ],
 )
-def test_sets_that_do_not_fit_together_are_refused(one, other, told):
+def test_sets_that_do_not_fit_together_are_refused(one, other, message):
     mine = source(one=REVIEW | {"task": "x"} | one, other=REVIEW | {"task": "x"} | other)
     find_dataset("one", mine)
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         find_dataset("other", mine)
 
 
@@ -104,9 +104,9 @@ def test_missing_labels_are_listed_ready_to_paste(tmp_path, own, content, labels
     own |= {"train": "x.csv", "layout": "conll" if "kind" in own else "table"}
     with pytest.raises(ConfigError) as refused:
         find_dataset("mine", source(tmp_path, mine=own))
-    said = str(refused.value)
-    assert "x.csv has: " in said
-    line = next(line for line in said.splitlines() if "labels: [" in line)
+    message = str(refused.value)
+    assert "x.csv has: " in message
+    line = next(line for line in message.splitlines() if "labels: [" in line)
     pasted = YAML(typ="safe").load(line.strip())["labels"]
     assert pasted == (labels or ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"])
     kind = find_dataset("mine", source(tmp_path, mine=own | {"labels": pasted}))[1].kind
@@ -115,17 +115,17 @@ def test_missing_labels_are_listed_ready_to_paste(tmp_path, own, content, labels
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (None, "they cannot be listed: data set 'mine': no file"),
         ("t,l\nx,a\ny,a\n", "x.csv has 1 in column 'l': a"),
         ("t,l\n" + "".join(f"x,{n}\n" for n in range(300)), "300 different values.*kind: regress"),
     ],
 )
-def test_labels_that_cannot_be_listed_are_explained(tmp_path, content, told):
+def test_labels_that_cannot_be_listed_are_explained(tmp_path, content, message):
     if content:
         (tmp_path / "x.csv").write_text(content)
-    with pytest.raises(ConfigError, match=f"(?s){told}"):
+    with pytest.raises(ConfigError, match=f"(?s){message}"):
         find_dataset("mine", source(tmp_path, mine=REVIEW | {"train": "x.csv"}))
 
 
@@ -174,10 +174,10 @@ def test_paths_are_relative_to_the_yaml_file_that_names_them(tmp_path, monkeypat
     file = tmp_path / "project" / "own.yaml"
     file.write_text(json.dumps({"data": {"sets": {"mine": own}}}))
     monkeypatch.chdir(tmp_path)
-    found = load(FinetuneConfig, path=file.relative_to(tmp_path)).data.sets["mine"]
-    assert found.train == str(tmp_path / "project" / "r.csv")
-    assert found.dev == str(tmp_path / "project" / "d.csv")
-    assert found.test == "elsewhere.csv"
+    entry = load(FinetuneConfig, path=file.relative_to(tmp_path)).data.sets["mine"]
+    assert entry.train == str(tmp_path / "project" / "r.csv")
+    assert entry.dev == str(tmp_path / "project" / "d.csv")
+    assert entry.test == "elsewhere.csv"
     (tmp_path / "project" / "train").mkdir()  # beside a split of the hub of that name
     file.write_text(
         json.dumps({"data": {"sets": {"mine": {**own, "hub": "x/y", "train": "train"}}}})

@@ -24,16 +24,16 @@ def test_an_entry_is_a_choice_that_the_data_offers_and_not_what_it_takes_unasked
 @pytest.mark.parametrize("name", ["squad_v2", "mnli", "sst2", "stsb", "conll2003", "swag"])
 def test_a_data_set_gets_the_head_that_was_asked_for_where_it_fits_and_no_other(head, name):
     plain = find_dataset(name, SourceConfig())
-    found = find_dataset(name, SourceConfig(**{head.key: head.value}))
+    result = find_dataset(name, SourceConfig(**{head.key: head.value}))
     expected = {
         "span_head": {"squad_v2": JointSpan},
         "pair_head": {"mnli": Reason},
         "tag_head": {"conll2003": FeatureTag},
     }[head.key]
     if name not in expected:
-        assert found == plain
+        assert result == plain
         return
-    dataset, task = found
+    dataset, task = result
     assert type(task.kind) is expected[name]
     assert task.name == dataset.task == f"{plain[1].name}_{head.value}"
     assert getattr(task.kind, "labels", None) == getattr(plain[1].kind, "labels", None)

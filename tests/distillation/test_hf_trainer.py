@@ -99,8 +99,8 @@ def test_evaluation_is_on_gold_and_a_foreign_loader_is_taught_late(trainer):
     with torch.no_grad():
         assert figures["eval_loss"] == pytest.approx(one.model(**batch).loss.item(), rel=1e-4)
     one.model.train()
-    taught = one.compute_loss(one.model, batch)
-    assert taught.item() != pytest.approx(figures["eval_loss"], rel=1e-3)
+    loss = one.compute_loss(one.model, batch)
+    assert loss.item() != pytest.approx(figures["eval_loss"], rel=1e-3)
 
 
 def test_the_schedule_follows_the_steps_of_the_trainer(trainer):

@@ -26,8 +26,8 @@ def test_the_manifest_tells_teachers_apart(tmp_path, teacher, tokenizer):
 
 def test_a_teacher_of_ours_brings_its_figures_and_where_it_comes_from(tmp_path, teacher):
     directory = teacher(tmp_path / "a")
-    told = {"metrics": {"eval/mnli/accuracy": 0.8}, "seed": 3, "init": "runs/p", "other": 1}
-    (directory / "road_ray.json").write_text(json.dumps(told))
+    record = {"metrics": {"eval/mnli/accuracy": 0.8}, "seed": 3, "init": "runs/p", "other": 1}
+    (directory / "road_ray.json").write_text(json.dumps(record))
     (entry,) = teacher_manifest([directory], NLI)["teachers"]
     assert entry["metrics"] == {"eval/mnli/accuracy": 0.8}
     assert (entry["seed"], entry["init"]) == (3, "runs/p")

@@ -33,8 +33,8 @@ def dashboard():
             wanted = settings["token"]
             given = self.headers["Authorization"]
             good = wanted is None or given == f"Bearer {wanted}"
-            told = json.dumps({"ray_version": settings["version"]})
-            self.answer(*((200, told) if good else (401,)))
+            body = json.dumps({"ray_version": settings["version"]})
+            self.answer(*((200, body) if good else (401,)))
 
     with serving(Dashboard) as address:
         yield settings, f"http://{address}"

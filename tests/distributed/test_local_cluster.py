@@ -16,20 +16,20 @@ from tests.cluster import processes_with
 
 
 @pytest.mark.parametrize(
-    ("raised", "told"),
+    ("raised", "message"),
     [
         (Exception("The current node timed out during startup."), ClusterError),
         (ValueError("of another kind"), ValueError),
     ],
 )
-def test_a_start_that_takes_too_long_is_told_with_what_to_do(monkeypatch, raised, told):
+def test_a_start_that_takes_too_long_is_told_with_what_to_do(monkeypatch, raised, message):
     def fail(**options):
         raise raised
 
     monkeypatch.setattr(local_cluster.ray, "init", fail)
-    with pytest.raises(told) as error:
+    with pytest.raises(message) as error:
         local_cluster.start(1, dashboard=False)
-    if told is ClusterError:
+    if message is ClusterError:
         assert "timed out during startup" in str(error.value)
         assert "processes at work" in str(error.value)
 

@@ -62,12 +62,12 @@ def block(heading: str) -> str:
 def entries(tree: str) -> list[str]:
     """Return the paths of a tree that is indented by two spaces a level."""
     above: list[str] = []
-    found = []
+    links = []
     for line in filter(None, tree.splitlines()):
         name, depth = line.split()[0], (len(line) - len(line.lstrip())) // 2
         above[depth:] = [name]
-        found.append("".join(above))
-    return found
+        links.append("".join(above))
+    return links
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

@@ -30,9 +30,9 @@ def test_notebook_runs(name, tmp_path, monkeypatch, capsys):
     names: dict[str, object] = {}
     for code in (re.sub(r"^STEPS = \d+", "STEPS = 3", first, flags=re.M), *others):
         exec(compile(code, name, "exec"), names)
-    said = capsys.readouterr().out
-    assert re.search(r"(student|accuracy): \d+\.\d", said)
-    assert said.splitlines()[-1] in ("positive", "negative", "happy", "unhappy")
+    output = capsys.readouterr().out
+    assert re.search(r"(student|accuracy): \d+\.\d", output)
+    assert output.splitlines()[-1] in ("positive", "negative", "happy", "unhappy")
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -25,7 +25,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_the_tutorial_from_a_csv_to_an_onnx_student(road, folder):
-    said = {}
+    outputs = {}
     for name, block in blocks("docs/tutorial.md").items():
         for words in commands(block):
             assert words[0] == "road"
@@ -33,9 +33,9 @@ def test_the_tutorial_from_a_csv_to_an_onnx_student(road, folder):
             process = ("distillation.host=process",) if words[1] == "distill" else ()
             done = road(*words[1:], *more, *process)
             assert done.code == 0, (words, done.err)
-            said[name] = done.out
+            outputs[name] = done.out
     for name in ("classifier", "onnx"):
-        rows = [json.loads(line) for line in said[name].splitlines()]
+        rows = [json.loads(line) for line in outputs[name].splitlines()]
         assert len(rows) == 12
         assert all(sum(row["scores"].values()) == pytest.approx(1) for row in rows)
     assert rows[0].keys() == {"id", "label", "score", "scores"}

@@ -76,22 +76,24 @@ def test_logits_are_those_of_each_row_alone(model, split, name, monkeypatch):
 
 def test_classes_are_scored_and_named(model, split, tmp_path):
     chosen = split("mnli")
-    found = evaluate_split(model, chosen, pad_id=0, device=CPU)
+    evaluation = evaluate_split(model, chosen, pad_id=0, device=CPU)
     labels = task("mnli").kind.labels
     gold = [labels[int(label)] for label in chosen.features.gold["labels"]]
-    right = sum(told == known for told, known in zip(found.labels, gold, strict=True))
-    assert found.figures == {"accuracy": pytest.approx(100 * right / len(gold))}
-    assert found.threshold is None
-    found.write(tmp_path)
+    right = sum(
+        predicted == known for predicted, known in zip(evaluation.labels, gold, strict=True)
+    )
+    assert evaluation.figures == {"accuracy": pytest.approx(100 * right / len(gold))}
+    assert evaluation.threshold is None
+    evaluation.write(tmp_path)
     written = json.loads((tmp_path / "predictions.json").read_text())
-    assert list(written.values()) == list(found.labels)
+    assert list(written.values()) == list(evaluation.labels)
     assert list(written) == [example.id for example in chosen.examples]
 
 
 def test_without_gold_there_are_predictions_only(model, split):
-    found = evaluate_split(model, split("sst2", "test"), pad_id=0, device=CPU)
-    assert found.figures == {}
-    assert len(found.labels) == 25
+    evaluation = evaluate_split(model, split("sst2", "test"), pad_id=0, device=CPU)
+    assert evaluation.figures == {}
+    assert len(evaluation.labels) == 25
 
 
 def test_a_perfect_model_of_spans_has_full_marks_and_a_threshold(split, tmp_path):
@@ -109,10 +111,10 @@ def test_a_perfect_model_of_spans_has_full_marks_and_a_threshold(split, tmp_path
             places = (np.flatnonzero(starts == first.start)[0], np.flatnonzero(ends == end)[0])
         row[[0, 1], places] = 9
         perfect.append(row)
-    found = evaluate_spans(chosen, perfect, None, tune=True)
-    assert found.figures["f1"] == found.figures["best_f1"] == 100
-    assert found.figures["at_threshold_exact"] == 100
-    assert found.figures["no_answer_f1"] == 100
+    evaluation = evaluate_spans(chosen, perfect, None, tune=True)
+    assert evaluation.figures["f1"] == evaluation.figures["best_f1"] == 100
+    assert evaluation.figures["at_threshold_exact"] == 100
+    assert evaluation.figures["no_answer_f1"] == 100
     silent = evaluate_spans(chosen, perfect, threshold=-1e9)
     assert silent.threshold == -1e9
     assert silent.figures["no_answer_recall"] == 100

@@ -276,17 +276,17 @@ def test_an_output_that_exists_is_never_overwritten(tmp_path):
 
 
 def test_road_predict_prints_or_writes_and_names_mistakes(road, directory, rows_file, tmp_path):
-    said = road("predict", directory, rows_file(".csv"))
-    assert said.code == 0
-    assert [json.loads(line)["id"] for line in said.out.splitlines()] == ["x1", "x2"]
-    said = road("predict", directory, rows_file(".csv"), "--output", tmp_path / "o.csv", "--json")
-    assert json.loads(said.out) == {"output": str(tmp_path / "o.csv"), "rows": 2}
-    said = road("predict", directory, rows_file(".csv"), "--output", tmp_path / "o.csv")
-    assert (said.code, "already exists" in said.err) == (2, True)
-    said = road("predict", "no-model", rows_file(".csv"), "--output", tmp_path / "o.csv")
-    assert "already exists" in said.err  # before the model is looked for
-    said = road("predict", "no-model", tmp_path / "no.csv")
-    assert (said.code, "no such file" in said.err) == (2, True)
+    result = road("predict", directory, rows_file(".csv"))
+    assert result.code == 0
+    assert [json.loads(line)["id"] for line in result.out.splitlines()] == ["x1", "x2"]
+    result = road("predict", directory, rows_file(".csv"), "--output", tmp_path / "o.csv", "--json")
+    assert json.loads(result.out) == {"output": str(tmp_path / "o.csv"), "rows": 2}
+    result = road("predict", directory, rows_file(".csv"), "--output", tmp_path / "o.csv")
+    assert (result.code, "already exists" in result.err) == (2, True)
+    result = road("predict", "no-model", rows_file(".csv"), "--output", tmp_path / "o.csv")
+    assert "already exists" in result.err  # before the model is looked for
+    result = road("predict", "no-model", tmp_path / "no.csv")
+    assert (result.code, "no such file" in result.err) == (2, True)
     assert road("predict", directory, "-", "--column", "text").code == 2
     assert road("predict", directory, "-", "--precision", "fp8").code == 2
 
@@ -315,10 +315,10 @@ def test_a_bad_file_is_named_and_leaves_nothing(directory, tmp_path, content, me
 
 
 def test_questions_for_a_model_of_classes_are_refused(road, directory, world, tmp_path):
-    said = road(
+    result = road(
         "predict", directory, world / "squad" / "dev-v2.0.json", "--output", tmp_path / "o.jsonl"
     )
-    assert (said.code, "none of the fields text, text_pair" in said.err) == (3, True)
+    assert (result.code, "none of the fields text, text_pair" in result.err) == (3, True)
     assert not list(tmp_path.iterdir())
 
 
@@ -329,8 +329,8 @@ def test_a_model_with_an_empty_file_is_refused(road, directory, tmp_path, verb, 
     shutil.copytree(directory, model)
     (model / name).write_bytes(b"")
     before = sorted(path.name for path in model.iterdir())
-    said = road(verb, model)
-    assert (said.code, f"{name}: " in said.err, "fix:" in said.err) == (4, True, True)
+    result = road(verb, model)
+    assert (result.code, f"{name}: " in result.err, "fix:" in result.err) == (4, True, True)
     assert sorted(path.name for path in model.iterdir()) == before
 
 
@@ -349,7 +349,7 @@ def test_a_full_disk_keeps_the_chunks_that_were_written(
     disk, call = small_disk(64), {"model": str(directory), "report_progress": False}
     with pytest.raises(ResourceError, match="cannot be written: No space left on device") as error:
         predict_file(load(directory), source, disk / "out.jsonl", **call)
-    kept = int(re.search(r"kept: (\d+) rows", str(error.value))[1])
-    assert 0 < kept < 1000
-    assert kept % 50 == 0
+    num_rows = int(re.search(r"kept: (\d+) rows", str(error.value))[1])
+    assert 0 < num_rows < 1000
+    assert num_rows % 50 == 0
     assert not (disk / "out.jsonl").exists()

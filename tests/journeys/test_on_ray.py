@@ -49,15 +49,15 @@ def compare(one: rr.Run, other: rr.Run, *, rtol: float, atol: float) -> None:
 
 
 @pytest.fixture(scope="module")
-def taught(settings, pool, tmp_path_factory):
+def by_actors(settings, pool, tmp_path_factory):
     """The student of teachers in actors."""
     place = tmp_path_factory.mktemp("runs") / "taught"
     return rr.distill(overrides=settings, teachers=pool, run_dir=place)
 
 
-def test_actors_teach_as_teachers_in_this_process_do(taught, alone):
-    compare(taught, alone, **FLOAT16)
-    rows = [r for r in read_rows(taught.directory / "metrics.jsonl") if "train/sst2" in r]
+def test_actors_teach_as_teachers_in_this_process_do(by_actors, alone):
+    compare(by_actors, alone, **FLOAT16)
+    rows = [r for r in read_rows(by_actors.directory / "metrics.jsonl") if "train/sst2" in r]
     assert len(rows) == 8
     assert all(row["time/teacher_wait_seconds"] >= 0 for row in rows)
     ours = [{k: v for k, v in r.items() if k.startswith("teachers/")} for r in rows]
@@ -66,7 +66,7 @@ def test_actors_teach_as_teachers_in_this_process_do(taught, alone):
 
 
 def test_a_killed_teacher_costs_time_and_changes_nothing(
-    taught, settings, pool, tmp_path, monkeypatch
+    by_actors, settings, pool, tmp_path, monkeypatch
 ):
     members, killed = pool.inner, []
     before = members.health()
@@ -85,19 +85,19 @@ def test_a_killed_teacher_costs_time_and_changes_nothing(
     assert killed == [before[1]], "the kill did not fire"
     assert after[1] != before[1]
     assert (after[0], after[2]) == (before[0], before[2])
-    compare(run, taught, rtol=0, atol=0)
+    compare(run, by_actors, rtol=0, atol=0)
 
 
 def read_rows_or_none(path: Path) -> list[dict[str, float]]:
     return read_rows(path) if path.is_file() else []
 
 
-def test_two_workers_learn_as_one_process_does(taught, settings, pool, tmp_path):
+def test_two_workers_learn_as_one_process_does(by_actors, settings, pool, tmp_path):
     run = rr.distill(overrides=settings, teachers=pool, workers=2, run_dir=tmp_path)
-    compare(run, taught, **NOISE)
-    assert run.metrics.keys() == taught.metrics.keys()
+    compare(run, by_actors, **NOISE)
+    assert run.metrics.keys() == by_actors.metrics.keys()
     rows = [r for r in read_rows(tmp_path / "metrics.jsonl") if "train/sst2" in r]
-    others = [r for r in read_rows(taught.directory / "metrics.jsonl") if "train/sst2" in r]
+    others = [r for r in read_rows(by_actors.directory / "metrics.jsonl") if "train/sst2" in r]
     for row, other in zip(rows, others, strict=True):
         assert {n: row[n] for n in RIGHT} == {n: other[n] for n in RIGHT}
         assert row["train/sst2"] == pytest.approx(other["train/sst2"], rel=1e-3)
@@ -121,20 +121,20 @@ def stored(settings, teachers, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def kept(stored):
+def from_store(stored):
     """The student of a store that teachers in this process have filled."""
     return stored("process", host="process")
 
 
-def test_a_store_filled_by_actors_is_that_of_teachers_in_this_process(stored, kept):
+def test_a_store_filled_by_actors_is_that_of_teachers_in_this_process(stored, from_store):
     run = stored("actors", host="actors", cpus_per_teacher=0.3)
-    compare(run, kept, rtol=0, atol=0)
+    compare(run, from_store, rtol=0, atol=0)
 
 
 @pytest.mark.chaos
-def test_two_workers_fill_and_read_one_store(stored, kept):
+def test_two_workers_fill_and_read_one_store(stored, from_store):
     run = stored("workers", host="actors", cpus_per_teacher=0.3, workers=2)
-    compare(run, kept, **NOISE)
+    compare(run, from_store, **NOISE)
 
 
 def test_a_mixture_of_heads_is_the_same_on_two_workers_that_hold_half_each(questions, tmp_path):

@@ -115,6 +115,6 @@ def test_a_token_that_is_not_masked_is_predicted_at_once_and_special_tokens_keep
     assert torch.equal(model.electra.embeddings.word_embeddings.weight[special], before)
     ids = torch.tensor(np.array([corpus.row(index) for index in range(40)]), dtype=torch.long)
     with torch.no_grad():
-        said = model.eval()(input_ids=ids).logits.argmax(-1)
-    right = (said == ids)[:, 1:-1].float().mean()
+        output = model.eval()(input_ids=ids).logits.argmax(-1)
+    right = (output == ids)[:, 1:-1].float().mean()
     assert right > 0.5  # 1/26 at random

@@ -75,18 +75,18 @@ def test_the_story_runs_and_goes_on_where_it_stopped(cluster, road, world, tmp_p
     sizes |= {"teacher_steps": 2, "finetuning_steps": 2, "num_labels": 6, "root": world}
     command = ["demo", *(f"{key}={value}" for key, value in sizes.items()), "--run-dir", tmp_path]
     with caplog.at_level("INFO", logger="road_ray"):
-        said = road(*command)
-    assert said.code == 0, said.err
+        outcome = road(*command)
+    assert outcome.code == 0, outcome.err
     for number in range(1, 8):
         assert f"stage {number} of 7: " in caplog.text
         assert f"stage {number} of 7 took " in caplog.text
     for name in ("no KD", "mean KD", "Weighted KD", "no KD, all labels", "teacher 1"):
-        assert name in said.out
+        assert name in outcome.out
     rows = json.loads((tmp_path / "table.json").read_text())
     assert len(rows) == 6
-    found, num_folds = read_teacher_list(tmp_path / "teachers" / "teachers.json")
+    result, num_folds = read_teacher_list(tmp_path / "teachers" / "teachers.json")
     assert num_folds == 1
-    assert [Path(one).resolve() for one in found] == [
+    assert [Path(one).resolve() for one in result] == [
         (tmp_path / f"teacher-{number}" / "hf").resolve() for number in range(2)
     ]
     guide = (ROOT / "docs" / "guides" / "cluster.md").read_text("utf-8")
@@ -96,5 +96,5 @@ def test_the_story_runs_and_goes_on_where_it_stopped(cluster, road, world, tmp_p
     page = (tmp_path / "report.html").read_text()
     assert "Weighted KD" in page
     stamp = (tmp_path / "teacher-0" / "metrics.jsonl").stat().st_mtime_ns
-    assert road(*command).out == said.out
+    assert road(*command).out == outcome.out
     assert (tmp_path / "teacher-0" / "metrics.jsonl").stat().st_mtime_ns == stamp

@@ -40,9 +40,9 @@ def test_a_home_is_written_out_and_other_paths_are_left(monkeypatch, tmp_path):
 def test_a_path_that_cannot_be_looked_at_is_told_with_its_key(text, monkeypatch):
     if "\x00" not in text:
         monkeypatch.setenv("ROAD_DATA", text)
-        with pytest.raises(ConfigError, match="ROAD_DATA = ") as told:
+        with pytest.raises(ConfigError, match="ROAD_DATA = ") as caught:
             resolve_root(None)
-        assert len(str(told.value)) < 400
+        assert len(str(caught.value)) < 400
     with pytest.raises(ConfigError, match=r"data\.root = .*"):
         resolve_root(text)
 

@@ -200,11 +200,11 @@ def test_a_broken_build_goes_on_by_whole_shards_to_the_same_bytes(
     with pytest.raises(DataError, match="26"):
         build(tmp_path / "c", tokenizer, breaking())
     partial = tmp_path / ".c.partial"
-    kept = files(partial)
-    assert sum(name.startswith("shard-") for name in kept) >= 2
+    before = files(partial)
+    assert sum(name.startswith("shard-") for name in before) >= 2
     with pytest.raises(DataError, match="26"):
         build(tmp_path / "c", tokenizer, breaking())
-    assert files(partial).keys() == kept.keys()
+    assert files(partial).keys() == before.keys()
     build(tmp_path / "c", tokenizer)
     assert files(tmp_path / "c") == files(tmp_path / "whole")
     assert not partial.exists()
@@ -243,10 +243,10 @@ def test_who_comes_before_the_rename_leaves_the_shards_alone(
     tokenizer, tmp_path, small_blocks, monkeypatch
 ):
     def second(staging):
-        kept = files(staging)
+        before = files(staging)
         with pytest.raises(ZeroDivisionError):
             build(tmp_path / "c", tokenizer, (1 / 0 for _ in "a"))
-        assert files(staging) == kept
+        assert files(staging) == before
 
     at_the_rename(monkeypatch, second)
     assert len(build(tmp_path / "c", tokenizer)) > 40

@@ -93,15 +93,15 @@ def failing(times, error):
 @pytest.fixture
 def pauses(monkeypatch):
     """The pauses between attempts, which take no time."""
-    found, now = [], [0.0]
+    slept, now = [], [0.0]
 
     def sleep(seconds):
-        found.append(seconds)
+        slept.append(seconds)
         now[0] += seconds
 
     monkeypatch.setattr(module.time, "sleep", sleep)
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
-    return found
+    return slept
 
 
 def test_a_lost_connection_is_tried_again_with_growing_pauses(pauses):

@@ -155,8 +155,8 @@ def test_a_killed_build_goes_on_to_the_same_bytes(data, stored):
     assert len(written) > 4
     assert prepared(other).manifest == whole
     now = {entry.path: entry.modified_ns for entry in stored("again").list_files()}
-    kept = [path for path in written if path.endswith(".arrow")]
-    assert {path: now[path] for path in kept} == {path: written[path] for path in kept}
+    shards = [path for path in written if path.endswith(".arrow")]
+    assert {path: now[path] for path in shards} == {path: written[path] for path in shards}
     assert not [path for path in now if "PROGRESS" in path]
 
 

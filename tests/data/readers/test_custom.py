@@ -66,8 +66,8 @@ def test_jsonl_numbers_parquet_tags_choices_and_spans(tokenizer, tmp_path):
     import pyarrow.parquet as pq
 
     pq.write_table(pa.table({"t": ["red", "far"], "y": [1.5, 2.0]}), tmp_path / "n.parquet")
-    found = split_of(tokenizer, tmp_path, **number | {"train": "n.parquet"})
-    assert found.features.gold["labels"].tolist() == [1.5, 2.0]
+    result = split_of(tokenizer, tmp_path, **number | {"train": "n.parquet"})
+    assert result.features.gold["labels"].tolist() == [1.5, 2.0]
     (tmp_path / "tags.txt").write_text("red B-C\napple O\n\n")
     tags = split_of(tokenizer, tmp_path, train="tags.txt", kind="tag", labels=("O", "B-C", "I-C"))
     assert tags.examples[0].tags == ("B-C", "O")
@@ -93,7 +93,7 @@ def test_a_set_may_share_the_head_of_a_task(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("own", "told"),
+    ("own", "message"),
     [
         ({"labels": ["a", "b"], "text": ["t"]}, "names no file"),
         (
@@ -114,12 +114,12 @@ def test_a_set_may_share_the_head_of_a_task(tmp_path):
         ),
     ],
 )
-def test_an_entry_that_cannot_be_right_is_refused(road, flags, sentiment, tmp_path, own, told):
+def test_an_entry_that_cannot_be_right_is_refused(road, flags, sentiment, tmp_path, own, message):
     file = tmp_path / "own.yaml"
     file.write_text(json.dumps({"data": {"sets": {"mine": own}}}))
-    said = road("finetune", file, *flags(sentiment), "--run-dir", tmp_path / "run")
-    assert said.code == 2
-    assert told in said.err
+    result = road("finetune", file, *flags(sentiment), "--run-dir", tmp_path / "run")
+    assert result.code == 2
+    assert message in result.err
 
 
 @pytest.mark.parametrize(
@@ -156,9 +156,9 @@ def test_one_command_fine_tunes_on_it(road, flags, sentiment, tmp_path, name):
     file.write_text(json.dumps({"data": {"sets": sets, "dataset": name}}))
     changed = {k: v for k, v in sentiment.items() if k != "data.dataset"}
     changed |= {"data.root": str(tmp_path), "training.steps": 2}
-    said = road("finetune", file, *flags(changed), "--run-dir", tmp_path / "run", "--json")
-    assert (said.code, said.err) == (0, "")
-    assert f"eval/{name}/accuracy" in json.loads(said.out)["metrics"]
+    result = road("finetune", file, *flags(changed), "--run-dir", tmp_path / "run", "--json")
+    assert (result.code, result.err) == (0, "")
+    assert f"eval/{name}/accuracy" in json.loads(result.out)["metrics"]
     again = rr.evaluate(
         overrides={
             "init": str(tmp_path / "run"), "data.root": str(tmp_path), "console": "quiet",

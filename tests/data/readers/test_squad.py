@@ -17,8 +17,8 @@ CONTEXT = "The café is in Ulm. The bar is in Bonn."
 
 
 def question(id: str, *answers: tuple[str, int], **more: Any) -> dict[str, Any]:
-    found = [{"text": text, "answer_start": start} for text, start in answers]
-    return {"id": id, "question": "Where?", "answers": found, **more}
+    golds = [{"text": text, "answer_start": start} for text, start in answers]
+    return {"id": id, "question": "Where?", "answers": golds, **more}
 
 
 def write(path: Path, *questions: dict[str, Any], context: str = CONTEXT) -> Path:

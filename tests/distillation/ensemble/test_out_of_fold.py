@@ -22,10 +22,10 @@ class Echo(Ensemble):
     size = 2
 
     def __init__(self, fold: int, size: int = 2) -> None:
-        self.fold, self.size, self.asked = fold, size, []
+        self.fold, self.size, self.rows_seen = fold, size, []
 
     def submit(self, batch):
-        self.asked += batch["rows"].tolist()
+        self.rows_seen += batch["rows"].tolist()
         return batch["input_ids"][:, 0]
 
     def gather(self, handle):
@@ -48,8 +48,8 @@ def test_answers_come_back_in_the_order_of_the_batch_from_the_right_fold(rows):
     assert answers[0, :, 0].tolist() == [float(FOLDS[row]) for row in rows]
     assert answers[1, :, 1].tolist() == [row + 10.0 for row in rows]
     for member in members:
-        assert all(FOLDS[row] == member.fold for row in member.asked)
-    assert sum(len(member.asked) for member in members) == len(rows)
+        assert all(FOLDS[row] == member.fold for row in member.rows_seen)
+    assert sum(len(member.rows_seen) for member in members) == len(rows)
 
 
 def test_real_teachers_answer_as_they_do_alone(tmp_path, teacher):

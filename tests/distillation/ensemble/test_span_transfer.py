@@ -124,8 +124,8 @@ def test_gold_answers_of_squad_reach_the_student(squad, teacher, student):
             continue  # no pair of the student's tokens has these boundaries
         expressible += 1
         first, last = carried.argmax(1)
-        said = example.context[ours[first][0] : ours[last][1]] if first and last else ""
-        right += normalize(said) == normalize(gold)
+        answer = example.context[ours[first][0] : ours[last][1]] if first and last else ""
+        right += normalize(answer) == normalize(gold)
     print(f"{teacher} to {student}: {right} of {expressible} of {len(examples)}")
     assert expressible >= 0.97 * len(examples)
     assert right >= 0.99 * expressible

@@ -211,10 +211,10 @@ def test_students_of_two_tokenizers_share_a_store(name, teacher, tmp_path):
             return members, LocalEnsemble([plain.teachers[member] for member in members])
 
         with StoredEnsemble.open(tmp_path / "store", manifest, task, live) as stored:
-            found = stored.gather(stored.submit(batch))
+            result = stored.gather(stored.submit(batch))
             figures = stored.stats
         expected = plain.gather(plain.submit(batch))
-        assert_close(found, expected, rtol=2**-9, atol=2e-3)
+        assert_close(result, expected, rtol=2**-9, atol=2e-3)
         if name in ("conll2003", "squad_v2"):
             assert figures == pytest.approx(plain.stats, abs=1e-2)
     assert answered == [(0, 1)]

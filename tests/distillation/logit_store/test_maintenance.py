@@ -49,13 +49,13 @@ def test_what_is_kept_is_listed(root):
 def test_merging_keeps_every_row_once_with_its_oldest_answer(root):
     before = TeacherStore(root, WHO, NLI)
     keys = rows(1, 2, 3, 4, 9)
-    said = before.read(keys)
+    before_merge = before.read(keys)
     before.close()
     first, _ = list_teachers(root)
     assert merge(first) == (1, 5)
     after = TeacherStore(root, WHO, NLI)
     assert len(list_teachers(root)[0].shards) == 1
-    for one, other in zip(after.read(keys), said, strict=True):
+    for one, other in zip(after.read(keys), before_merge, strict=True):
         assert (one == other).all()
     after.close()
     assert merge(list_teachers(root)[0]) == (1, 5)
@@ -87,8 +87,8 @@ def test_damage_is_found_put_aside_and_removed(root):
 def test_a_damaged_shard_is_not_merged_but_told_with_its_remedy(root):
     first, _ = list_teachers(root)
     first.shards[0].write_bytes(b"garbled")
-    told = rf"(?s)damaged shard: .*verify {root} {first.directory.name} --put-aside"
-    with pytest.raises(DataError, match=told):
+    message = rf"(?s)damaged shard: .*verify {root} {first.directory.name} --put-aside"
+    with pytest.raises(DataError, match=message):
         merge(first)
     assert list_teachers(root)[0].shards == first.shards
     find_damage(first, put_aside=True)

@@ -110,8 +110,8 @@ def test_tags_lose_their_padding_and_get_it_back(left):
 def test_choices_have_one_number_each():
     rows = rows_of({"input_ids": torch.arange(24).reshape(2, 3, 4)})
     answers = torch.tensor([[1.0, 2, 3], [4, 5, 6]])
-    kept = unpadded(answers, rows, Choose(3))
-    assert torch.equal(padded(np.split(kept, 2), rows, Choose(3)), answers)
+    numbers = unpadded(answers, rows, Choose(3))
+    assert torch.equal(padded(np.split(numbers, 2), rows, Choose(3)), answers)
 
 
 @pytest.mark.parametrize("left", [False, True])

@@ -112,9 +112,9 @@ def test_spans_take_only_their_real_length(tmp_path):
     store.add(batch, unpadded(torch.randn(50, 2, 384), batch, MRC.kind))
     store.close()
     (shard,) = shards(store)
-    told = expected_bytes(MRC.kind, batch.lengths, 1)
-    assert told == 2 * 2 * sum(range(10, 60)) + 24 * 50
-    assert told <= shard.stat().st_size < told + 1500
+    num_bytes = expected_bytes(MRC.kind, batch.lengths, 1)
+    assert num_bytes == 2 * 2 * sum(range(10, 60)) + 24 * 50
+    assert num_bytes <= shard.stat().st_size < num_bytes + 1500
 
 
 def test_the_plan_of_a_squad_stays_below_a_gigabyte():
@@ -133,10 +133,10 @@ def test_whatever_decides_the_answers_decides_the_directory(part):
 
 def test_the_manifest_tells_whose_it_is(tmp_path):
     store = filled(tmp_path, 1)
-    told = json.loads((store.directory / "manifest.json").read_text())
-    assert told["directory"] == "t0"
-    assert told["task"] == "nli"
-    assert told["weights_sha256"] == "a" * 64
+    output = json.loads((store.directory / "manifest.json").read_text())
+    assert output["directory"] == "t0"
+    assert output["task"] == "nli"
+    assert output["weights_sha256"] == "a" * 64
 
 
 @pytest.mark.parametrize("damage", ["cut", "garbled", "empty"])

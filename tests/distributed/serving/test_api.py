@@ -128,12 +128,12 @@ def test_a_refused_request_says_what_where_value_and_allowed(
     if body.startswith(b"[[["):
         http = client(max_request_bytes=1_000_000)
     answer = http.post("/predict", content=body)
-    told = answer.json()
+    output = answer.json()
     assert answer.status_code == status
-    assert error in told["error"]
-    assert where in told["where"]
-    assert told["value"] == value
-    assert allowed in told["allowed"]
+    assert error in output["error"]
+    assert where in output["where"]
+    assert output["value"] == value
+    assert allowed in output["allowed"]
 
 
 def test_a_body_of_unknown_length_is_not_read_to_its_end(client):

@@ -62,8 +62,8 @@ def ask(url, body=None, token=TOKEN, seconds=60):
 
 def block(name, **variables):
     """Return what a block of the guide prints."""
-    found = re.search(rf"^```bash {name}\n(.*?)^```", GUIDE.read_text(), flags=re.M | re.S)
-    command, environment = ["bash", "-c", found[1]], os.environ | variables
+    match = re.search(rf"^```bash {name}\n(.*?)^```", GUIDE.read_text(), flags=re.M | re.S)
+    command, environment = ["bash", "-c", match[1]], os.environ | variables
     return subprocess.run(command, env=environment, capture_output=True, text=True).stdout
 
 
@@ -143,15 +143,15 @@ def test_a_server_that_is_told_to_stop_answers_what_it_has(model, tmp_path, form
         try:
             first = server.stdout.readline()
             assert first.startswith("{"), (tmp_path / "err").read_text() + first
-            said = json.loads(first)
-            assert said["url"] == f"http://127.0.0.1:{port}"
+            output = json.loads(first)
+            assert output["url"] == f"http://127.0.0.1:{port}"
             answers = json.loads(block("request", ROAD_TOKEN=TOKEN, PORT=str(port)))
             assert [answer["id"] for answer in answers] == ["0", "b"]
             refused = block("refused", ROAD_TOKEN=TOKEN, PORT=str(port))
             assert f"\n    {refused}\n" in GUIDE.read_text()
             with ThreadPoolExecutor(4) as threads:
                 # Requests wait a second for others, so they are open when the signal arrives.
-                url = f"{said['url']}/predict"
+                url = f"{output['url']}/predict"
                 answers = [threads.submit(ask, url, {"text": text}) for text in TEXTS]
                 time.sleep(0.5)
                 server.send_signal(signal.SIGTERM)

@@ -37,10 +37,10 @@ def test_what_travels_of_a_batch_is_small_and_nothing_but_inputs():
 
 @pytest.mark.parametrize("kind", ["nli", "mrc"])
 def test_several_teachers_live_in_one_actor(tmp_path, kind):
-    asked = {"nli": NLI, "mrc": MRC}[kind]
+    asked_task = {"nli": NLI, "mrc": MRC}[kind]
     places = [make_teacher(tmp_path / str(n), n, kind=kind) for n in range(2)]
-    actor = TeacherActor([str(place) for place in places], asked)
-    local = LocalEnsemble.load(places, asked)
+    actor = TeacherActor([str(place) for place in places], asked_task)
+    local = LocalEnsemble.load(places, asked_task)
     (one,) = batches(1, kind=kind)
     answers, seconds, figures = actor.logits(packed_inputs(one))
     assert seconds > 0
@@ -53,11 +53,11 @@ def test_several_teachers_live_in_one_actor(tmp_path, kind):
 
 @pytest.mark.parametrize("kind", ["nli", "mrc"])
 def test_students_that_ask_at_once_get_what_they_would_get_alone(tmp_path, kind):
-    asked = {"nli": NLI, "mrc": MRC}[kind]
+    asked_task = {"nli": NLI, "mrc": MRC}[kind]
     place = str(make_teacher(tmp_path / "one", 0, kind=kind))
     lengths = [10, 10, 9, 11, 20, 12]
     given = [packed_inputs(batches(1, kind=kind, length=length)[0]) for length in lengths]
-    actor = TeacherActor([place], asked, Hosting(wait_seconds=1.0))
+    actor = TeacherActor([place], asked_task, Hosting(wait_seconds=1.0))
     alone = [actor.logits(one)[0][0] for one in given]
     got = [None] * len(given)
 

@@ -49,12 +49,12 @@ def test_soft_targets_are_the_weighted_logits(directories):
 def test_with_a_store_each_row_is_asked_once(directories, tmp_path):
     one = batch()
     with Ensemble(directories, task="sst2", store=tmp_path / "store", host="process") as ensemble:
-        said = ensemble.logits(one)
-        assert torch.equal(ensemble.logits(one), said)
+        output = ensemble.logits(one)
+        assert torch.equal(ensemble.logits(one), output)
         assert ensemble.inner.num_requested == 18
-        assert torch.equal(ensemble.soft_targets(one, weighting="mean"), said.mean(0))
+        assert torch.equal(ensemble.soft_targets(one, weighting="mean"), output.mean(0))
     with Ensemble(directories, task="sst2", store=tmp_path / "store") as again:
-        assert torch.equal(again.logits(one), said)  # in actors, but none was started
+        assert torch.equal(again.logits(one), output)  # in actors, but none was started
         assert again.inner.num_requested == 0
 
 

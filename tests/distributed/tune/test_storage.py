@@ -63,10 +63,10 @@ def test_a_file_that_is_no_database_is_refused_and_stays_as_it_is(tmp_path):
 @pytest.fixture
 def places(tmp_path):
     """Two directories of sweeps beside a database."""
-    found = tmp_path / "one", tmp_path / "two"
-    for place in found:
+    directories = tmp_path / "one", tmp_path / "two"
+    for place in directories:
         place.mkdir()
-    return *found, f"sqlite:///{tmp_path}/studies.db"
+    return *directories, f"sqlite:///{tmp_path}/studies.db"
 
 
 def test_a_database_keeps_two_sweeps_apart(places):

@@ -40,9 +40,9 @@ def reference(electra, batch):
     return {"generator": outputs.loss, "discriminator": 50 * detection.loss}, corrupted, detection
 
 
-def gradients(electra, found):
+def gradients(electra, result):
     electra.zero_grad()
-    sum(found.values()).backward()
+    sum(result.values()).backward()
     return {name: p.grad.clone() for name, p in electra.named_parameters()}
 
 
@@ -95,11 +95,11 @@ def test_metrics_count_hits_of_the_convention_that_1_is_fake(electra, batch):
     _, corrupted, detection = reference(electra, batch)
     real = batch["attention_mask"].bool()
     fake = (corrupted != batch["input_ids"])[real]
-    said = (detection.logits > 0)[real]
+    output = (detection.logits > 0)[real]
     counted = {name: (int(total), int(n)) for name, (total, n) in metrics.items()}
-    assert counted["detection_accuracy"] == (int((said == fake).sum()), 57)
-    assert counted["detection_recall"] == (int((said & fake).sum()), int(fake.sum()))
-    assert counted["detection_precision"] == (int((said & fake).sum()), int(said.sum()))
+    assert counted["detection_accuracy"] == (int((output == fake).sum()), 57)
+    assert counted["detection_recall"] == (int((output & fake).sum()), int(fake.sum()))
+    assert counted["detection_precision"] == (int((output & fake).sum()), int(output.sum()))
     assert counted["replaced_fraction"] == (int(fake.sum()), 57)
     assert counted["generator_accuracy"][1] == 10
 

@@ -55,8 +55,8 @@ def test_losses_equal_a_reference_that_walks_over_positions(objective, wide):
     more = {k: wide[k] for k in ("attention_mask", "token_type_ids")}
     chosen, masked = objective.hide(wide)
     assert (masked[chosen] == MASK).all()  # every chosen position is masked
-    said = objective.generator(input_ids=masked, **more).logits
-    chances = torch.softmax(said, -1).cumsum(-1)
+    logits = objective.generator(input_ids=masked, **more).logits
+    chances = torch.softmax(logits, -1).cumsum(-1)
 
     def at(channel):
         return torch.searchsorted(chances, noise[channel][..., None]).squeeze(-1)
@@ -81,7 +81,7 @@ def test_losses_equal_a_reference_that_walks_over_positions(objective, wide):
         count += 1
     assert int(terms["choice"].count) == count == 57
     assert_close(terms["choice"].total, total, rtol=1e-4, atol=1e-4)
-    expected = torch.nn.functional.cross_entropy(said[chosen], tokens[chosen], reduction="sum")
+    expected = torch.nn.functional.cross_entropy(logits[chosen], tokens[chosen], reduction="sum")
     assert_close(terms["generator"].total, expected)
     assert terms["choice"].weight == 50.0
 

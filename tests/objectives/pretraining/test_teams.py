@@ -44,8 +44,8 @@ def test_the_projection_below_shared_layers_is_shared(objective):
 
 def test_counts_and_weights(objective, wide):
     terms = objective(wide).terms
-    found = {name: (int(term.count), term.weight) for name, term in terms.items()}
-    assert found == {
+    counts = {name: (int(term.count), term.weight) for name, term in terms.items()}
+    assert counts == {
         "generator": (10, 1.0),
         "discriminator": (57, 5.0),
         "selection": (10, 2.0),

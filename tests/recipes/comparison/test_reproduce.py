@@ -170,8 +170,8 @@ def test_arms_side_by_side_are_those_one_after_another(tiny, tmp_path, cluster):
 def test_the_command_prints_figures_and_tests(tiny, road, flags, tmp_path):
     given = tiny("noisy_labels", **(SIZES["noisy_labels"] | {"arms": ["none_10"]}))
     del given["comparison"]
-    said = road("reproduce", "noisy_labels", *flags(given))
-    assert said.code == 0
-    assert "10% flipped, no KD" in said.out
-    assert "seeds for 80% power" in said.out
-    assert f"report: {tmp_path / 'run' / 'report.html'}" in said.out
+    result = road("reproduce", "noisy_labels", *flags(given))
+    assert result.code == 0
+    assert "10% flipped, no KD" in result.out
+    assert "seeds for 80% power" in result.out
+    assert f"report: {tmp_path / 'run' / 'report.html'}" in result.out

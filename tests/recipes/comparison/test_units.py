@@ -16,8 +16,8 @@ def planned(overrides):
 
 
 def only(plan, arm, seed=0):
-    (found,) = [unit for unit in plan.units if (unit.arm, unit.seed) == (arm, seed)]
-    return found.jobs
+    (chosen,) = [unit for unit in plan.units if (unit.arm, unit.seed) == (arm, seed)]
+    return chosen.jobs
 
 
 def test_arms_share_teachers_and_a_store_and_differ_in_their_keys(tiny, tmp_path):
@@ -127,7 +127,7 @@ def test_another_data_set_takes_the_place_of_the_default(tiny):
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"init": ""}, "init is not given"),
         ({"data.dataset": "cola"}, r"no files of cola \(train\), cola \(dev\)"),
@@ -135,6 +135,6 @@ def test_another_data_set_takes_the_place_of_the_default(tiny):
         ({"data.max_rows": 100_000}, "keep their labels"),
     ],
 )
-def test_mistakes_are_found_before_anything_starts(tiny, changes, told):
-    with pytest.raises(ConfigError, match=told):
+def test_mistakes_are_found_before_anything_starts(tiny, changes, message):
+    with pytest.raises(ConfigError, match=message):
         planned(tiny("low_resource", **({"data.max_rows": 40} | changes)))

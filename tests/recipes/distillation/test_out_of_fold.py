@@ -33,11 +33,11 @@ from road_ray.training.worker import Worker
 def test_a_student_learns_from_teachers_of_folds(folded, sentiment, tmp_path, monkeypatch):
     from road_ray.distillation.ensemble.base import Teacher
 
-    asked: list[tuple[str, str]] = []
+    calls: list[tuple[str, str]] = []
     plain = Teacher.logits
 
     def heard(self, input_ids, *more, **named):
-        asked.append((str(self.directory), len(input_ids)))
+        calls.append((str(self.directory), len(input_ids)))
         return plain(self, input_ids, *more, **named)
 
     monkeypatch.setattr(Teacher, "logits", heard)
@@ -52,15 +52,15 @@ def test_a_student_learns_from_teachers_of_folds(folded, sentiment, tmp_path, mo
     for row in rows:  # two teachers for every row, though there are four
         assert sum(row[f"teachers/right_{n}"] for n in range(3)) in (15, 16)
         assert "teachers/right_3" not in row
-    counts = {name: sum(n for who, n in asked if who == name) for name, _ in asked}
+    counts = {name: sum(n for who, n in calls if who == name) for name, _ in calls}
     by_fold = [{counts[n] for n in counts if f"fold-{fold}" in n} for fold in (0, 1)]
-    assert all(len(found) == 1 for found in by_fold)
-    assert sum(next(iter(found)) for found in by_fold) >= 6 * 15
+    assert all(len(counts_of_fold) == 1 for counts_of_fold in by_fold)
+    assert sum(next(iter(counts_of_fold)) for counts_of_fold in by_fold) >= 6 * 15
     assert "eval/sst2/accuracy" in run.metrics
 
 
 @pytest.fixture
-def told(folded, sentiment, tmp_path):
+def source_of(folded, sentiment, tmp_path):
     """What a student of these teachers would ask, for a configuration's changes."""
 
     def make(**changes: object):
@@ -76,8 +76,8 @@ def told(folded, sentiment, tmp_path):
 
 
 @pytest.mark.parametrize("store", [False, True])
-def test_every_row_is_asked_of_the_teachers_without_its_fold(told, tmp_path, store):
-    teacher_source, prepared = told(
+def test_every_row_is_asked_of_the_teachers_without_its_fold(source_of, tmp_path, store):
+    teacher_source, prepared = source_of(
         **({"distillation.store": str(tmp_path / "s")} if store else {})
     )
     assert [f"fold-{f}" in d for f, d in zip((0, 0, 1, 1), teacher_source.directories, strict=True)]
@@ -170,7 +170,7 @@ def test_a_student_of_teachers_of_folds_is_warned_from_their_lineage(
     distil("honest")
     assert "has seen the rows of every fold" not in caplog.text
     record = next(pool.rglob("hf/road_ray.json"))
-    told = json.loads(record.read_text())
-    record.write_text(json.dumps(told | {"init": str(teachers.directory / "teacher-0")}))
+    output = json.loads(record.read_text())
+    record.write_text(json.dumps(output | {"init": str(teachers.directory / "teacher-0")}))
     distil("warned")
     assert "has seen the rows of every fold" in caplog.text

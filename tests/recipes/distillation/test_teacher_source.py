@@ -143,10 +143,10 @@ def test_every_checkpoint_names_the_teachers_and_other_ones_must_be_asked_for(
 ):
     run = student("run", **{"training.save_every_steps": 4})
     state = json.loads(next(run.directory.glob("checkpoints/*/state.json")).read_text())
-    told = state["record"]["teachers"]
-    assert [len(one["weights_sha256"]) for one in told] == [64] * 3
-    assert all("eval/sst2/accuracy" in one["metrics"] for one in told)
-    assert all(one["init"] for one in told)
+    values = state["record"]["teachers"]
+    assert [len(one["weights_sha256"]) for one in values] == [64] * 3
+    assert all("eval/sst2/accuracy" in one["metrics"] for one in values)
+    assert all(one["init"] for one in values)
     whole = weights(run)
 
     (run.directory / "metrics.json").unlink()
@@ -159,5 +159,5 @@ def test_every_checkpoint_names_the_teachers_and_other_ones_must_be_asked_for(
     assert "resumed" in events(other)
     record = json.loads((run.directory / "teachers.json").read_text())
     assert len(record["before"]) == 1
-    assert record["before"][0]["teachers"] == told
+    assert record["before"][0]["teachers"] == values
     assert weights(other) != b"" != whole

@@ -100,8 +100,8 @@ def test_a_pool_is_one_run_with_one_table(pool):
     values = [json.loads(path.read_text())["eval/sst2/accuracy"] for path in ours]
     assert run.metrics["eval/sst2/accuracy"] == pytest.approx(sum(values) / 2)
     assert run.metrics["eval/sst2/accuracy_best"] == max(values)
-    told = json.loads((run.directory / "sst2" / "seed-1" / "hf" / "road_ray.json").read_text())
-    assert told["init"] == str(run.directory / "mnli" / "seed-1")
+    output = json.loads((run.directory / "sst2" / "seed-1" / "hf" / "road_ray.json").read_text())
+    assert output["init"] == str(run.directory / "mnli" / "seed-1")
 
 
 def test_an_interrupted_pool_goes_on_where_it_was(pool, road, flags, monkeypatch):

@@ -34,9 +34,9 @@ def test_the_same_command_returns_at_once_and_one_teacher_more_is_another_run(
 ):
     command = ["teachers", *flags(sentiment), "--run-dir", teachers.directory]
     assert road(*command).code == 0
-    said = road(*command, "num_teachers=4")
-    assert said.code == 2
-    assert "num_teachers: there 3, asked 4" in said.err
+    result = road(*command, "num_teachers=4")
+    assert result.code == 2
+    assert "num_teachers: there 3, asked 4" in result.err
 
 
 def test_teachers_that_are_there_are_kept_when_the_rest_is_missing(
@@ -80,8 +80,8 @@ def leaking(sentiment, tmp_path_factory):
     first = (place / "train.tsv").read_text().splitlines()[1]
     with (place / "dev.tsv").open("a") as dev:
         dev.write(f"{first}\n")
-    told = {"data.root": str(root), "training.steps": 1, "judge_ensemble": False}
-    return sentiment | told | {"num_folds": 2, "num_teachers": 1}
+    settings = {"data.root": str(root), "training.steps": 1, "judge_ensemble": False}
+    return sentiment | settings | {"num_folds": 2, "num_teachers": 1}
 
 
 OVERLAP = "data/sst2/overlap_with_train"

@@ -25,10 +25,10 @@ def test_presets_cost_what_the_released_script_says(name, published):
 
 
 def test_6nd_counts_the_layers_of_both_networks():
-    found = cost(get_preset("electra_small").make())
+    result = cost(get_preset("electra_small").make())
     layers = 12 * (12 * 256**2 + 12 * 64**2)
-    assert found.train_6nd == 6 * layers * 128 * 128 * 1_000_000
-    assert found.tokens == 128 * 128 * 1_000_000
+    assert result.train_6nd == 6 * layers * 128 * 128 * 1_000_000
+    assert result.tokens == 128 * 128 * 1_000_000
 
 
 def test_every_objective_has_a_cost_and_the_order_is_plain():

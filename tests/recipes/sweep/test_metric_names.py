@@ -15,10 +15,10 @@ from road_ray.recipes.sweep.metric_names import final_metrics, periodic_metrics
 from road_ray.training.monitoring.journal import read_rows
 
 
-def test_spans_in_and_out_of_domain(asked):
-    said = final_metrics("finetune", get_preset("squad_v2_small").make())
-    assert set(said) <= set(asked.metrics)
-    assert "eval/newsqa/at_threshold_f1" in said
+def test_spans_in_and_out_of_domain(span_run):
+    metrics = final_metrics("finetune", get_preset("squad_v2_small").make())
+    assert set(metrics) <= set(span_run.metrics)
+    assert "eval/newsqa/at_threshold_f1" in metrics
 
 
 def test_pretraining(pretrained):

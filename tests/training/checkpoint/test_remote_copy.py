@@ -100,9 +100,9 @@ def test_a_storage_that_fails_is_told_without_its_settings(tmp_path):
     mirror = RemoteCopy(f"file://{tmp_path}/a?x=1")
     (tmp_path / "a").write_text("in the way")
     (directory,) = committed(tmp_path / "one", (1,))
-    with pytest.raises(ResourceError, match="the storage fails") as told:
+    with pytest.raises(ResourceError, match="the storage fails") as caught:
         mirror.push(directory)
-    assert "kept:" in str(told.value)
+    assert "kept:" in str(caught.value)
     with pytest.raises(ConfigError, match="no storage of that address"):
         RemoteCopy("nope://bucket/run")
 
@@ -148,7 +148,7 @@ def pulled(tmp_path, state, run):
 
 
 @pytest.mark.parametrize(
-    ("state", "told"),
+    ("state", "message"),
     [
         (RUN | {"configuration": {"verb": "finetune", "seed": 2}}, "seed: there 2, asked 1"),
         (RUN | {"configuration": {"verb": "distill", "seed": 1}}, "verb: there 'distill', asked"),
@@ -157,8 +157,8 @@ def pulled(tmp_path, state, run):
         ({"identity": RUN["identity"]}, "an earlier version wrote it"),
     ],
 )
-def test_a_copy_of_another_run_is_refused_and_stays_where_it_is(tmp_path, state, told):
-    with pytest.raises(CheckpointError, match=told) as refused:
+def test_a_copy_of_another_run_is_refused_and_stays_where_it_is(tmp_path, state, message):
+    with pytest.raises(CheckpointError, match=message) as refused:
         pulled(tmp_path, state, RUN)
     assert str(refused.value).startswith(f"{tmp_path}/mirror/step-00000003: ")
     assert "training.mirror" in str(refused.value)

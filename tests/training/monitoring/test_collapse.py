@@ -33,10 +33,10 @@ def test_a_collapse_that_lasts_is_told_once_with_advice(tmp_path):
     monitor = CollapseMonitor(Journal(tmp_path, console="quiet"), 100)
     for step in range(10, 100, 10):
         monitor.check(step, ILL)
-    (told,) = events(tmp_path)
-    assert told["kind"] == "detector_collapse"
-    assert told["step"] == 70  # rows from a quarter of the run on: 30, 40, 50, 60, 70
-    assert "generator.init" in told["advice"]
+    (event,) = events(tmp_path)
+    assert event["kind"] == "detector_collapse"
+    assert event["step"] == 70  # rows from a quarter of the run on: 30, 40, 50, 60, 70
+    assert "generator.init" in event["advice"]
 
 
 def test_short_or_early_illness_and_other_objectives_are_no_event(tmp_path):

@@ -160,8 +160,8 @@ def test_losses_that_are_read_late_end_a_run_with_the_same_error_and_weights(
 ):
     at_once, error = diverged(tiny, tmp_path / "at_once")
     request.getfixturevalue("deferred")
-    late, told = diverged(tiny, tmp_path / "late", log_every_steps=STEPS)
-    assert told.replace("late", "at_once") == error
+    late, late_result = diverged(tiny, tmp_path / "late", log_every_steps=STEPS)
+    assert late_result.replace("late", "at_once") == error
     assert f"step {AT}: gradient norm" in error
     assert same(late, at_once)
 
@@ -169,7 +169,7 @@ def test_losses_that_are_read_late_end_a_run_with_the_same_error_and_weights(
 def test_spikes_that_are_read_late_are_the_same_events(tiny, tmp_path, request):
     at_once, events = learned(tiny, tmp_path / "at_once")
     request.getfixturevalue("deferred")
-    late, told = learned(tiny, tmp_path / "late", log_every_steps=STEPS)
-    assert [event["step"] for event in told] == [AT]
-    assert [event["loss"] for event in told] == [event["loss"] for event in events]
+    late, late_result = learned(tiny, tmp_path / "late", log_every_steps=STEPS)
+    assert [event["step"] for event in late_result] == [AT]
+    assert [event["loss"] for event in late_result] == [event["loss"] for event in events]
     assert same(late, at_once)

@@ -86,8 +86,8 @@ def test_only_the_loss_carries_a_gradient():
 def test_samples_are_those_of_the_sampler():
     torch.manual_seed(0)
     logits, noise = torch.randn(50, 31), torch.rand(50)
-    found = predict(logits, torch.zeros(50, dtype=torch.long), noise)
-    assert torch.equal(found.sampled, sample(logits, noise))
+    result = predict(logits, torch.zeros(50, dtype=torch.long), noise)
+    assert torch.equal(result.sampled, sample(logits, noise))
 
 
 def test_no_positions_make_no_loss_and_no_samples():
