@@ -75,11 +75,11 @@ def occupants() -> Counter[str]:
     from ray.util import placement_group_table
 
     counts = Counter(
-        f"actor {one['ActorClassName']} {one['Name']}".strip()
-        for one in ray._private.state.actors().values()
-        if one["State"] != "DEAD" and not _ACTORS_OF_RAY & {one["Name"], one["ActorClassName"]}
+        f"actor {item['ActorClassName']} {item['Name']}".strip()
+        for item in ray._private.state.actors().values()
+        if item["State"] != "DEAD" and not _ACTORS_OF_RAY & {item["Name"], item["ActorClassName"]}
     )
-    groups = [one for one in placement_group_table().values() if one["state"] != "REMOVED"]
+    groups = [item for item in placement_group_table().values() if item["state"] != "REMOVED"]
     counts["placement group"] = len(groups)
     return counts
 

@@ -55,7 +55,7 @@ def undeclared(tree: ast.Module, extras: tuple[str, ...] = ()) -> set[str]:
     return {
         package
         for package in packages(tree)
-        if not declared & {canonicalize_name(one) for one in providers.get(package, [package])}
+        if not declared & {canonicalize_name(item) for item in providers.get(package, [package])}
     }
 
 

@@ -21,9 +21,9 @@ def names_in(path: Path) -> set[str]:
     """Names of a file's tests, those of classes with their class."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-    for one in tree.body:
-        if isinstance(one, ast.ClassDef):
-            names |= {f"{one.name}::{n.name}" for n in one.body if isinstance(n, ast.FunctionDef)}
+    for item in tree.body:
+        if isinstance(item, ast.ClassDef):
+            names |= {f"{item.name}::{n.name}" for n in item.body if isinstance(n, ast.FunctionDef)}
     return names
 
 

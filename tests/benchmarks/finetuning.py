@@ -61,8 +61,8 @@ class Study:
 
     @property
     def place(self) -> Path:
-        named = self.root or os.environ.get("ROAD_DATA")
-        return Path(named) if named else miniature.cached()
+        settings = self.root or os.environ.get("ROAD_DATA")
+        return Path(settings) if settings else miniature.cached()
 
     def tokenizer(self) -> Any:
         """BERT's vocabulary where the data has it; else one learnt from the data set."""

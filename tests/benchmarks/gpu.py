@@ -221,9 +221,9 @@ def _kernels(events: Sequence[Any]) -> list[tuple[float, float]]:
     """Begin and end of what ran on the device; without one, of the operators of the host."""
     wanted = torch.autograd.DeviceType.CUDA if torch.cuda.is_available() else None
     return [
-        (one.time_range.start, one.time_range.end)
-        for one in events
-        if wanted is None or one.device_type == wanted
+        (event.time_range.start, event.time_range.end)
+        for event in events
+        if wanted is None or event.device_type == wanted
     ]
 
 

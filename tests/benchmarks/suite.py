@@ -222,7 +222,7 @@ def transport(plan: Plan) -> list[Row]:
     """
     lesson = Lesson("sentiment", plan.letter)
     seconds = distilling.transport_seconds(lesson, 4 * plan.quick_repeats)
-    ours, bare, ahead = (max(statistics.median(one), 1e-6) for one in seconds)
+    ours, bare, ahead = (max(statistics.median(second), 1e-6) for second in seconds)
     size = f"{plan.letter.batch_size} x {plan.letter.length}"
     return [
         {
@@ -255,7 +255,7 @@ def store(plan: Plan) -> list[Row]:
     for task, shape in plan.lessons.items():
         measure = partial(stored.measured, task, rows=plan.stored_rows, length=shape.length)
         each = [measure(clock=plan.clock) for _ in range(plan.few_repeats)]
-        medians = {name: statistics.median(one[name] for one in each) for name in each[0]}
+        medians = {name: statistics.median(item[name] for item in each) for name in each[0]}
         windows_mb = medians["bytes_a_row_and_teacher"] * distilling.TEACHERS * _WINDOWS / 1e6
         figures = [("read", "rows/s", medians["read"], stored.AIM_ROWS_A_SECOND)]
         figures += [("written", "rows/s", medians["written"], stored.AIM_ROWS_A_SECOND)]

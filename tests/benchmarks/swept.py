@@ -120,9 +120,9 @@ def swept(config: SweepConfig, place: Path, *, trials: int, max_concurrent: int)
 def gaps(moments: list[Moments]) -> list[float]:
     """From the end of a trial to the beginning of the next in the same process."""
     lanes = defaultdict(list)
-    for one in sorted(moments, key=lambda one: one.began):
-        lanes[one.process].append(one)
-    return [later.began - one.ended for lane in lanes.values() for one, later in pairwise(lane)]
+    for item in sorted(moments, key=lambda item: item.began):
+        lanes[item.process].append(item)
+    return [later.began - item.ended for lane in lanes.values() for item, later in pairwise(lane)]
 
 
 def overheads(max_concurrent: int, *, trials: int, repeats: int) -> dict[str, float]:
@@ -141,13 +141,13 @@ def overheads(max_concurrent: int, *, trials: int, repeats: int) -> dict[str, fl
             )
             between += gaps(moments)
             seen: set[int] = set()  # the first of a process imports what the others find there
-            for one in sorted(moments, key=lambda one: one.began):
-                within += [one] if one.process in seen else []
-                seen.add(one.process)
-    alone_first = statistics.median(one.stepped - one.began for one in alone)
-    swept_first = statistics.median(one.stepped - one.began for one in within)
+            for item in sorted(moments, key=lambda item: item.began):
+                within += [item] if item.process in seen else []
+                seen.add(item.process)
+    alone_first = statistics.median(item.stepped - item.began for item in alone)
+    swept_first = statistics.median(item.stepped - item.began for item in within)
     return {
-        "recipe": statistics.median(one.ended - one.began for one in alone),
+        "recipe": statistics.median(item.ended - item.began for item in alone),
         "gap": statistics.median(between),
         "start": max(0.0, swept_first - alone_first),
     }

@@ -124,9 +124,9 @@ def main(*words: str) -> None:
         return
     if words != ("page",):
         chosen = words or ("F",)
-        named = [(fault.name, test) for fault in FAULTS for test in fault.tests]
-        named += BESIDES.items()
-        tests = [test for name, test in named if any(word in f"{name} {test}" for word in chosen)]
+        names = [(fault.name, test) for fault in FAULTS for test in fault.tests]
+        names += BESIDES.items()
+        tests = [test for name, test in names if any(word in f"{name} {test}" for word in chosen)]
         record.run(list(dict.fromkeys(tests)))
     ran = record.read()
     PAGE.write_text(page(ran, record.where()), encoding="utf-8")

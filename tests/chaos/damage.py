@@ -142,9 +142,9 @@ def flipped(content: bytes, bit: int) -> bytes:
 
 def stranger_of(path: Path, other: Path) -> bytes:
     """What a file of the same name, or else of the same kind, holds in the other object."""
-    named = [candidate for candidate in sorted(other.rglob("*")) if candidate.is_file()]
-    alike = [candidate for candidate in named if candidate.name == path.name]
-    alike = alike or [candidate for candidate in named if candidate.suffix == path.suffix]
+    candidates = [candidate for candidate in sorted(other.rglob("*")) if candidate.is_file()]
+    alike = [candidate for candidate in candidates if candidate.name == path.name]
+    alike = alike or [candidate for candidate in candidates if candidate.suffix == path.suffix]
     same_place = [f for f in alike if f.parent.name == path.parent.name]
     return (same_place or alike)[0].read_bytes() if alike else b"{}"
 
@@ -196,9 +196,9 @@ def judged(name: str, damage: str, command: Callable[[], Result], expected: Resu
 
 def counted(outcomes: list[Outcome]) -> dict[str, str]:
     """``{damage: "12 same, 3 refused"}``, in the order of the damages."""
-    counts = {one.damage: Counter[str]() for one in outcomes}
-    for one in outcomes:
-        counts[one.damage][one.verdict] += 1
+    counts = {outcome.damage: Counter[str]() for outcome in outcomes}
+    for outcome in outcomes:
+        counts[outcome.damage][outcome.verdict] += 1
     return {
         damage: ", ".join(
             f"{count[verdict]} {verdict}"

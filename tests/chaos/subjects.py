@@ -306,7 +306,7 @@ class Workshop:
         self, config: SweepConfig, at: Path, number: int, params: dict[str, Any], *, stop: bool
     ) -> None:
         place = trial_record.trial_directory(at, number)
-        reported: list[int] = [one.step for one in trial_record.read_reports(place)]
+        reported: list[int] = [report.step for report in trial_record.read_reports(place)]
 
         def on_report(report: Report) -> None:
             if report.step not in reported:

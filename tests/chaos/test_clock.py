@@ -51,8 +51,8 @@ def jumping(monkeypatch):
 def test_a_run_on_a_jumping_clock_stops_goes_on_and_ends_in_the_same_figures(
     sentiment, teachers, tmp_path, jumping, monkeypatch
 ):
-    named = {"distillation.teachers": [str(teachers.directory / "teachers.json")]}
-    given = sentiment | named | {"distillation.host": "process", "data.max_judged_rows": 32}
+    settings = {"distillation.teachers": [str(teachers.directory / "teachers.json")]}
+    given = sentiment | settings | {"distillation.host": "process", "data.max_judged_rows": 32}
     given |= {"distillation.store": str(tmp_path / "store"), "training.save_every_steps": 2}
     jumped = rr.distill(overrides=given | {"run_dir": str(tmp_path / "jumped")})
     monkeypatch.undo()

@@ -34,10 +34,10 @@ def test_a_kill_at_any_write_costs_nothing_but_the_same_command(verb, torn, work
         except CheckpointError as error:
             # A kill cannot tear these files, which are synced and renamed. Where one of a finished
             # run is damaged all the same, the error names it, and its remedy helps.
-            named = [run / name for name in RECORDS if f"{run / name}: not JSON" in str(error)]
-            if not (torn and named and (run / "metrics.json").is_file()):
+            names = [run / name for name in RECORDS if f"{run / name}: not JSON" in str(error)]
+            if not (torn and names and (run / "metrics.json").is_file()):
                 raise
-            named[0].unlink()
+            names[0].unlink()
             result = command(run)
         assert result == expected, f"killed at write {number}"
         assert not list(run.glob(".hf.*"))

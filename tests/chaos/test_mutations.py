@@ -28,5 +28,5 @@ def test_a_damaged_file_changes_no_result_and_is_named(
     outcomes = list(tried(workshop.subject(name)))
     for damage, values in counted(outcomes).items():
         record_property(f"{name}: {damage}", values)
-    wrong = [one for one in outcomes if one.verdict not in (SAME, REFUSED)]
+    wrong = [outcome for outcome in outcomes if outcome.verdict not in (SAME, REFUSED)]
     assert not wrong, f"{len(wrong)} of {len(outcomes)} are wrong:\n" + "\n".join(map(str, wrong))

@@ -51,8 +51,8 @@ def test_words_are_offered(completed, line, offered):
 
 
 def test_own_sets_files_and_runs_are_offered(completed, tmp_path):
-    own = {"tickets": {"train": "t.csv", "text": ["t"], "labels": ["a", "b"]}}
-    (tmp_path / "my.yaml").write_text(json.dumps({"data": {"sets": own}}))
+    settings = {"tickets": {"train": "t.csv", "text": ["t"], "labels": ["a", "b"]}}
+    (tmp_path / "my.yaml").write_text(json.dumps({"data": {"sets": settings}}))
     (tmp_path / "broken.yaml").write_text("data: [")
     for run in ("runs/one", "runs/deep/two"):
         (tmp_path / run / "hf").mkdir(parents=True)

@@ -34,9 +34,9 @@ class TestData:
         assert first.startswith("at most 64 tokens: ")
         assert second.startswith("at most 32 tokens: ")
         # A run with this line reads them.
-        named = [part.removeprefix("data.") for part in last.removeprefix("read by: ").split()]
+        names = [part.removeprefix("data.") for part in last.removeprefix("read by: ").split()]
         for length in (64, 32):
-            data = load(CorpusConfig, overrides=[*named, f"max_length_tokens={length}"])
+            data = load(CorpusConfig, overrides=[*names, f"max_length_tokens={length}"])
             corpus, _ = prepare_corpus(data)
             assert corpus.lengths.max() == length
             assert str(corpus.directory) in (first if length == 64 else second)

@@ -8,14 +8,14 @@ import json
 def test_a_key_is_explained_for_each_verb_that_has_it(road):
     result = road("explain", "optimizer.peak_lr", "--json")
     assert result.code == 0
-    (one,) = json.loads(result.out)
-    assert one["type"] == "number"
-    assert one["allowed"] == "0 < value <= 1"
-    assert (one["default"]["pretrain"], one["default"]["finetune"]) == (5e-4, 3e-4)
-    assert one["meaning"]
-    assert "Clark" in one["source"]
-    assert one["presets"]["electra_base"] == 2e-4
-    assert "electra_small" not in one["presets"], "which has the default"
+    (first,) = json.loads(result.out)
+    assert first["type"] == "number"
+    assert first["allowed"] == "0 < value <= 1"
+    assert (first["default"]["pretrain"], first["default"]["finetune"]) == (5e-4, 3e-4)
+    assert first["meaning"]
+    assert "Clark" in first["source"]
+    assert first["presets"]["electra_base"] == 2e-4
+    assert "electra_small" not in first["presets"], "which has the default"
 
 
 def test_verbs_in_which_a_key_differs_are_explained_apart(road):

@@ -158,9 +158,11 @@ def groups(cluster: dict[str, Any]) -> None:
     assert cluster["authOptions"] == {"mode": "token"}
     assert cluster["networkPolicy"]["mode"].startswith("DenyAll")
     assert cluster["headGroupSpec"]["rayStartParams"]["num-gpus"] == "0"
-    named = {group["groupName"]: group["template"]["spec"] for group in cluster["workerGroupSpecs"]}
-    assert set(named) == {"student", "teacher", "spot"}
-    spot = named["spot"]
+    settings = {
+        group["groupName"]: group["template"]["spec"] for group in cluster["workerGroupSpecs"]
+    }
+    assert set(settings) == {"student", "teacher", "spot"}
+    spot = settings["spot"]
     environment = {e["name"]: e["value"] for e in spot["containers"][0]["env"]}
     drained = int(environment["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"])
     assert drained < spot["terminationGracePeriodSeconds"]

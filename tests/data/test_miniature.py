@@ -87,9 +87,9 @@ def test_another_seed_gives_another_world_of_any_size(tmp_path: Path) -> None:
     for seed in range(3):
         root = write(tmp_path / str(seed), seed=seed, size=0.01)
         assert questions(root / "squad/dev-v2.0.json")
-    one, other = digests(tmp_path / "1"), digests(tmp_path / "2")
-    assert one.keys() == other.keys()
-    assert all(other[name] != one[name] for name in one)
+    first, other = digests(tmp_path / "1"), digests(tmp_path / "2")
+    assert first.keys() == other.keys()
+    assert all(other[name] != first[name] for name in first)
 
 
 def start_first_uses(cache: Path) -> list[subprocess.Popen[str]]:

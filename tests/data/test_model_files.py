@@ -125,7 +125,9 @@ def test_no_verb_runs_the_code_of_a_model_directory(place, verb, given, road, wo
     (place / "mine.py").write_text("open('ran', 'w').close()\n")
     monkeypatch.setattr("builtins.input", lambda *_: "y")
     monkeypatch.chdir(place.parent)
-    result = road(verb, *(one.format(place) for one in given), f"data.root={world}", "run_dir=run")
+    result = road(
+        verb, *(item.format(place) for item in given), f"data.root={world}", "run_dir=run"
+    )
     assert result.code == 4, result.err
     assert "auto_map" in result.err or "mine.py" in result.err
     assert not list(place.parent.rglob("ran"))
@@ -213,7 +215,7 @@ def test_locate_takes_a_run_a_model_directory_and_fetches_no_pickles(place, tmp_
     assert locate_model("someone/words", weights=False) == place
     assert "*.safetensors" in calls["someone/model"]
     assert "*.safetensors" not in calls["someone/words"]
-    assert not any(fnmatch("x.bin", one) for each in calls.values() for one in each)
+    assert not any(fnmatch("x.bin", item) for each in calls.values() for item in each)
 
 
 def recorded(place):

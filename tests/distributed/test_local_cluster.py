@@ -71,15 +71,15 @@ time.sleep(60)
 
 def test_what_a_killed_driver_had_started_ends_and_nothing_else():
     driver = subprocess.Popen([sys.executable, "-c", STARTS_TWO], stdout=subprocess.PIPE, text=True)
-    ours, others = (int(driver.stdout.readline()) for _ in range(2))
+    ours, rest = (int(driver.stdout.readline()) for _ in range(2))
     driver.kill()
     driver.communicate()
     deadline = time.monotonic() + 20
     while is_alive(ours) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not is_alive(ours)
-    assert is_alive(others)
-    os.kill(others, signal.SIGKILL)
+    assert is_alive(rest)
+    os.kill(rest, signal.SIGKILL)
 
 
 # The process that goes on starting others is the last of many, so that it does so while they are

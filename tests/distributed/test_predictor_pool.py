@@ -47,9 +47,9 @@ def actor_processes():
     import ray
 
     return [
-        one["Pid"]
-        for one in ray._private.state.actors().values()
-        if one["ActorClassName"] == "PredictorActor" and one["State"] == "ALIVE"
+        actor["Pid"]
+        for actor in ray._private.state.actors().values()
+        if actor["ActorClassName"] == "PredictorActor" and actor["State"] == "ALIVE"
     ]
 
 

@@ -29,9 +29,9 @@ def test_the_tutorial_from_a_csv_to_an_onnx_student(road, folder):
     for name, block in blocks("docs/tutorial.md").items():
         for words in commands(block):
             assert words[0] == "road"
-            more = TINY if words[1] == "pretrain" else SHORT if words[1] in TRAINING else ()
+            options = TINY if words[1] == "pretrain" else SHORT if words[1] in TRAINING else ()
             process = ("distillation.host=process",) if words[1] == "distill" else ()
-            done = road(*words[1:], *more, *process)
+            done = road(*words[1:], *options, *process)
             assert done.code == 0, (words, done.err)
             outputs[name] = done.out
     for name in ("classifier", "onnx"):

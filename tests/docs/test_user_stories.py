@@ -121,7 +121,7 @@ def test_pretraining_on_text_of_a_domain(road, place):
 @pytest.mark.ray
 def test_sweep(road, place, cluster):
     ((*words,),) = commands_of("sweep.yaml")
-    short = [f"overrides.{one}" for one in SHORT]
+    short = [f"overrides.{item}" for item in SHORT]
     run(road, words, *short, "trials=2", "max_concurrent=1", "console=quiet")
     trials = json.loads((place / "runs/sweeps/sweep/sweep.json").read_text())
     assert trials["best"]
@@ -141,7 +141,7 @@ def test_python(place, monkeypatch):
     from importlib import import_module
 
     main = import_module("own_csv").main
-    labels = main(**dict(one.split("=") for one in SHORT[2:3]), **{"training.steps": 3})
+    labels = main(**dict(item.split("=") for item in SHORT[2:3]), **{"training.steps": 3})
     assert len(labels) == 2
     assert {*labels} <= {"happy", "unhappy"}
     del sys.modules["own_csv"]

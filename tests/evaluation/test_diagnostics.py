@@ -61,6 +61,6 @@ def test_scores_by_threshold_are_those_of_the_official_script():
 
 
 def test_without_unanswerable_questions_there_is_no_curve():
-    one = example("1", "a")
-    result = span_diagnostics([one], [SpanPrediction("1", "a", 1.0, 0.0, ())], np.inf)
+    first = example("1", "a")
+    result = span_diagnostics([first], [SpanPrediction("1", "a", 1.0, 0.0, ())], np.inf)
     assert result == {"rows": 1}

@@ -85,8 +85,8 @@ def test_every_row_has_the_prediction_of_the_evaluation(
     output = tmp_path / "predicted.jsonl"
     assert road("predict", model, tmp_path / "rows.jsonl", "--output", output).code == 0
     predicted = [json.loads(line) for line in output.read_text().splitlines()]
-    assert [one["id"] for one in predicted] == [row["id"] for row in rows]
-    predictions = {one["id"]: _as_evaluated(one) for one in predicted}
+    assert [item["id"] for item in predicted] == [row["id"] for row in rows]
+    predictions = {item["id"]: _as_evaluated(item) for item in predicted}
     if name == "stsb":  # sums of other batches
         assert predictions == pytest.approx(
             {key: float(value) for key, value in expected.items()}, abs=1e-4

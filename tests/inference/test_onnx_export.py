@@ -115,10 +115,13 @@ def test_the_int8_export_is_smaller_and_its_record_and_card_say_by_how_much(clas
 @pytest.mark.slow
 def test_the_file_runs_in_plain_onnxruntime_at_any_shape(int8):
     session = onnxruntime.InferenceSession(int8 / "model_int8.onnx")
-    assert [one.name for one in session.get_inputs()][:2] == ["input_ids", "attention_mask"]
+    assert [tensor.name for tensor in session.get_inputs()][:2] == [
+        "input_ids",
+        "attention_mask",
+    ]
     for rows, tokens in ((1, 2), (7, 61), (2, 160)):
         ones = np.ones((rows, tokens), np.int64)
-        inputs = {one.name: ones for one in session.get_inputs()}
+        inputs = {tensor.name: ones for tensor in session.get_inputs()}
         assert session.run(["logits"], inputs)[0].shape == (rows, 3)
 
 

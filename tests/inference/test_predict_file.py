@@ -191,9 +191,9 @@ def test_jsonl_and_csv_hold_the_same_predictions(directory, rows_file, tmp_path)
     assert expected == model(ROWS)
     with (tmp_path / "out.csv").open(newline="") as file:
         read = list(csv.DictReader(file))
-    assert [row["label"] for row in read] == [one["label"] for one in expected]
+    assert [row["label"] for row in read] == [item["label"] for item in expected]
     assert [float(row["score_positive"]) for row in read] == [
-        one["scores"]["positive"] for one in expected
+        item["scores"]["positive"] for item in expected
     ]
     assert (tmp_path / "out.tsv").read_text().count("\t") == 3 * (len(list(read[0])) - 1)
     assert not list(tmp_path.glob(".*partial*"))
@@ -212,11 +212,11 @@ def test_kept_columns_stand_beside_their_predictions(
     assert road("predict", directory, tmp_path / "rows.parquet", *words).code == 0
     with output.open(newline="") as file:
         read = list(csv.DictReader(file) if suffix == ".csv" else map(json.loads, file))
-    assert [(one["id"], one["gold"], one["day"]) for one in read] == [
+    assert [(item["id"], item["gold"], item["day"]) for item in read] == [
         (str(number), str(number), str(day)) for number, day in enumerate(days)
     ]
     alone = load(directory)([row["text"] for row in rows])
-    assert [one["label"] for one in read] == [one["label"] for one in alone]
+    assert [item["label"] for item in read] == [item["label"] for item in alone]
     refused = road("predict", directory, tmp_path / "rows.parquet")
     assert (refused.code, "--ignore label --ignore day" in refused.err) == (3, True)
 

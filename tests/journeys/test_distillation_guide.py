@@ -24,7 +24,7 @@ def test_every_rule_is_in_the_table():
 
 def test_every_setting_is_understood():
     pattern = r"(?:distillation|weighting)\.[\w.]+=(?:\[\[.*?\]\]|[\w.]+)"
-    keys = [one for one in re.findall(pattern, GUIDE) if not one.endswith("loudest")]
+    keys = [item for item in re.findall(pattern, GUIDE) if not item.endswith("loudest")]
     assert len(keys) >= 12
     for setting in keys:
         mixed = setting.startswith("distillation.teachers.")  # each data set's own

@@ -92,7 +92,7 @@ def test_a_student_learns_from_them_in_this_process(name, settings, tmp_path, ro
     "name",
     [
         "squad_v2",
-        *(pytest.param(one, marks=pytest.mark.long) for one in ("sst2", "mnli", "conll2003")),
+        *(pytest.param(item, marks=pytest.mark.long) for item in ("sst2", "mnli", "conll2003")),
     ],
 )
 def test_actors_and_a_store_teach_as_teachers_in_this_process_do(name, settings, tmp_path):
@@ -136,8 +136,8 @@ def test_a_killed_run_with_a_store_resumes_to_the_very_same_weights(
     long |= {"distillation.host": host, "training.save_every_steps": 5}
 
     def command(run):
-        more = {"distillation.store": str(tmp_path / f"store-{run}")}
-        return ["distill", *flags(long | more), "--run-dir", str(tmp_path / run)]
+        options = {"distillation.store": str(tmp_path / f"store-{run}")}
+        return ["distill", *flags(long | options), "--run-dir", str(tmp_path / run)]
 
     with subprocess.Popen([sys.executable, "-m", "road_ray", *command("killed")]) as process:
         try:

@@ -77,7 +77,7 @@ def test_own_questions_to_answers_from_another_folder(shell, tmp_path, world):
     for paragraph in [p for article in document["data"] for p in article["paragraphs"]][:12]:
         for question in paragraph["qas"]:
             golds = question["answers"]
-            answers = {key: [one[key] for one in golds] for key in ("text", "answer_start")}
+            answers = {key: [gold[key] for gold in golds] for key in ("text", "answer_start")}
             row = {"id": question["id"], "question": question["question"]}
             rows.append(row | {"context": paragraph["context"], "answers": answers})
     (tmp_path / "project" / "manual.json").write_text(json.dumps(rows))

@@ -32,9 +32,9 @@ def blocks() -> list[tuple[str, str]]:
 def free_port() -> int:
     """Outside of 10002 to 19999, which Ray gives to workers, and of what the kernel gives out."""
     for port in range(20000 + os.getpid() % 2000, 32000, 7):
-        with socket.socket() as one:
+        with socket.socket() as connection:
             try:
-                one.bind(("127.0.0.1", port))
+                connection.bind(("127.0.0.1", port))
             except OSError:
                 continue
             if port not in _given:
@@ -123,7 +123,7 @@ def after_setup(place, environment, pretrained, teachers) -> dict[str, str]:
     result = subprocess.run(
         ["bash", "-eu", "-c", text], cwd=place, env=environment, capture_output=True, check=True
     )
-    after = dict(one.split("=", 1) for one in result.stdout.decode().split("\0") if one)
+    after = dict(item.split("=", 1) for item in result.stdout.decode().split("\0") if item)
     variables = {name: after[name] for name in ("STUDENT", "TEACHERS", "RUN", "HEAD", "OPTIONS")}
     assert Path(variables["STUDENT"]).is_dir()
     assert Path(variables["TEACHERS"]).is_file()

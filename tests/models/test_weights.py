@@ -185,10 +185,10 @@ def test_read_headers_refuses_an_index_unlike_its_shards(tmp_path):
     index = place / "model.safetensors.index.json"
     output = json.loads(index.read_text())
     assert len(read_headers(place)) == len(output["weight_map"])
-    first, *others = output["weight_map"]
+    first, *rest = output["weight_map"]
     cases = [
-        ({name: output["weight_map"][name] for name in others}, "shards differ from the index"),
-        (output["weight_map"] | {first: output["weight_map"][others[-1]]}, "shards differ"),
+        ({name: output["weight_map"][name] for name in rest}, "shards differ from the index"),
+        (output["weight_map"] | {first: output["weight_map"][rest[-1]]}, "shards differ"),
         (
             output["weight_map"] | {"more": output["weight_map"][first]},
             "shards differ from the index",

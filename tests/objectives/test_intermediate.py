@@ -36,8 +36,8 @@ def test_the_error_of_attention_by_hand():
     teacher[0, 1] = student[0, 1]
     real = torch.tensor([[True, True, False]])
     assert attention_error(student, teacher, real).item() == (2.0 + 0.0) / 2
-    one = attention_error(student, teacher[:, :1], real)  # the means over heads are compared
-    assert one.item() == 2.0
+    first = attention_error(student, teacher[:, :1], real)  # the means over heads are compared
+    assert first.item() == 2.0
 
 
 @pytest.fixture
@@ -100,9 +100,9 @@ def test_padding_changes_nothing(pair, soft_batch):
         name: value[1:3] if name.endswith(("ids", "mask")) else value
         for name, value in soft_batch.items()
     }
-    for one in (narrow, wide):
+    for item in (narrow, wide):
         for name in ("labels", "soft_logits", "kd_keep"):
-            one[name] = soft_batch[name][1:3]
+            item[name] = soft_batch[name][1:3]
     there, here = objective(narrow).terms, objective(wide).terms
     for name in ("d_hidden", "d_attention"):
         assert there[name].total.item() > 0

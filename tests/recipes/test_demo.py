@@ -45,16 +45,18 @@ def test_stages_start_from_each_other_and_students_differ_in_their_teachers_only
     assert multitask_config(config).init == str(pretrain_config(config).run_dir)
     plain = finetune_config(config, "none", 100)
     assert plain.init == str(multitask_config(config).run_dir)
-    one, other = (distill_config(config, rule, 100, ["a", "b"]) for rule in ("mean", "correctness"))
-    for student in (one, other):
+    first, other = (
+        distill_config(config, rule, 100, ["a", "b"]) for rule in ("mean", "correctness")
+    )
+    for student in (first, other):
         assert student.data.model_dump(exclude={"unlabelled"}) == plain.data.model_dump()
         assert student.optimizer == plain.optimizer
         assert student.training == plain.training
         assert student.seed == plain.seed == 100
         assert student.distillation.num_teachers == 2
-    assert one.data.unlabelled == other.data.unlabelled != ()
-    assert (one.weighting.rule, other.weighting.rule) == ("mean", "correctness")
-    assert one.run_dir != other.run_dir
+    assert first.data.unlabelled == other.data.unlabelled != ()
+    assert (first.weighting.rule, other.weighting.rule) == ("mean", "correctness")
+    assert first.run_dir != other.run_dir
 
 
 def test_students_have_few_labels_and_one_layer_teachers_all_labels_and_all_layers(tmp_path):
@@ -86,7 +88,7 @@ def test_the_story_runs_and_goes_on_where_it_stopped(cluster, road, world, tmp_p
     assert len(rows) == 6
     result, num_folds = read_teacher_list(tmp_path / "teachers" / "teachers.json")
     assert num_folds == 1
-    assert [Path(one).resolve() for one in result] == [
+    assert [Path(item).resolve() for item in result] == [
         (tmp_path / f"teacher-{number}" / "hf").resolve() for number in range(2)
     ]
     guide = (ROOT / "docs" / "guides" / "cluster.md").read_text("utf-8")

@@ -211,7 +211,7 @@ def test_evaluate_gives_each_model_and_split_a_directory(
         (f"init={teachers.directory}/teacher-{number}", f"data.split={split}", f"data.root={world}")
         for number, split in ((0, "dev"), (1, "dev"), (0, "train"), (0, "dev"))
     ]
-    outputs = [json.loads(road("evaluate", *one, "--json").out) for one in commands]
+    outputs = [json.loads(road("evaluate", *command, "--json").out) for command in commands]
     places = sorted((tmp_path / "runs" / "evaluate").iterdir())
     assert [place.name.rsplit("-", 1)[0] for place in places] == ["teacher-0"] * 2 + ["teacher-1"]
     assert outputs[0] == outputs[3]
@@ -240,11 +240,11 @@ def test_evaluate_runs_again_when_a_file_that_it_read_has_changed(
     second = road("evaluate", *words)
     assert second.code == 0, second.err
     assert f"{path}: then " in caplog.text
-    one, two = (
+    single, two = (
         json.loads(result.out)["metrics"]["eval/sst2/accuracy"] for result in (first, second)
     )
     if name == "dev.tsv":
-        assert one + two == pytest.approx(100)
+        assert single + two == pytest.approx(100)
     caplog.clear()
     assert road("evaluate", *words).out == second.out
     assert "run again" not in caplog.text

@@ -128,8 +128,10 @@ def test_a_plan_is_told_to_no_tracker(sentiment, tmp_path):
 
 
 def test_the_size_of_the_store_is_known_before_it_is_filled(sentiment, teachers, tmp_path):
-    named = {"distillation.teachers": [str(teachers.directory / "teachers.json")]}
-    chosen = sentiment | named | {"run_dir": str(tmp_path / "run"), "distillation.host": "process"}
+    settings = {"distillation.teachers": [str(teachers.directory / "teachers.json")]}
+    chosen = (
+        sentiment | settings | {"run_dir": str(tmp_path / "run"), "distillation.host": "process"}
+    )
     estimate = planned("distill", chosen | {"distillation.store": str(tmp_path / "planned")})
     # 150 rows (10 batches of 16 at most): two fp16 logits, a key of 16 bytes and a bound of 8.
     rows = estimate["disk_bytes"]["store"] / (3 * (2 * 2 + 16 + 8))
@@ -144,9 +146,9 @@ def test_what_cannot_be_placed_is_told_before_anything_is_built(sentiment, monke
     assert isinstance(config, DistillConfig)
     with pytest.raises(Exception, match="batch_size = 16 is less"):
         plan("distill", config, VERBS["distill"].run)
-    more = sentiment | {"workers": 10_000, "data.batch_size": 20_000}
+    options = sentiment | {"workers": 10_000, "data.batch_size": 20_000}
     with pytest.raises(ClusterError, match="no room for 10000 workers beside 3"):
-        planned("distill", more)
+        planned("distill", options)
 
 
 def test_tokens_are_those_of_the_run_whatever_the_seed(sentiment, tmp_path):

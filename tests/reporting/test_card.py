@@ -159,14 +159,14 @@ def test_text_of_others_is_text_in_the_card(card, evil, tmp_path):
     assert printable(evil) in front_matter["tags"]
     assert "evil" not in front_matter["tags"]
     tree = MarkdownIt("commonmark").parse(body)
-    assert [one.content for one in inline(tree, "heading_open")] == [
+    assert [item.content for item in inline(tree, "heading_open")] == [
         *("ElectraForQuestionAnswering", "Figures", "Lineage"),
         *("Training", "Use", "Limits"),
     ]
-    flat = [token for one in tree for token in (one, *(one.children or ()))]
+    flat = [token for item in tree for token in (item, *(item.children or ()))]
     kinds = {token.type for token in flat}
     assert not {"link_open", "image", "html_inline", "hr"} & kinds
-    blocks = [one.content for one in flat if one.type == "html_block"]
+    blocks = [item.content for item in flat if item.type == "html_block"]
     assert len(blocks) == 1
     assert blocks[0].startswith("<!-- Not uploaded")
     assert not {"\u202e", "\u2066"} & set(body)

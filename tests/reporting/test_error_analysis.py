@@ -64,8 +64,8 @@ def test_numbers_are_wrong_by_their_distance(write_run, tmp_path):
 
 def test_a_data_set_of_ones_own_has_its_examples(write_run, tmp_path):
     (tmp_path / "mine.csv").write_text("text,label\nfine,good\nawful,bad\n")
-    own = {"train": "mine.csv", "dev": "mine.csv", "text": ["text"], "labels": ["good", "bad"]}
-    data = {"dataset": "mine", "root": str(tmp_path), "sets": {"mine": own}}
+    settings = {"train": "mine.csv", "dev": "mine.csv", "text": ["text"], "labels": ["good", "bad"]}
+    data = {"dataset": "mine", "root": str(tmp_path), "sets": {"mine": settings}}
     run = write_run(tmp_path / "r", data=data)
     (run / "predictions" / "mine").mkdir(parents=True)
     source = SourceConfig.model_validate({"root": data["root"], "sets": data["sets"]})

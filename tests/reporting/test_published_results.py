@@ -8,8 +8,8 @@ from road_ray.reporting.published_results import PUBLISHED, published, published
 
 def test_every_figure_is_one_of_a_kind_and_a_percentage():
     assert all(0 < row.value < 100 for row in PUBLISHED)
-    named = [(row.dataset, row.metric, row.model, row.source) for row in PUBLISHED]
-    assert len(set(named)) == len(named)
+    names = [(row.dataset, row.metric, row.model, row.source) for row in PUBLISHED]
+    assert len(set(names)) == len(names)
     assert {"squad_v2", "mnli", "qqp", "sst2"} <= {row.dataset for row in PUBLISHED} & {
         *catalog.DATASETS
     }

@@ -160,7 +160,7 @@ def _seconds_to_load(browser, path: Path) -> float:
     session.send("Performance.enable", {"timeDomain": "threadTicks"})
     page.goto(path.as_uri())
     figures = session.send("Performance.getMetrics")["metrics"]
-    (seconds,) = [one["value"] for one in figures if one["name"] == "TaskDuration"]
+    (seconds,) = [figure["value"] for figure in figures if figure["name"] == "TaskDuration"]
     print(f"the page of a thousand trials: {seconds:.2f} s of computing, {path.stat().st_size:,} B")
     assert seconds > 0
     return seconds

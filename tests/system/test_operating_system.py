@@ -67,10 +67,10 @@ def test_cores_without_affinity_are_all_cores(monkeypatch):
 
 
 def test_a_process_exists_until_it_is_reaped(tmp_path):
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as one:
-        assert process_exists(one.pid)
-        one.communicate(b"\n")
-    assert not process_exists(one.pid)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as first:
+        assert process_exists(first.pid)
+        first.communicate(b"\n")
+    assert not process_exists(first.pid)
     (tmp_path / "file").write_text("x")
     sync(tmp_path)
     sync(tmp_path / "file")

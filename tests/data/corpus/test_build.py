@@ -64,15 +64,15 @@ def test_no_row_holds_text_of_two_documents(tokenizer, tmp_path):
 
 
 def test_many_shards_hold_the_rows_of_one(tokenizer, tmp_path, monkeypatch):
-    one = build(tmp_path / "one", tokenizer)
+    first = build(tmp_path / "one", tokenizer)
     monkeypatch.setattr(shards, "_ROWS_PER_SHARD", 7)
     # In this process: ``test_parallel`` has others.
     monkeypatch.setattr(parallel.os, "sched_getaffinity", lambda _: {0})
     many = build(tmp_path / "many", tokenizer)
     assert many.manifest["shards"] > 5
-    assert all_rows(one) == all_rows(many)
-    assert np.array_equal(one.first_segment, many.first_segment)
-    assert np.array_equal(one.lengths, many.lengths)
+    assert all_rows(first) == all_rows(many)
+    assert np.array_equal(first.first_segment, many.first_segment)
+    assert np.array_equal(first.lengths, many.lengths)
 
 
 def test_the_same_recipe_gives_the_same_bytes(tokenizer, tmp_path):
@@ -115,8 +115,8 @@ def test_digests_tell_the_case_apart_when_the_words_are_equal(tokenizer):
     from transformers import ElectraTokenizerFast
 
     vocabulary = tokenizer.get_vocab()
-    one, other = (ElectraTokenizerFast(vocab=vocabulary, do_lower_case=x) for x in (True, False))
-    assert tokenizer_digest(one) != tokenizer_digest(other)
+    first, other = (ElectraTokenizerFast(vocab=vocabulary, do_lower_case=x) for x in (True, False))
+    assert tokenizer_digest(first) != tokenizer_digest(other)
 
 
 @pytest.mark.parametrize("documents", [[], ["", "  \n "]])
@@ -336,8 +336,8 @@ def test_a_broken_build_with_a_flipped_bit_begins_anew(tokenizer, tmp_path, smal
 
 
 def test_any_number_of_processes_gives_the_same_bytes(tokenizer, tmp_path, small_blocks):
-    one = build(tmp_path / "one", tokenizer, processes=1)
+    first = build(tmp_path / "one", tokenizer, processes=1)
     build(tmp_path / "two", tokenizer, processes=2)
     assert files(tmp_path / "one") == files(tmp_path / "two")
-    assert one.manifest["longest"] == max(one.lengths)
-    assert one.manifest["mean_length"] == pytest.approx(one.lengths.mean(), abs=0.01)
+    assert first.manifest["longest"] == max(first.lengths)
+    assert first.manifest["mean_length"] == pytest.approx(first.lengths.mean(), abs=0.01)

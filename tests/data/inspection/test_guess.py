@@ -178,8 +178,8 @@ def test_folders_of_tables(tmp_path):
     rows = "text,label\n" + "".join(f"{t},{'ab'[n % 2]}\n" for n, t in enumerate(texts(40)))
     split = folder(tmp_path / "split", train__csv=rows, val__csv=rows, README__md="x")
     assert guess(split).entry["dev"] == f"{split}/val.csv"
-    one = folder(tmp_path / "one", all__csv=rows, README__md="x")
-    assert guess(one).entry["train"] == f"{one}/all.csv"
+    first = folder(tmp_path / "one", all__csv=rows, README__md="x")
+    assert guess(first).entry["train"] == f"{first}/all.csv"
     with pytest.raises(ConfigError, match=r"2 tables.*a.csv, b.csv(.|\n)*call them train, dev"):
         guess(folder(tmp_path / "two", a__csv=rows, b__csv=rows))
     with pytest.raises(ConfigError, match=r"no data in it; found: x.pdf"):

@@ -96,7 +96,7 @@ def test_a_recorded_data_set_of_the_hub_is_found_by_its_name_without_a_network(r
     assert task.kind == Classify(("bad", "good"))
     for split, rows in (("train", 40), ("dev", 10)):
         examples = read_hub(entry, split)
-        assert [one.label for one in examples] == ["bad", "good"] * (rows // 2)
+        assert [example.label for example in examples] == ["bad", "good"] * (rows // 2)
         assert examples[3].texts == (f"film {'train' if split == 'train' else 'validation'} 3",)
     shown = road("data", "peek", "my.yaml")
     assert (shown.code, "film train" in shown.out) == (0, True)

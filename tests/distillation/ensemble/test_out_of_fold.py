@@ -59,15 +59,15 @@ def test_real_teachers_answer_as_they_do_alone(tmp_path, teacher):
         for k in range(2)
     ]
     ids = torch.randint(5, 24, (4, 9), generator=torch.Generator().manual_seed(0))
-    one = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "rows": torch.arange(4)}
-    one |= {"labels": torch.tensor([0, 1, 2, 0]), "task": "nli"}
+    first = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "rows": torch.arange(4)}
+    first |= {"labels": torch.tensor([0, 1, 2, 0]), "task": "nli"}
     folds = np.array([1, 0, 0, 1], dtype=np.int32)
     ensemble = OutOfFoldEnsemble(members, folds)
-    answers = ensemble.gather(ensemble.submit(one))
-    apart = [member.gather(member.submit(one)) for member in members]
+    answers = ensemble.gather(ensemble.submit(first))
+    apart = [member.gather(member.submit(first)) for member in members]
     for row, fold in enumerate(folds):
         torch.testing.assert_close(answers[:, row], apart[fold][:, row])
-    (softened,) = annotate([one], ensemble, resolve("correctness"))
+    (softened,) = annotate([first], ensemble, resolve("correctness"))
     assert softened["soft_logits"].shape == (4, 3)
 
 

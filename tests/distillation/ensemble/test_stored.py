@@ -156,8 +156,8 @@ def test_when_nothing_is_missing_the_teachers_are_let_go(school):
     events = []
     needed = RowKeys(rows_of(inputs_of(batch(1, 2, 3, 4))).keys)
     stored, live = school(needed=needed, on_event=events.append)
-    one, two, three = (stored.submit(b) for b in (batch(1, 2), batch(3, 4), batch(4, 1)))
-    stored.gather(one)
+    first, two, three = (stored.submit(b) for b in (batch(1, 2), batch(3, 4), batch(4, 1)))
+    stored.gather(first)
     stored.gather(two)
     assert stored.complete
     assert live.closed == 0  # one answer is still under way

@@ -101,7 +101,10 @@ def test_what_a_killed_removal_left_is_no_teacher_and_goes_with_the_next(root):
     shutil.copytree(first.directory, left)
     other = root / ".earlier.gone"
     shutil.copytree(first.directory, other)
-    assert [one.directory for one in list_teachers(root)] == [first.directory, second.directory]
+    assert [teacher.directory for teacher in list_teachers(root)] == [
+        first.directory,
+        second.directory,
+    ]
     assert list(prune([first])) == [first]
     assert [path for path in root.iterdir() if path.is_dir()] == [second.directory]
 
@@ -111,7 +114,7 @@ def test_only_what_is_long_unused_goes(root):
     ago = time.time() - 10 * 86400
     os.utime(first.directory / "manifest.json", (ago, ago))
     gone = list(prune(list_teachers(root), unused_days=5))
-    assert [one.directory for one in gone] == [first.directory]
+    assert [item.directory for item in gone] == [first.directory]
     assert len(list_teachers(root)) == 1
 
 

@@ -63,16 +63,16 @@ def test_padding_side_width_and_kind_of_integer_do_not_matter():
 
 
 def test_another_token_segment_or_length_is_another_row():
-    one = inputs([5, 6, 7, 8])
+    first = inputs([5, 6, 7, 8])
     segments = torch.tensor([[0, 0, 1, 1, 0, 0, 0, 0]])
-    others = [
-        rows_of(one),
-        rows_of(one | {"token_type_ids": segments}),
+    rest = [
+        rows_of(first),
+        rows_of(first | {"token_type_ids": segments}),
         rows_of(inputs([5, 6, 8, 7])),
         rows_of(inputs([5, 6, 7])),
         rows_of(inputs([5, 6, 7, 8, 0])),  # a real token that has the padding's id
     ]
-    assert len({rows.keys.tobytes() for rows in others}) == 5
+    assert len({rows.keys.tobytes() for rows in rest}) == 5
 
 
 def test_a_row_of_choices_has_one_key():

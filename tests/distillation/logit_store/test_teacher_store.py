@@ -70,22 +70,22 @@ def test_what_was_said_is_read_before_and_after_it_reached_the_disk(tmp_path):
 
 
 def test_the_first_answer_to_a_row_is_the_one_that_stays(tmp_path):
-    one, two = filled(tmp_path, 1), TeacherStore(tmp_path, WHO, NLI)
-    one.add(rows(1), answers(8))
-    one.flush()
+    first, two = filled(tmp_path, 1), TeacherStore(tmp_path, WHO, NLI)
+    first.add(rows(1), answers(8))
+    first.flush()
     two.add(rows(1), answers(7))  # it does not know of the other's
     two.close()
-    assert len(shards(one)) == 2
-    one.refresh()
-    assert read(one, 1)
+    assert len(shards(first)) == 2
+    first.refresh()
+    assert read(first, 1)
     assert read(TeacherStore(tmp_path, WHO, NLI), 1)
 
 
 def test_one_process_sees_what_another_flushed(tmp_path):
-    one, two = TeacherStore(tmp_path, WHO, NLI), filled(tmp_path, 1)
+    first, two = TeacherStore(tmp_path, WHO, NLI), filled(tmp_path, 1)
     two.flush()
-    assert one.refresh()
-    assert read(one, 1)
+    assert first.refresh()
+    assert read(first, 1)
 
 
 def test_size_and_time_bound_what_waits(tmp_path, monkeypatch):

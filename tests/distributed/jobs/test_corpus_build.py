@@ -121,9 +121,9 @@ def test_machines_read_and_write_their_own_parts(cluster, tokenizer, tmp_path, m
     there = build_corpus(parts, tmp_path / "there", tokenizer, **made, **on)
     build_stored_corpus(parts, Storage(f"file://{tmp_path / 'store'}"), tokenizer, **made, **on)
     assert there.manifest == here.manifest
-    for one in here.directory.iterdir():
-        assert one.read_bytes() == (there.directory / one.name).read_bytes()
-        assert one.read_bytes() == (tmp_path / "store" / one.name).read_bytes()
+    for item in here.directory.iterdir():
+        assert item.read_bytes() == (there.directory / item.name).read_bytes()
+        assert item.read_bytes() == (tmp_path / "store" / item.name).read_bytes()
 
 
 @pytest.mark.ray

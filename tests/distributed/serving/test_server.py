@@ -37,9 +37,9 @@ def model(tmp_path_factory):
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as connection:
+        connection.bind(("127.0.0.1", 0))
+        return int(connection.getsockname()[1])
 
 
 def ask(url, body=None, token=TOKEN, seconds=60):
@@ -71,9 +71,9 @@ def replica_processes():
     import ray
 
     return [
-        one["Pid"]
-        for one in ray._private.state.actors().values()
-        if one["ActorClassName"].startswith("ServeReplica") and one["State"] == "ALIVE"
+        actor["Pid"]
+        for actor in ray._private.state.actors().values()
+        if actor["ActorClassName"].startswith("ServeReplica") and actor["State"] == "ALIVE"
     ]
 
 
@@ -157,7 +157,7 @@ def test_a_server_that_is_told_to_stop_answers_what_it_has(model, tmp_path, form
                 server.send_signal(signal.SIGTERM)
                 assert [answer.result()[0] for answer in answers] == [200] * 3
                 labels = [answer.result()[1]["label"] for answer in answers]
-                assert labels == [one["label"] for one in expected]
+                assert labels == [item["label"] for item in expected]
             assert server.wait(60) == 0
             with pytest.raises(OSError, match="refused"):
                 ask(url, {"text": "a"})

@@ -61,7 +61,7 @@ def test_what_makes_no_pool_is_refused(options, message):
 
 
 def test_a_pool_is_named_by_its_weights_and_means_not_by_its_path_or_patience(tmp_path):
-    one, two = (make_teacher(tmp_path / name, 0) for name in "ab")
+    first, two = (make_teacher(tmp_path / name, 0) for name in "ab")
     other = make_teacher(tmp_path / "c", 1)
     renamed = make_teacher(tmp_path / "d", 0)  # the same weights mean something else
     output = json.loads((renamed / "config.json").read_text())
@@ -69,15 +69,15 @@ def test_a_pool_is_named_by_its_weights_and_means_not_by_its_path_or_patience(tm
         zip(output["id2label"], reversed(output["id2label"].values()), strict=True)
     )
     (renamed / "config.json").write_text(json.dumps(output))
-    name = specify_pool([one], NLI).digest()
+    name = specify_pool([first], NLI).digest()
     assert specify_pool([two], NLI, timeout_seconds=5, on_lost="drop").digest() == name
     changed = [
         specify_pool([other], NLI),
         specify_pool([renamed], NLI),
-        specify_pool([one], NLI, precision="bf16"),
-        specify_pool([one], NLI, replicas=2),
-        specify_pool([one], NLI, num_gpus=0.5),
-        specify_pool([one], NLI, label_map={"a": "b"}),
+        specify_pool([first], NLI, precision="bf16"),
+        specify_pool([first], NLI, replicas=2),
+        specify_pool([first], NLI, num_gpus=0.5),
+        specify_pool([first], NLI, label_map={"a": "b"}),
     ]
     assert len({name, *(spec.digest() for spec in changed)}) == 7
 
@@ -126,17 +126,17 @@ def test_the_public_ensemble_is_the_same_in_actors_and_in_this_process(cluster, 
     from road_ray.distillation.ensemble.local import LocalEnsemble
     from road_ray.distributed.teachers.public_ensemble import Ensemble
 
-    (one,) = batches(1)
+    (first,) = batches(1)
     local = LocalEnsemble.load(directories, NLI)
-    expected = local.gather(local.submit(one))
+    expected = local.gather(local.submit(first))
     soft = {}
     for host in ("actors", "process"):
         options = {"num_cpus": 0.3} if host == "actors" else {}
         with Ensemble(directories, task="mnli", host=host, **options) as ensemble:
             assert ensemble.size == 3
-            assert_close(ensemble.logits(one), expected, **FLOAT16)
-            soft[host] = ensemble.soft_targets(one, weighting="correctness", wrong=0.5)
-            (softened,) = ensemble.annotate([one], lookahead=2, wrong=0.5)
+            assert_close(ensemble.logits(first), expected, **FLOAT16)
+            soft[host] = ensemble.soft_targets(first, weighting="correctness", wrong=0.5)
+            (softened,) = ensemble.annotate([first], lookahead=2, wrong=0.5)
             assert torch.equal(softened["soft_logits"], soft[host])
     # A sum that cancels keeps the rounding of its summands: relative to the largest, boost 2.
     assert_close(soft["actors"], soft["process"], rtol=0, atol=2**-10 * float(expected.abs().max()))

@@ -131,7 +131,7 @@ def test_a_student_that_asked_just_now_is_waited_for():
     batcher.infer(request(1, 4), "a")
     # "a" is known; "b" waits until "a" asks again.
     got = ask_all(batcher, [("b", request(1, 4)), ("a", request(1, 4))])
-    assert all(np.array_equal(one, sums(request(1, 4))[0]) for one in got)
+    assert all(np.array_equal(item, sums(request(1, 4))[0]) for item in got)
     assert model.passes[0] == 1
     assert sum(model.passes) == 3
 

@@ -74,16 +74,16 @@ def test_the_pool_outlives_the_driver_that_started_it_and_ends_with_its_last_use
     from road_ray.distributed.teachers.shared_pool import LEASE_SECONDS, shared_ensemble
 
     first, pids = driver()
-    (one,) = batches(1)
+    (single,) = batches(1)
     with shared_ensemble(specification(directories, timeout_seconds=60.0)) as ensemble:
         assert ensemble.health() == pids
-        expected = ensemble.gather(ensemble.submit(one))
+        expected = ensemble.gather(ensemble.submit(single))
         with shared_ensemble(specification(directories)) as another:
             assert another.health() == pids
         first.send_signal(signal.SIGKILL)
         first.wait(30)
         assert not within(LEASE_SECONDS + 3, lambda: any(map(gone, pids)))
-        assert torch.equal(ensemble.gather(ensemble.submit(one)), expected)
+        assert torch.equal(ensemble.gather(ensemble.submit(single)), expected)
         assert ensemble.health() == pids
     assert within(SECONDS, lambda: all(map(gone, pids)))
 

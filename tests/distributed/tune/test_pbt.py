@@ -75,13 +75,13 @@ def test_values_of_a_child_are_near_or_drawn_anew_and_always_inside():
     space = load(SearchConfig, base=BASE | {"space": ranges}).space
     parent = {"rate": 1e-3, "share": 0.9, "rows": 10, "rule": "a"}
     drawn = [perturb(space, parent, random.Random(seed)) for seed in range(400)]
-    assert all(set(one) == set(parent) for one in drawn)
-    assert all(1e-4 <= one["rate"] <= 1e-2 and 0 <= one["share"] <= 1 for one in drawn)
-    assert all(one["rows"] in range(1, 11) for one in drawn)
-    near = [one for one in drawn if round(one["rate"] / 1e-3, 9) in (0.8, 1.2)]
+    assert all(set(item) == set(parent) for item in drawn)
+    assert all(1e-4 <= item["rate"] <= 1e-2 and 0 <= item["share"] <= 1 for item in drawn)
+    assert all(item["rows"] in range(1, 11) for item in drawn)
+    near = [item for item in drawn if round(item["rate"] / 1e-3, 9) in (0.8, 1.2)]
     assert 0.65 < len(near) / len(drawn) < 0.85  # a quarter is drawn anew
-    assert {one["share"] for one in drawn} >= {0.9 * 0.8, 1.0}
-    assert {one["rule"] for one in drawn} == {"a", "b", "c"}
+    assert {item["share"] for item in drawn} >= {0.9 * 0.8, 1.0}
+    assert {item["rule"] for item in drawn} == {"a", "b", "c"}
     assert drawn[3] == perturb(space, parent, random.Random(3))
 
 
@@ -161,15 +161,15 @@ def test_a_population_ends_with_children_that_add_to_what_their_parents_had(clus
 
     sweep = config(max_concurrent=2)
     trials = search(sweep, "s", tmp_path, climb, connected=nullcontext)
-    children = [one for one in trials if one.parent is not None]
+    children = [trial for trial in trials if trial.parent is not None]
     assert len(trials) - len(children) == 8
     assert children, "nobody gave way"
-    assert sum(one.state == "complete" for one in trials) == 8  # one for each that gave way
-    assert {one.state for one in trials} == {"complete", "pruned"}
+    assert sum(trial.state == "complete" for trial in trials) == 8  # one for each that gave way
+    assert {trial.state for trial in trials} == {"complete", "pruned"}
     for child in children:
         reports = trial_record.read_reports(trial_record.trial_directory(tmp_path, child.number))
         donor = trial_record.read_reports(trial_record.trial_directory(tmp_path, child.parent))
-        before = {one.step: one.value for one in donor}
+        before = {trial.step: trial.value for trial in donor}
         assert reports[0].step == child.parent_step + 1
         had = before[child.parent_step]
         assert reports[0].value == pytest.approx(had + child.params["x"])

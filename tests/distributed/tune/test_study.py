@@ -167,9 +167,9 @@ def test_a_restart_does_not_draw_the_same_again(tmp_path):
 def test_another_space_under_the_same_name_is_refused(half):
     _, directory, _ = half
     other = search(space={"x": {"uniform": [0, 2]}})
-    with pytest.raises(ConfigError, match="of another space"):
+    with pytest.raises(ConfigError, match="with another space"):
         open_study(other, "s", directory)
-    with pytest.raises(ConfigError, match="of another space"):
+    with pytest.raises(ConfigError, match="with another space"):
         open_study(search(mode="min"), "s", directory)
 
 

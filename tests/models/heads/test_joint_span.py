@@ -58,13 +58,13 @@ def test_the_beam_holds_the_best_starts_and_the_ends_of_each(head):
 
 def test_with_gold_the_end_follows_the_gold_start_and_nothing_else_changes(head):
     hidden = torch.randn(2, 30, 16)
-    one = head(hidden, BATCH | {"start_positions": torch.tensor([5, 5])})
+    first = head(hidden, BATCH | {"start_positions": torch.tensor([5, 5])})
     other = head(hidden, BATCH | {"start_positions": torch.tensor([6, -100])})
-    assert one.shape == (2, 3, 30)
-    assert_close(one[:, [0, 2]], other[:, [0, 2]])
-    assert not torch.allclose(one[0, 1, 4:], other[0, 1, 4:])
-    assert_close(one[:, 0].log_softmax(-1), head(hidden, BATCH)[:, 0])
-    assert_close(one[:, 2, 0], head(hidden, BATCH)[:, 1, 0])
+    assert first.shape == (2, 3, 30)
+    assert_close(first[:, [0, 2]], other[:, [0, 2]])
+    assert not torch.allclose(first[0, 1, 4:], other[0, 1, 4:])
+    assert_close(first[:, 0].log_softmax(-1), head(hidden, BATCH)[:, 0])
+    assert_close(first[:, 2, 0], head(hidden, BATCH)[:, 1, 0])
 
 
 def test_no_answer_is_told_from_the_first_token_and_the_expected_start(head):

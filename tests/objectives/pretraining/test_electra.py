@@ -27,16 +27,16 @@ def losses(electra, batch):
 def reference(electra, batch):
     """The two losses as the paper writes them, without sparing anything."""
     tokens, attention, noise = batch["input_ids"], batch["attention_mask"], batch["noise"]
-    more = {"attention_mask": attention, "token_type_ids": batch["token_type_ids"]}
+    options = {"attention_mask": attention, "token_type_ids": batch["token_type_ids"]}
     chosen = choose(tokens, attention, noise[0], special_ids=SPECIAL)
     masked = mask(tokens, chosen, noise[1], mask_id=MASK)
     labels = tokens.masked_fill(~chosen, -100)
-    outputs = electra.generator(input_ids=masked, labels=labels, **more)
+    outputs = electra.generator(input_ids=masked, labels=labels, **options)
     sampled = sample(outputs.logits, noise[2])
     corrupted = tokens.clone()
     corrupted[chosen] = sampled[chosen]
     fake = (corrupted != tokens).long()
-    detection = electra.discriminator(input_ids=corrupted, labels=fake, **more)
+    detection = electra.discriminator(input_ids=corrupted, labels=fake, **options)
     return {"generator": outputs.loss, "discriminator": 50 * detection.loss}, corrupted, detection
 
 

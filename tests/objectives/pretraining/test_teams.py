@@ -16,8 +16,8 @@ def made(**options):
     torch.manual_seed(2)
     generator = ElectraForMaskedLM(config_of(32))
     model = ElectraForMaskedLM(config_of(32))
-    named = {"candidates": 3, "shared_layers": 1} | options
-    return Teams(generator, model, special_ids=SPECIAL, mask_id=MASK, **named)
+    settings = {"candidates": 3, "shared_layers": 1} | options
+    return Teams(generator, model, special_ids=SPECIAL, mask_id=MASK, **settings)
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ def test_every_comparison_runs_and_fills_its_table(tiny, name):
     table = table_of(run.directory)
     chosen = [arm["name"] for arm in table["arms"]]
     assert set(chosen) >= set(SIZES[name].get("arms", chosen))
-    arms = [COMPARISONS[name].arm(one) for one in chosen]
+    arms = [COMPARISONS[name].arm(item) for item in chosen]
     assert all(arm["seeds"] == [0, 1] for arm in table["arms"])
     assert table["failed"] == []
     for dataset, metrics in table["data_sets"].items():
@@ -145,7 +145,7 @@ def test_an_arm_that_fails_leaves_the_others_and_is_run_again(tiny, tmp_path):
     run = tmp_path / "run"
     assert not (run / "metrics.json").exists()
     table = table_of(run)
-    assert [(one["arm"], one["seed"]) for one in table["failed"]] == [("none", 1)]
+    assert [(item["arm"], item["seed"]) for item in table["failed"]] == [("none", 1)]
     assert [arm["seeds"] for arm in table["arms"]] == [[0], [0, 1]]
     assert "Failed runs" in (run / "report.html").read_text()
     for path in broken.iterdir():

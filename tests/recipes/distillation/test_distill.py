@@ -38,15 +38,15 @@ def test_the_journal_tells_who_was_right_and_how_long_was_waited(students):
         assert row["time/teacher_wait_seconds"] > 0
         assert row["train/sst2_soft"] >= 0
     manifest = json.loads((run.directory / "teachers.json").read_text())
-    assert len({one["weights_sha256"] for one in manifest["teachers"]}) == 3
+    assert len({item["weights_sha256"] for item in manifest["teachers"]}) == 3
     assert "eval/sst2/accuracy" in run.metrics
 
 
 def test_a_data_set_of_ones_own_is_distilled_too(sentiment, teachers, world, tmp_path):
-    own = {"layout": "glue_tsv", "text": ["sentence"], "task": "sentiment"}
-    own["label_map"] = {"0": "negative", "1": "positive"}
-    own |= {name: str(world / "glue" / "SST-2" / f"{name}.tsv") for name in ("train", "dev")}
-    chosen = sentiment | {"data.sets": {"reviews": own}, "data.dataset": "reviews"}
+    settings = {"layout": "glue_tsv", "text": ["sentence"], "task": "sentiment"}
+    settings["label_map"] = {"0": "negative", "1": "positive"}
+    settings |= {name: str(world / "glue" / "SST-2" / f"{name}.tsv") for name in ("train", "dev")}
+    chosen = sentiment | {"data.sets": {"reviews": settings}, "data.dataset": "reviews"}
     chosen |= {"training.steps": 2, "distillation.host": "process"}
     chosen["distillation.teachers"] = [str(teachers.directory / "teachers.json")]
     run = rr.distill(overrides=chosen, run_dir=tmp_path)
@@ -163,13 +163,13 @@ def test_a_stopped_run_goes_on_only_with_its_teachers(students, teachers, tmp_pa
     place = tmp_path / "copies"
     for number in range(3):
         shutil.copytree(teachers.directory / f"teacher-{number}" / "hf", place / str(number))
-    named = [place / str(number) for number in range(3)]
-    run = students("copies", teachers=named)
+    names = [place / str(number) for number in range(3)]
+    run = students("copies", teachers=names)
     assert weights(run) == weights(whole)
     (run.directory / "metrics.json").unlink()
     shutil.copy(place / "0" / "model.safetensors", place / "1" / "model.safetensors")
     with pytest.raises(rr.errors.CheckpointError, match="began with other teachers"):
-        students("copies", teachers=named)
+        students("copies", teachers=names)
 
 
 class TestMistakes:
@@ -238,8 +238,8 @@ class TestMistakes:
         assert "/nowhere/at/all" in result.err
 
     def test_weights_beyond_their_range(self, attempt, teachers):
-        named = [teachers.directory / f"teacher-{n}" for n in range(3)]
-        result = attempt(*named, more=("distillation.kd_weight=1.5", "weighting.wrong=-1"))
+        directories = [teachers.directory / f"teacher-{n}" for n in range(3)]
+        result = attempt(*directories, more=("distillation.kd_weight=1.5", "weighting.wrong=-1"))
         assert result.code == 2
         assert "distillation.kd_weight" in result.err
         assert "weighting.wrong" in result.err
@@ -277,9 +277,11 @@ def test_teachers_with_labels_of_other_names_are_asked_with_a_label_map(
 
 
 def test_rows_without_labels_are_taught_by_the_teachers_alone(students, tmp_path):
-    more = tmp_path / "more.txt"
-    more.write_text("".join(f"a film of number {number} that is fine\n" for number in range(200)))
-    chosen = {"data.unlabelled": [str(more)], "data.max_rows": 4, "training.steps": 8}
+    more_rows = tmp_path / "more.txt"
+    more_rows.write_text(
+        "".join(f"a film of number {number} that is fine\n" for number in range(200))
+    )
+    chosen = {"data.unlabelled": [str(more_rows)], "data.max_rows": 4, "training.steps": 8}
     store = {"distillation.store": str(tmp_path / "store")}
     run = students("with", **chosen, **store)
     rows = [r for r in read_rows(run.directory / "metrics.jsonl") if "train/sst2_soft" in r]
@@ -289,5 +291,5 @@ def test_rows_without_labels_are_taught_by_the_teachers_alone(students, tmp_path
     again = students("again", **chosen, **store)
     assert weights(again) == weights(run), "logits of the store are those of the teachers"
     recorded = json.loads((run.directory / "inputs.json").read_text())
-    assert str(more) in json.dumps(recorded)
+    assert str(more_rows) in json.dumps(recorded)
     assert weights(students("without", **{"data.max_rows": 4, "training.steps": 8})) != weights(run)

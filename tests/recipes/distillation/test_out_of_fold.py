@@ -64,9 +64,9 @@ def source_of(folded, sentiment, tmp_path):
     """What a student of these teachers would ask, for a configuration's changes."""
 
     def make(**changes: object):
-        named = {"distillation.teachers": [str(folded.directory / "teachers.json")]}
-        named |= {"distillation.host": "process", "distillation.num_teachers": 2}
-        config = override(DistillConfig(run_dir=tmp_path), sentiment | named | changes)
+        settings = {"distillation.teachers": [str(folded.directory / "teachers.json")]}
+        settings |= {"distillation.host": "process", "distillation.num_teachers": 2}
+        config = override(DistillConfig(run_dir=tmp_path), sentiment | settings | changes)
         prepared = prepare(config, Worker.alone())
         student = fingerprint_tokenizer(prepared.tokenizer)
         source = teacher_source_of(config, teacher_directories(config.distillation), student)
@@ -82,14 +82,14 @@ def test_every_row_is_asked_of_the_teachers_without_its_fold(source_of, tmp_path
     )
     assert [f"fold-{f}" in d for f, d in zip((0, 0, 1, 1), teacher_source.directories, strict=True)]
     everybody = LocalEnsemble.load(teacher_source.directories, prepared.task)
-    more = {
+    options = {
         "tokenizer": prepared.tokenizer,
         "source": FinetuneDataConfig(),
         "pad_id": 0,
         "device": Worker.alone().device,
         "on_event": lambda *_, **__: None,
     }
-    with open_ensemble(teacher_source, 2, prepared.split, None, **more) as ensemble:
+    with open_ensemble(teacher_source, 2, prepared.split, None, **options) as ensemble:
         for number in range(prepared.stream.batches_per_epoch):
             batch = prepared.stream[number]
             answers = ensemble.gather(ensemble.submit(batch))
@@ -128,8 +128,8 @@ def test_the_number_of_teachers_is_that_of_one_fold(folded, sentiment, tmp_path)
 def test_a_pool_of_folds_keeps_what_the_list_knows_of_them(folded, sentiment, tmp_path):
     path = folded.directory / "teachers.json"
     places = read_teacher_list(path)[0]
-    named = {"distillation.teachers": [str(path)], "distillation.num_teachers": 2}
-    config = override(DistillConfig(run_dir=tmp_path), sentiment | named)
+    settings = {"distillation.teachers": [str(path)], "distillation.num_teachers": 2}
+    config = override(DistillConfig(run_dir=tmp_path), sentiment | settings)
     assert _with_teachers(config, places) == config
     plain = _with_teachers(override(config, {"distillation.teachers": []}), places)
     assert plain.distillation.teachers == tuple(places)

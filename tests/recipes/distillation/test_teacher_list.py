@@ -57,7 +57,7 @@ def test_a_flipped_bit_of_a_list_is_refused_or_names_no_teacher_twice(tmp_path):
         with suppress(ConfigError):
             result, _ = read_teacher_list(path)
             assert len({*result}) == 3, content[: place + 1]
-            assert {one for one in result if Path(one).is_dir()} <= {*whole}
+            assert {item for item in result if Path(item).is_dir()} <= {*whole}
 
 
 @pytest.mark.parametrize(

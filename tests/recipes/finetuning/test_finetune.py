@@ -179,13 +179,13 @@ def test_models_load_without_road_ray_and_give_the_same_logits(
     from road_ray.models.multitask import load_trained
 
     loss = teachers.directory / "teacher-0" / "hf"
-    named = {
+    settings = {
         loss: "AutoModelForSequenceClassification",
         span_run.hf_dir: "AutoModelForQuestionAnswering",
         pretrained.hf_dir: "ElectraForPreTraining",
         pretrained.hf_dir / "generator": "ElectraForMaskedLM",
     }
-    pairs = [str(part) for pair in named.items() for part in pair]
+    pairs = [str(part) for pair in settings.items() for part in pair]
     out = tmp_path / "logits.safetensors"
     subprocess.run([sys.executable, "-I", "-c", BLOCKED, str(out), *pairs], check=True)
     result = load_file(out)

@@ -20,24 +20,24 @@ from road_ray.recipes.finetuning.many import plan_runs, summarise_seeds, table
 def test_glue_has_the_epochs_of_the_paper_and_leaves_out_what_is_not_there(real_data: Path, caplog):
     changes = {"data.root": str(real_data), "init": "x", "num_seeds": 2, "seed": 5}
     config = override(get_preset("glue").make(), changes)
-    runs = [one for wave in plan_runs(config) for one in wave]
-    epochs = {one.data.dataset: one.data.epochs for one in runs}
+    runs = [item for wave in plan_runs(config) for item in wave]
+    epochs = {item.data.dataset: item.data.epochs for item in runs}
     assert {name for name, value in epochs.items() if value == 10} == {"rte", "stsb"}
     assert len(epochs) == 9
-    assert [one.seed for one in runs[:2]] == [5, 6]
+    assert [item.seed for item in runs[:2]] == [5, 6]
     assert runs[0].run_dir == config.run_dir / "cola" / "seed-5"
-    (mnli,) = [one for one in runs if one.run_dir.parts[-2:] == ("mnli", "seed-5")]
+    (mnli,) = [item for item in runs if item.run_dir.parts[-2:] == ("mnli", "seed-5")]
     assert mnli.data.evaluate_on == ("mnli",), "the mismatched set is not at hand there"
-    assert {type(one) for one in runs} == {FinetuneConfig}
+    assert {type(item) for item in runs} == {FinetuneConfig}
 
 
 def test_one_may_start_from_another_of_the_same_seed(tmp_path):
     config = override(get_preset("glue_from_mnli").make(), {"init": "x", "num_seeds": 2})
     config = override(config, {"only_at_hand": False, "run_dir": tmp_path})
     first, second = plan_runs(config)
-    assert {one.data.dataset for one in second} == {"rte", "stsb", "mrpc"}
-    assert {one.init for one in first} == {"x"}
-    assert all(one.init == str(tmp_path / "mnli" / f"seed-{one.seed}") for one in second)
+    assert {item.data.dataset for item in second} == {"rte", "stsb", "mrpc"}
+    assert {item.init for item in first} == {"x"}
+    assert all(item.init == str(tmp_path / "mnli" / f"seed-{item.seed}") for item in second)
 
 
 @pytest.mark.parametrize("start_from", [{"rte": "mnlu"}, {"rte": "mrpc", "mrpc": "cola"}])

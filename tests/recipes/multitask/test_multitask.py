@@ -87,9 +87,9 @@ def test_the_journal_says_which_mix_was_realised(mixture):
 
 
 def test_every_data_set_may_have_its_own_head_and_weight(mix, questions, tmp_path):
-    own = {"data.datasets": ["squad_v2", "mnli", "rte"], "mixing.heads": "dataset"}
-    own |= {"mixing.weights": {"mnli": 0.0}, "mixing.sampler": "size_power"}
-    run = rr.multitask(overrides=mix | own, run_dir=tmp_path / "mix")
+    settings = {"data.datasets": ["squad_v2", "mnli", "rte"], "mixing.heads": "dataset"}
+    settings |= {"mixing.weights": {"mnli": 0.0}, "mixing.sampler": "size_power"}
+    run = rr.multitask(overrides=mix | settings, run_dir=tmp_path / "mix")
     assert {p.name for p in (run.hf_dir / "heads").iterdir()} == {"squad_v2", "mnli", "rte"}
     assert "eval/mnli/accuracy" in run.metrics
     tuned = {"init": str(run.directory), "training.steps": 1, "optimizer.peak_lr": 1e-12}

@@ -59,7 +59,7 @@ def test_the_journal_tells_of_each_data_set_who_was_right(mixture):
 
 def test_the_model_and_its_checkpoints_name_the_teachers(mixture, span_run):
     state = json.loads(next(mixture.directory.glob("checkpoints/*/state.json")).read_text())
-    values = [one["dataset"] for one in state["record"]["teachers"]]
+    values = [item["dataset"] for item in state["record"]["teachers"]]
     assert values == ["sst2", "sst2", "sst2", "squad_v2"]
     assert "teachers" in state["identity"]
     manifest = json.loads((mixture.directory / "teachers.json").read_text())["datasets"]
@@ -71,21 +71,23 @@ def test_the_model_and_its_checkpoints_name_the_teachers(mixture, span_run):
 
 
 def test_without_soft_loss_it_is_the_plain_mixture(plain, with_teachers, tmp_path):
-    one = rr.multitask(overrides=plain, run_dir=tmp_path / "plain")
+    first = rr.multitask(overrides=plain, run_dir=tmp_path / "plain")
     other = rr.multitask(
         overrides=with_teachers | {"distillation.kd_weight": 0.0}, run_dir=tmp_path / "gold"
     )
-    ours, theirs = (load_file(run.hf_dir / "model.safetensors") for run in (one, other))
+    ours, theirs = (load_file(run.hf_dir / "model.safetensors") for run in (first, other))
     for name, tensor in ours.items():
         assert_close(theirs[name], tensor, rtol=1e-4, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
-    assert not (one.directory / "teachers.json").exists()
+    assert not (first.directory / "teachers.json").exists()
 
 
 def test_rows_without_labels_are_taught_by_the_teachers_of_their_data_set(with_teachers, tmp_path):
-    more = tmp_path / "more.txt"
-    more.write_text("".join(f"film number {n} is better than expected\n" for n in range(24)))
+    more_rows = tmp_path / "more.txt"
+    more_rows.write_text("".join(f"film number {n} is better than expected\n" for n in range(24)))
     store = {"distillation.store": str(tmp_path / "store"), "data.max_rows": 8}
-    chosen = with_teachers | store | {"data.unlabelled.sst2": [str(more)], "training.steps": 12}
+    chosen = (
+        with_teachers | store | {"data.unlabelled.sst2": [str(more_rows)], "training.steps": 12}
+    )
     run = rr.multitask(overrides=chosen, run_dir=tmp_path / "run")
     rows = [row for row in read_rows(run.directory / "metrics.jsonl") if "train/sst2" in row]
     judged = sum(row.get(f"teachers/sst2/right_{n}", 0) for row in rows for n in range(4))
@@ -126,12 +128,12 @@ def test_a_stopped_mixture_goes_on_only_with_its_teachers(
 ):
     run = shutil.copytree(mixture.directory, tmp_path / "run")
     (run / "metrics.json").unlink()
-    others = {
+    rest = {
         "distillation.teachers.sst2": [str(teachers.directory / f"teacher-{n}") for n in (2, 1)]
     }
     with pytest.raises(rr.errors.RoadError, match=r"distillation\.teachers\.sst2"):
-        rr.multitask(overrides=with_teachers | others, run_dir=run)
-    allowed = others | {"distillation.allow_other_teachers": True}
+        rr.multitask(overrides=with_teachers | rest, run_dir=run)
+    allowed = rest | {"distillation.allow_other_teachers": True}
     rr.multitask(overrides=with_teachers | allowed, run_dir=run)
     assert len(json.loads((run / "teachers.json").read_text())["before"]) == 1
 

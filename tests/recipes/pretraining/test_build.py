@@ -21,8 +21,8 @@ MORE = {"teams": {"generator.scale": 1.0, "objective.shared_layers": 1}}
 @pytest.fixture
 def attempt(road, flags, pretraining, tmp_path):
     def run(name: str = "run", **changed: object):
-        named = {key.replace("__", "."): value for key, value in changed.items()}
-        return road("pretrain", *flags(pretraining | {"run_dir": tmp_path / name} | named))
+        settings = {key.replace("__", "."): value for key, value in changed.items()}
+        return road("pretrain", *flags(pretraining | {"run_dir": tmp_path / name} | settings))
 
     return run
 
@@ -159,10 +159,10 @@ def test_the_detector_of_init_is_kept(attempt, pretrained, tmp_path, caplog):
 
 def test_heads_of_an_earlier_run_are_kept(attempt, tmp_path):
     for objective, head in (("electra", "discriminator_predictions"), ("mlm", "generator_lm_head")):
-        named = {"objective__name": objective, "optimizer__peak_lr": 1e-2}
-        assert attempt(f"{objective}-1", **named, training__steps=4).code == 0
-        named |= {"init": tmp_path / f"{objective}-1", "optimizer__peak_lr": 1e-12}
-        result = attempt(f"{objective}-2", **named, training__steps=1)
+        settings = {"objective__name": objective, "optimizer__peak_lr": 1e-2}
+        assert attempt(f"{objective}-1", **settings, training__steps=4).code == 0
+        settings |= {"init": tmp_path / f"{objective}-1", "optimizer__peak_lr": 1e-12}
+        result = attempt(f"{objective}-2", **settings, training__steps=1)
         assert result.code == 0, result.err
         before, after = (
             load_file(tmp_path / f"{objective}-{n}" / "hf" / "model.safetensors") for n in (1, 2)
@@ -193,10 +193,10 @@ def test_the_vocabulary_head_of_init_is_kept_and_a_missing_one_is_new(
         "encoder.intermediate_size": size["intermediate_size"],
         "encoder.embedding_size": size["embedding_size"],
     }
-    more = {"objective__name": "mlm", "training__steps": 1, "optimizer__peak_lr": 1e-9}
-    result = attempt(init=whole, **more, **{k.replace(".", "__"): v for k, v in same.items()})
+    options = {"objective__name": "mlm", "training__steps": 1, "optimizer__peak_lr": 1e-9}
+    result = attempt(init=whole, **options, **{k.replace(".", "__"): v for k, v in same.items()})
     assert result.code == 0, result.err
     stored = load_file(tmp_path / "run" / "hf" / "model.safetensors")
     assert stored[name].mean().item() == pytest.approx(5.0, abs=1e-3)
-    result = attempt("other", init=pretrained.hf_dir, console="plain", **more)
+    result = attempt("other", init=pretrained.hf_dir, console="plain", **options)
     assert "heads kept: none; new: generator_predictions, generator_lm_head" in caplog.text

@@ -14,8 +14,8 @@ from road_ray.training.monitoring.journal import read_rows
 @pytest.fixture
 def attempt(road, flags, pretraining, tmp_path):
     def run(*arguments: object, **changed: object):
-        named = {key.replace("__", "."): value for key, value in changed.items()}
-        overrides = pretraining | {"data.shards": tmp_path / "shards"} | named
+        settings = {key.replace("__", "."): value for key, value in changed.items()}
+        overrides = pretraining | {"data.shards": tmp_path / "shards"} | settings
         overrides = {"run_dir": tmp_path / "run"} | overrides
         return road("pretrain", *flags(overrides), *arguments)
 
@@ -126,8 +126,8 @@ def test_a_vocabulary_may_lie_below_the_root_of_the_environment(
     (root / "vocab" / "v.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n")
     (root / "c.txt").write_text("a b a b a a\n")
     monkeypatch.setenv("ROAD_DATA", str(root))
-    named = {"data__corpus": "c.txt", "data__tokenizer": "vocab/v.txt", "training__steps": 1}
-    assert attempt(data__root="null", **named).code == 0
+    settings = {"data__corpus": "c.txt", "data__tokenizer": "vocab/v.txt", "training__steps": 1}
+    assert attempt(data__root="null", **settings).code == 0
 
 
 def test_an_encoder_of_another_size_is_refused(attempt, pretrained):

@@ -127,15 +127,17 @@ def test_damaged_weights_of_a_finished_run_are_not_taken(sentiment, teachers, tm
             rr.evaluate(
                 overrides=settings | {"init": str(init), "run_dir": str(tmp_path / "judged")}
             )
-    named = {"distillation.teachers": [str(place)], "distillation.num_teachers": 1}
+    changes = {"distillation.teachers": [str(place)], "distillation.num_teachers": 1}
     with pytest.raises(CheckpointError, match=shown):
-        rr.distill(overrides=sentiment | named | {"run_dir": str(tmp_path / "student")})
+        rr.distill(overrides=sentiment | changes | {"run_dir": str(tmp_path / "student")})
 
 
 @pytest.mark.parametrize("content", ["", "null", "[]", "{}", '{"teachers": [3]}'])
 def test_damaged_record_of_teachers_is_named(sentiment, teachers, tmp_path, content):
-    named = {"distillation.teachers": [str(teachers.directory / "teacher-0")]}
-    settings = sentiment | named | {"distillation.num_teachers": 1, "distillation.host": "process"}
+    changes = {"distillation.teachers": [str(teachers.directory / "teacher-0")]}
+    settings = (
+        sentiment | changes | {"distillation.num_teachers": 1, "distillation.host": "process"}
+    )
     settings |= {"run_dir": str(tmp_path / "run")}
     run = rr.distill(overrides=settings)
     path = tmp_path / "run" / "teachers.json"

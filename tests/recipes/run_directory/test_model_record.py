@@ -79,9 +79,9 @@ def mixture(questions, tmp_path_factory):
 
 
 def test_fine_tuning_goes_on_with_the_head_that_the_mixture_trained(mixture, questions):
-    named = questions | {"init": str(mixture.directory)}
-    remaining = prepare(load(FinetuneConfig, overrides=named), Worker())
-    fresh = prepare(load(FinetuneConfig, overrides=named | {"keep_head": False}), Worker())
+    settings = questions | {"init": str(mixture.directory)}
+    remaining = prepare(load(FinetuneConfig, overrides=settings), Worker())
+    fresh = prepare(load(FinetuneConfig, overrides=settings | {"keep_head": False}), Worker())
     stored = trained_head(mixture.hf_dir, TASKS["mrc"])
     assert stored == mixture.hf_dir / "heads" / "mrc"
     from transformers import AutoModelForQuestionAnswering

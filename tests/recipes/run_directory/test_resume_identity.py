@@ -36,7 +36,7 @@ def _folds():
 
 def _tasks():
     config = FinetuningsConfig(**MIRRORED, pool={"rte": {}, "mnli": {}}, num_seeds=2)
-    return [one for wave in plan_runs(config) for one in wave]
+    return [item for wave in plan_runs(config) for item in wave]
 
 
 def _generations():
@@ -48,7 +48,7 @@ def _arms():
     settings = {"training": MIRRORED["training"].model_copy(update={"steps": 1})}
     scale = {"pretrain": PretrainConfig(**settings), "probe": FinetuneConfig(**settings)}
     arms = plan(ReproduceConfig(run_dir=OUTER, num_seeds=2, **scale))
-    return [one for arm in arms for one in (*arm.stages, *arm.probes)]
+    return [item for arm in arms for item in (*arm.stages, *arm.probes)]
 
 
 def _trials():

@@ -61,7 +61,7 @@ def test_the_whole_front_stays(trials, tmp_path):
 
 
 def test_the_model_is_that_of_the_last_run(tmp_path):
-    one = load(SweepConfig, base=BASE)
-    assert model_of(tmp_path, Record(7, {}), one) == tmp_path / "trials/0007/seed-0"
+    first = load(SweepConfig, base=BASE)
+    assert model_of(tmp_path, Record(7, {}), first) == tmp_path / "trials/0007/seed-0"
     two = load(SweepConfig, base=BASE | {"verb": "pretrain", "then": {"verb": "distill"}})
     assert model_of(tmp_path, Record(7, {}), two) == tmp_path / "trials/0007/seed-0/distill"

@@ -86,8 +86,8 @@ def test_a_diverged_trial_is_a_result(file):
 
 def test_a_sweep_knows_what_its_trials_start(file, teachers):
     listed = teachers.directory / "teachers.json"
-    one = teachers.directory / "teacher-0"
-    overrides = [f"init={one}", f"overrides.distillation.teachers=[{listed}]"]
+    first = teachers.directory / "teacher-0"
+    overrides = [f"init={first}", f"overrides.distillation.teachers=[{listed}]"]
     assert check_sources(load_sweep("temperature", overrides)) is None  # in the trial's process
     demand = check_sources(load_sweep("temperature", [*overrides, "distillation.host=actors"]))
     assert (demand.teachers, demand.workers) == (3, 0)

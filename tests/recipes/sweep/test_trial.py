@@ -71,5 +71,5 @@ def test_parameters_are_read_from_the_headers(pretrained, tmp_path):
     from safetensors.torch import load_file
 
     weights = load_file(pretrained.hf_dir / "model.safetensors")
-    assert parameters(pretrained.hf_dir) == sum(torch.numel(one) for one in weights.values())
+    assert parameters(pretrained.hf_dir) == sum(torch.numel(weight) for weight in weights.values())
     assert parameters(tmp_path) == 0

@@ -28,9 +28,9 @@ def server():
     motoserver = pytest.importorskip("moto.server", reason="needs moto[s3], flask, flask-cors")
     before = {name: os.environ.get(name) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
     os.environ |= dict.fromkeys(before, "testing")
-    one = motoserver.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    one.start()
-    host, port = one.get_host_and_port()
+    first = motoserver.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    first.start()
+    host, port = first.get_host_and_port()
     files = fs.S3FileSystem(
         endpoint_override=f"{host}:{port}",
         scheme="http",
@@ -39,7 +39,7 @@ def server():
     )
     files.create_dir("runs")
     yield f"{host}:{port}", files
-    one.stop()
+    first.stop()
     for name, value in before.items():
         os.environ.pop(name) if value is None else os.environ.update({name: value})
 

@@ -70,10 +70,10 @@ def installed(kind):
 
 def started(kinds, root, seconds, **environment):
     checkout = str(Path(__file__).parents[3])
-    own = {"HOME": str(root), "PYTHONPATH": checkout, "HF_TOKEN": "CANARYenviron"}
+    settings = {"HOME": str(root), "PYTHONPATH": checkout, "HF_TOKEN": "CANARYenviron"}
     done = subprocess.run(
         [sys.executable, "-c", CHILD, kinds, str(root), seconds, "--hub.token=CANARYargument"],
-        env=os.environ | own | environment,
+        env=os.environ | settings | environment,
         cwd=root,
         capture_output=True,
         text=True,

@@ -84,7 +84,7 @@ def test_no_shape_depends_on_a_value(name, tmp_path):
     objective, batch = every.case_of(name, tmp_path)
     passes = [placed(batch, objective, torch.device("cpu"))]
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        fake = [_fake(mode, one) for one in passes]
+        fake = [_fake(mode, item) for item in passes]
         result = backward(objective, objective, fake, Worker(), seed=1, step=0, autocast=None)
     assert result.loss.shape == ()
 

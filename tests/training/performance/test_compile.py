@@ -37,7 +37,7 @@ def gradients(objective: Objective):
 def test_recomputed_layers_give_the_same_gradients_with_dropout_too():
     straight, saving = electra(), electra()
     recompute(saving)
-    assert any(getattr(one, "gradient_checkpointing", False) for one in saving.modules())
+    assert any(getattr(module, "gradient_checkpointing", False) for module in saving.modules())
     assert_close(gradients(saving), gradients(straight), rtol=0, atol=0)
 
 
@@ -85,7 +85,7 @@ def test_a_training_with_recomputed_layers_ends_with_the_same_weights(tmp_path, 
         passes = tiny.stream(tiny.rows())
         train(
             objective,
-            lambda start: ([one] for one in passes.since(start)),
+            lambda start: ([item] for item in passes.since(start)),
             tiny.training(tmp_path / name, steps=3, precision="fp32", **how),
             Worker.alone(),
         )
@@ -109,7 +109,7 @@ _SHORT = ("electra", "span each teacher")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(one, marks=[] if one in _SHORT else pytest.mark.long) for one in _TRACED],
+    [pytest.param(item, marks=[] if item in _SHORT else pytest.mark.long) for item in _TRACED],
 )
 def test_an_objective_is_one_graph(name, tmp_path):
     """``fullgraph`` makes a break of the graph an error; the backend gets one graph."""

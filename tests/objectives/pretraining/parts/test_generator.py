@@ -78,9 +78,9 @@ def test_loss_and_gradient_are_those_of_cross_entropy(dtype, spread):
 
 def test_only_the_loss_carries_a_gradient():
     logits = torch.randn(6, 11, requires_grad=True)
-    loss, *others = predict(logits, torch.zeros(6, dtype=torch.long), torch.rand(6))
+    loss, *rest = predict(logits, torch.zeros(6, dtype=torch.long), torch.rand(6))
     assert loss.requires_grad
-    assert not any(other.requires_grad for other in others)
+    assert not any(other.requires_grad for other in rest)
 
 
 def test_samples_are_those_of_the_sampler():
