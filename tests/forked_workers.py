@@ -36,9 +36,9 @@ if not any(one.endswith("default_worker.py") for one in sys.argv[1:4]):
     os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 with socket.socket(socket.AF_UNIX) as one:
     one.connect({address!r})
-    told = json.dumps([sys.argv[1:], dict(os.environ), os.getcwd()]).encode()
-    socket.send_fds(one, [len(told).to_bytes(4, "big")], [1, 2])
-    one.sendall(told)
+    request = json.dumps([sys.argv[1:], dict(os.environ), os.getcwd()]).encode()
+    socket.send_fds(one, [len(request).to_bytes(4, "big")], [1, 2])
+    one.sendall(request)
     one.recv(1)
 """
 
@@ -86,10 +86,10 @@ def main(address: str) -> None:
 def _become_worker(connection: socket.socket) -> None:
     """Run Ray's worker in this process, as the interpreter that was asked for would have."""
     size, streams, _, _ = socket.recv_fds(connection, 4, 2)
-    told = bytearray()
-    while len(told) < int.from_bytes(size, "big"):
-        told += connection.recv(1 << 16)
-    arguments, environment, directory = json.loads(bytes(told))
+    request = bytearray()
+    while len(request) < int.from_bytes(size, "big"):
+        request += connection.recv(1 << 16)
+    arguments, environment, directory = json.loads(bytes(request))
     os.setsid()
     for number, stream in enumerate(streams, 1):
         os.dup2(stream, number)

@@ -4,7 +4,8 @@
 # Usage: docs/results/campaign.sh MODEL DATA RUNS COMPARISON...
 # COMPARISON: low_resource noisy_labels compression road_distillation road_multitask domain.
 # MODEL is a directory in Hugging Face format, such as all-MiniLM-L6-v2; DATA is data.root.
-# LABELS, UNLABELLED, EPOCHS, SEEDS and ARMS (low_resource) set the size. DRY_RUN=--dry-run estimates.
+# LABELS, UNLABELLED, EPOCHS, SEEDS and ARMS (low_resource), ROWS and MORE_ROWS (compression) set
+# the size. DRY_RUN=--dry-run estimates.
 set -euo pipefail
 MODEL=$1 DATA=$2 RUNS=$3
 shift 3
@@ -33,8 +34,9 @@ noisy_labels() {
 }
 
 compression() {
-    reproduce compression data.dataset=sst2 data.max_length_tokens=64 data.max_rows=2000 \
-        data.max_unlabelled_rows=8000
+    reproduce compression data.dataset=sst2 data.max_length_tokens=64 data.batch_size=16 \
+        data.max_rows="${ROWS:-2000}" data.max_unlabelled_rows="${MORE_ROWS:-8000}" \
+        arms=longer_half,kd_half,rows_half,longer_third,kd_third,rows_third
 }
 
 road_distillation() {

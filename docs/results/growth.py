@@ -62,7 +62,7 @@ def store(size: int, place: Path) -> dict[str, float]:
     """Fill, open, read and merge a store of three classes."""
     from road_ray.data.catalog import task
     from road_ray.distillation.logit_store.maintenance import list_teachers, merge
-    from road_ray.distillation.logit_store.rows import Rows
+    from road_ray.distillation.logit_store.row_keys import Rows
     from road_ray.distillation.logit_store.shards import write_shard
     from road_ray.distillation.logit_store.teacher_store import TeacherStore
 

@@ -1,4 +1,4 @@
-"""``road sweep``: trials of a search space."""
+"""``road sweep``: runs the trials of a search space."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def sweep(
     """Search the values of configuration keys (Ray Tune, Optuna).
 
     To resume, run the same command."""
-    given = arguments or []
-    refuse_options(given, "sweep")
-    if not given or "=" in given[0]:
+    words = arguments or []
+    refuse_options(words, "sweep")
+    if not words or "=" in words[0]:
         from road_ray.recipes.sweep.config import shipped
 
         raise typer.BadParameter(f"name a YAML file or one of: {', '.join(shipped())}")
@@ -52,25 +52,26 @@ def sweep(
         "address": address,
         "console": "quiet" if quiet or as_json else None,
     }
-    overrides = given[1:] + [f"{key}={value}" for key, value in flags.items() if value is not None]
+    overrides = words[1:] + [f"{key}={value}" for key, value in flags.items() if value is not None]
+    from road_ray.recipes.sweep.check import load_sweep
+
+    config = load_sweep(words[0], overrides)  # before torch and Ray are imported
     from dataclasses import asdict
 
     from road_ray.cli.interrupt import run_interruptible
-    from road_ray.recipes.sweep.check import load_sweep
     from road_ray.recipes.sweep.result import row_of
     from road_ray.recipes.sweep.retention import model_of
     from road_ray.recipes.sweep.sweep import run
     from road_ray.reporting.tables import aligned
 
-    config = load_sweep(given[0], overrides)
     if dry_run:
         _show_plan(config, as_json)
         return
     done = run_interruptible(run, config, config.directory)
     if as_json:
         best = [asdict(trial) for trial in done.best]
-        told = {"directory": str(done.directory), "best": best}
-        typer.echo(json.dumps(told | {"trials": [asdict(trial) for trial in done.trials]}))
+        summary = {"directory": str(done.directory), "best": best}
+        typer.echo(json.dumps(summary | {"trials": [asdict(trial) for trial in done.trials]}))
         done.check_complete()
         return
     typer.echo(aligned([row_of(trial, config) for trial in done.trials]))
@@ -85,7 +86,7 @@ def sweep(
 
 
 def _show_plan(config: SweepConfig, as_json: bool) -> None:
-    """Return the plan of a trial's first run, without sampled values."""
+    """Print the plan of a trial's first run, without sampled values."""
     from road_ray.cli.plan import show_plan
     from road_ray.recipes.sweep.stages import base_config
     from road_ray.recipes.sweep.sweep import check_sources

@@ -13,7 +13,7 @@ from functools import cache
 
 import ray
 
-from road_ray.distributed import undertaker
+from road_ray.distributed import orphan_cleanup
 from road_ray.errors import ClusterError
 
 _log = logging.getLogger(__name__)
@@ -25,8 +25,8 @@ def start(num_cpus: int | None, *, dashboard: bool) -> None:
     """Start a cluster and join it; try again if it is not up within Ray's 30 s, which cannot be
     changed. Raises ``ClusterError`` if the last attempt fails too.
     """
-    for left in reversed(range(_ATTEMPTS)):
-        mark, process = _undertaker()
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        mark, process = _cleanup_process()
         try:
             # SPT_NOENV keeps Ray's agents from writing their title over their environment.
             with _environment({_MARK: mark, "SPT_NOENV": "1"}):
@@ -43,15 +43,15 @@ def start(num_cpus: int | None, *, dashboard: bool) -> None:
                 raise
             assert process.stdin
             process.stdin.close()  # it ends what this attempt has started
-            _undertaker.cache_clear()
-            if not left:
+            _cleanup_process.cache_clear()
+            if not attempts_left:
                 raise _failure(error) from error
             _log.warning("Ray was not up within its 30 s (%s); trying again", _load())
 
 
 @contextmanager
 def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Set these environment variables for a while."""
+    """Set environment variables in the body and restore them afterwards."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -79,11 +79,11 @@ def _load() -> str:
 
 
 @cache
-def _undertaker() -> tuple[str, subprocess.Popen[bytes]]:
-    """Return the mark of this process's clusters and the undertaker, started once."""
+def _cleanup_process() -> tuple[str, subprocess.Popen[bytes]]:
+    """Return the mark of this process's clusters and the process that cleans up, started once."""
     mark = uuid.uuid4().hex
     process = subprocess.Popen(
-        [sys.executable, "-I", "-S", undertaker.__file__, f"{_MARK}={mark}"],
+        [sys.executable, "-I", "-S", orphan_cleanup.__file__, f"{_MARK}={mark}"],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

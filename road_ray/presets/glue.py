@@ -17,11 +17,11 @@ def glue() -> FinetuningsConfig:
     long: dict[str, Any] = {"data.epochs": 10.0}
     both = ("mnli", "mnli_mismatched")
     names = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli")
-    own: dict[str, Any] = {"rte": long, "stsb": long, "mnli": {"data.evaluate_on": both}}
+    changes: dict[str, Any] = {"rte": long, "stsb": long, "mnli": {"data.evaluate_on": both}}
     return FinetuningsConfig(
         run_dir=Path("runs/glue"),
         data=FinetuneDataConfig(max_length_tokens=128),
-        pool={name: own.get(name, {}) for name in names},
+        pool={name: changes.get(name, {}) for name in names},
         only_at_hand=True,
     )
 
@@ -32,8 +32,8 @@ def glue_from_mnli() -> FinetuningsConfig:
     section 3.4.
     """
     start_from = dict.fromkeys(("rte", "stsb", "mrpc"), "mnli")
-    told = {"start_from": start_from, "run_dir": Path("runs/glue-from-mnli")}
-    return glue().model_copy(update=told)
+    changes = {"start_from": start_from, "run_dir": Path("runs/glue-from-mnli")}
+    return glue().model_copy(update=changes)
 
 
 @preset("finetune")

@@ -33,6 +33,8 @@ finally:
         ("explain optimizr", 2),
         ("finetune typo=1", 2),
         ("reproduce typo=1", 2),
+        ("plan finetune typo=1", 2),
+        ("sweep weighted_kd typo=1", 2),
     ],
 )
 def test_configuration_loads_without_heavy_libraries(line, exit_code):
@@ -46,5 +48,6 @@ def test_configuration_loads_without_heavy_libraries(line, exit_code):
     assert done.returncode == exit_code, done.stderr
     (last,) = [text for text in done.stderr.splitlines() if text.startswith("[")]
     seconds, modules = json.loads(last)
-    assert not _HEAVY & set(modules)
+    allowed = {"numpy", "pyarrow"} if line.startswith("sweep") else set()  # of its data sets
+    assert not (_HEAVY - allowed) & set(modules)
     assert seconds < _MOST_CPU_SECONDS

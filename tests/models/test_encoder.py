@@ -167,7 +167,7 @@ def test_damaged_and_absent_weights_are_refused(saved, tmp_path):
     weights.unlink()
     with pytest.raises(CheckpointError, match="cannot be loaded"):
         load_encoder(str(tmp_path))
-    with pytest.raises(CheckpointError, match="neither a directory nor a model of the hub"):
+    with pytest.raises(CheckpointError, match="no such directory, and no model of the hub"):
         load_encoder(str(tmp_path / "nowhere"))
 
 

@@ -1,4 +1,4 @@
-"""``road init``: from a file of one's own to a configuration that trains on it."""
+"""``road init``: writes a configuration that trains on a user's file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from road_ray.errors import ConfigError, ResourceError
 
 if TYPE_CHECKING:
     from road_ray.data.config import SourceConfig
-    from road_ray.data.inspection.guess import Guess
+    from road_ray.data.inspection.task_guess import Guess
 
 _INIT = "google/electra-small-discriminator"
 
@@ -45,26 +45,26 @@ def init(
     as_json: JsonOption = False,
 ) -> None:
     """Guess the task of your data and write a configuration for it."""
-    from road_ray.data.inspection.guess import KINDS, Wishes, guess
     from road_ray.data.inspection.starter import set_name, starter_yaml, verb_of
+    from road_ray.data.inspection.task_guess import KINDS, Wishes, guess
 
     if kind not in (None, *KINDS):
         raise ConfigError(f"--kind {kind}\n  allowed: {', '.join(KINDS)}")
     if output is not None:
         _refuse_existing(output)
-    found = guess(source, Wishes(text or (), label, kind))
-    verb = verb_of(found)
-    place = output or Path(f"{set_name(found)}.yaml")
+    task_guess = guess(source, Wishes(text or (), label, kind))
+    verb = verb_of(task_guess)
+    place = output or Path(f"{set_name(task_guess)}.yaml")
     _refuse_existing(place)
     chosen = model or (_INIT if verb == "finetune" else "")
-    content = starter_yaml(found, place, chosen, schema_name(verb), source)
-    rows = _write(place, content, verb, found)
+    content = starter_yaml(task_guess, place, chosen, schema_name(verb), source)
+    rows = _write(place, content, verb, task_guess)
     command = shlex.join(["road", verb, str(place)])
     if as_json:
-        entry = {"output": str(place), "command": command, "kind": found.kind}
-        typer.echo(json.dumps(entry | {"rows": rows, "reasons": found.reasons}))
+        entry = {"output": str(place), "command": command, "kind": task_guess.kind}
+        typer.echo(json.dumps(entry | {"rows": rows, "reasons": task_guess.reasons}))
         return
-    for line in [*found.reasons, *([f"rows: {rows}"] if rows else [])]:
+    for line in [*task_guess.reasons, *([f"rows: {rows}"] if rows else [])]:
         typer.echo(f"  {line}")
     typer.echo(f"written: {place}, and {schema_name(verb)} for editors")
     typer.echo(f"next: {command}")
@@ -75,10 +75,9 @@ def _refuse_existing(place: Path) -> None:
         raise ConfigError(f"{place}: exists\n  fix: name a new file by --output\n  kept: {place}")
 
 
-def _write(place: Path, content: str, verb: str, found: Guess) -> str:
-    """Write the file and its schema, once the file loads and all rows that it names are right.
-
-    Return the number of rows of its splits.
+def _write(place: Path, content: str, verb: str, task_guess: Guess) -> str:
+    """Write the file and its schema if the file loads and all of its rows are valid. Return the
+    number of rows of its splits.
     """
     from road_ray.verbs import configure
 
@@ -87,11 +86,11 @@ def _write(place: Path, content: str, verb: str, found: Guess) -> str:
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=".road-init-") as staged:
             new = Path(staged) / place.name
             new.write_text(content, encoding="utf-8")
-            beside = place.parent / f".{place.name}.partial"  # paths are those beside it
+            beside = place.parent / f".{place.name}.partial"  # its paths are relative to this place
             os.replace(new, beside)
             try:
                 config = configure(verb, path=beside)
-                rows = "" if verb == "pretrain" else _checked_rows(config.data, found)  # type: ignore[attr-defined]
+                rows = "" if verb == "pretrain" else _checked_rows(config.data, task_guess)  # type: ignore[attr-defined]
                 schema = place.with_name(schema_name(verb))
                 if not schema.exists():
                     new.write_text(schema_text(verb), encoding="utf-8")
@@ -108,12 +107,12 @@ def _write(place: Path, content: str, verb: str, found: Guess) -> str:
     return rows
 
 
-def _checked_rows(source: SourceConfig, found: Guess) -> str:
-    """Read all rows of the splits in files, check their labels, and say how many there are."""
+def _checked_rows(source: SourceConfig, task_guess: Guess) -> str:
+    """Read all rows of the splits in files, check their labels, and return their counts as text."""
     from road_ray.data.features.encode import check_labels
     from road_ray.data.loading import find_dataset, read_examples, root_of
 
-    if found.source.hub is not None:
+    if task_guess.source.hub is not None:
         return ""
     (name,) = source.sets
     entry, task = find_dataset(name, source)

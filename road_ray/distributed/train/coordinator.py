@@ -169,8 +169,8 @@ class Coordinator:
     def environment(self, names: Iterable[str]) -> dict[str, str]:
         """Return those of the variables that a process of the cluster has on this node."""
         ref = self.actor.environment.remote(list(names))
-        found: dict[str, str] = ray.get(ref, timeout=_ANSWER_SECONDS)
-        return found
+        variables: dict[str, str] = ray.get(ref, timeout=_ANSWER_SECONDS)
+        return variables
 
     def silent(self, seconds: float) -> dict[int, Heartbeat]:
         """Return the workers whose last heartbeat is older than ``seconds``."""

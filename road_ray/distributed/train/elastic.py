@@ -1,6 +1,7 @@
-"""Elastic worker groups count only nodes that answer and stay. Ray Train's own view of the cluster
-is up to 20 s old, and Ray takes half a minute to notice a lost node; workers requested on a node
-that is gone or draining cost the whole start timeout.
+"""Elastic worker groups that count only reachable nodes that are not draining.
+
+Ray Train's own view of the cluster is up to 20 s old, and Ray takes half a minute to notice a lost
+node; workers requested on a node that is gone or draining cost the whole start timeout.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class ElasticTrainer(TorchTrainer):  # type: ignore[misc]  # Ray does not type i
         callbacks = super()._create_default_callbacks()
         return [one for one in callbacks if not isinstance(one, tuple(unused))]
 
-    def _initialize_and_run_controller(self, *, scaling_policy: object, **others: object) -> Any:
+    def _initialize_and_run_controller(self, *, scaling_policy: object, **options: object) -> Any:
         """Return the result of a controller on this node, as Ray Train does. Only variables that
         differ make a runtime environment: with one, Ray starts every process of the group twice.
         """
@@ -65,7 +66,7 @@ class ElasticTrainer(TorchTrainer):  # type: ignore[misc]  # Ray does not type i
                 scheduling_strategy=NodeAffinitySchedulingStrategy(here, soft=False),
                 runtime_env={"env_vars": differing} if differing else None,
             )
-            .remote(scaling_policy=scaling_policy, **others)
+            .remote(scaling_policy=scaling_policy, **options)
         )
         try:
             ray.get(controller.run.remote())

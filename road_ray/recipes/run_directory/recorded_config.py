@@ -1,4 +1,4 @@
-"""The configuration that a run directory is recorded with, and what may differ from it."""
+"""Recorded configuration of a run directory, and the keys that may differ on resuming."""
 
 from __future__ import annotations
 
@@ -10,32 +10,10 @@ from typing import TypeVar
 from road_ray.config import Config, InvalidConfig, flatten, load, to_dict
 from road_ray.errors import ConfigError
 from road_ray.recipes.run_directory.input_files import TEACHERS
+from road_ray.recipes.run_directory.resume_identity import FREE_ON_RESUME
 
 C = TypeVar("C", bound=Config)
 RECORD = "config.resolved.yaml"  # of every run directory
-# Keys that may differ when a run is resumed: they change where and how it runs, not what comes out;
-# or they are the way out of an error (on_spike).
-FREE_ON_RESUME = {
-    *(
-        "run_dir",
-        "workers",
-        "min_workers",
-        "gpus_per_worker",
-        "address",
-        "console",
-        "max_concurrent",
-    ),
-    "timeout_seconds",
-    *(f"tracking.{name}" for name in ("wandb_project", "wandb_mode", "wandb_group")),
-    *(f"tracking.{name}" for name in ("mlflow_uri", "mlflow_experiment", "tensorboard")),
-    *(f"training.{what}_every_steps" for what in ("log", "evaluate", "save")),
-    *("training.keep_checkpoints", "training.mirror", "training.on_spike", "data.cache"),
-    *("data.shard_cache", "data.shard_cache_gb"),
-    *("training.activation_checkpointing", "training.fsdp"),
-    *(f"distillation.{what}" for what in ("host", "lookahead", "timeout_seconds")),
-    *(f"distillation.{what}" for what in ("store", "check_parity", "allow_other_teachers")),
-    *(f"distillation.{what}_per_teacher" for what in ("cpus", "gpus")),
-}
 
 
 def load_recorded(kind: type[C], path: Path) -> C:
@@ -46,7 +24,7 @@ def load_recorded(kind: type[C], path: Path) -> C:
     try:
         return load(kind, path=path)
     except InvalidConfig as error:
-        keys = "".join(f"\n    {problem.where}  {problem.what}" for problem in error.problems)
+        keys = "".join(f"\n    {problem.where}  {problem.message}" for problem in error.problems)
         raise ConfigError(
             f"{path} was not written by this version of road_ray, or was changed since:{keys}\n"
             "  fix: name another run_dir, or resume with the version that began this one\n"
@@ -61,9 +39,9 @@ def require_same(config: Config, run_dir: Path) -> None:
     recorded = flatten(to_dict(load_recorded(type(config), run_dir / RECORD)))
     now = flatten(to_dict(config))
     free = set(FREE_ON_RESUME)
-    named = {key for key in {*recorded, *now} if key.startswith("distillation.teachers.")}
+    by_dataset = {key for key in {*recorded, *now} if key.startswith("distillation.teachers.")}
     if now.get("distillation.allow_other_teachers"):
-        free |= {"distillation.teachers", "distillation.num_teachers", *named}
+        free |= {"distillation.teachers", "distillation.num_teachers", *by_dataset}
     changed = [
         key
         for key in sorted({*recorded, *now})
@@ -87,6 +65,6 @@ def allowed_inputs(config: Config) -> set[str]:
 
 
 def deciding_digest(config: Config) -> str:
-    """Return a sha256 that changes with every key that another run would be refused for."""
-    kept = {key: one for key, one in flatten(to_dict(config)).items() if key not in FREE_ON_RESUME}
-    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+    """Return a sha256 of all keys that must be equal on resuming."""
+    fixed = {key: v for key, v in flatten(to_dict(config)).items() if key not in FREE_ON_RESUME}
+    return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()

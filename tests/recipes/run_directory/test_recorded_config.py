@@ -11,13 +11,13 @@ from road_ray.errors import ConfigError
 from road_ray.recipes.distillation.config import DistillationConfig, DistillConfig
 from road_ray.recipes.finetuning.config import FinetuneConfig
 from road_ray.recipes.run_directory.recorded_config import (
-    FREE_ON_RESUME,
     RECORD,
     allowed_inputs,
     deciding_digest,
     load_recorded,
     require_same,
 )
+from road_ray.recipes.run_directory.resume_identity import FREE_ON_RESUME
 from road_ray.recipes.sweep.config import SweepConfig
 from road_ray.verbs import VERBS
 

@@ -12,8 +12,15 @@ from numpy.typing import NDArray
 
 from road_ray.data.features.types import Answer, Features, SpanExample
 from road_ray.errors import DataError
-from road_ray.evaluation import span_answers, squad
-from road_ray.evaluation.span_answers import SpanPrediction, best_spans
+from road_ray.evaluation.spans import squad
+from road_ray.evaluation.spans.no_answer_threshold import (
+    answerability,
+    apply_threshold,
+    choose_threshold,
+    score,
+)
+from road_ray.evaluation.spans.prediction_files import write_predictions
+from road_ray.evaluation.spans.span_answers import Candidate, SpanPrediction, best_spans
 
 Rows = list[NDArray[np.float32]]
 
@@ -146,18 +153,18 @@ def test_gold_logits_give_the_gold_answers_of_real_data(real_data: Path) -> None
     tokenizer = load_tokenizer(real_data / "vocab" / "bert-base-uncased-vocab.txt")
     features = encode_spans(examples, dataset("squad_v2"), tokenizer, train=False)
     logits: dict[str, Rows] = {"start_positions": [], "end_positions": []}
-    for name, found in logits.items():
+    for name, logits_of_set in logits.items():
         for row, position in enumerate(features.gold[name]):
-            found.append(np.zeros(int(features.lengths[row]), dtype=np.float32))
-            found[row][position] = 6.0
+            logits_of_set.append(np.zeros(int(features.lengths[row]), dtype=np.float32))
+            logits_of_set[row][position] = 6.0
     predictions = best_spans(features, examples, *logits.values())
-    scores = span_answers.score(examples, predictions)
+    scores = score(examples, predictions)
     assert scores["NoAns_exact"] == 100.0
     assert scores["HasAns_exact"] > 98  # not all: answers of over 30 tokens, or within a word
 
 
 def answered(id_: str, text: str, null_odds: float) -> SpanPrediction:
-    return SpanPrediction(id_, text, 1.0, null_odds, (span_answers.Candidate(text, 1.0, 0.5, 0.5),))
+    return SpanPrediction(id_, text, 1.0, null_odds, (Candidate(text, 1.0, 0.5, 0.5),))
 
 
 # By odds: a right, b wrongly answered, c half right, d rightly refused late.
@@ -179,15 +186,15 @@ EASY_PREDICTIONS = [PREDICTIONS[0], PREDICTIONS[1], PREDICTIONS[3]]
 
 def test_choose_threshold_by_hand() -> None:
     # a, then c, then d: F1 2, 2 + 2/3, 1 + 2/3 of 3.
-    assert span_answers.choose_threshold(EASY, EASY_PREDICTIONS) == 1.0
+    assert choose_threshold(EASY, EASY_PREDICTIONS) == 1.0
 
 
 def test_choose_threshold_reaches_the_best_score_even_by_silence() -> None:
     examples = [example("a", "no"), example("b", "no")]
     predictions = [answered("a", "no", -5.0), answered("b", "no", -6.0)]
-    threshold = span_answers.choose_threshold(examples, predictions)
-    assert span_answers.apply_threshold(predictions, threshold) == {"a": "", "b": ""}
-    assert span_answers.score(examples, predictions, threshold)["at_threshold_f1"] == 100.0
+    threshold = choose_threshold(examples, predictions)
+    assert apply_threshold(predictions, threshold) == {"a": "", "b": ""}
+    assert score(examples, predictions, threshold)["at_threshold_f1"] == 100.0
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -197,17 +204,17 @@ def test_the_chosen_threshold_gives_the_best_score(seed: int) -> None:
     texts = rng.choice(["x", "x y", "z"], 20)
     odds = rng.normal(size=20) - 3 * (seed % 2)
     predictions = [answered(str(i), str(texts[i]), float(odds[i])) for i in range(20)]
-    threshold = span_answers.choose_threshold(examples, predictions)
+    threshold = choose_threshold(examples, predictions)
     tried = [
-        squad.evaluate(examples, span_answers.apply_threshold(predictions, t))
+        squad.evaluate(examples, apply_threshold(predictions, t))
         for t in (-math.inf, *(p.null_odds for p in predictions))
     ]
-    reached = squad.evaluate(examples, span_answers.apply_threshold(predictions, threshold))
+    reached = squad.evaluate(examples, apply_threshold(predictions, threshold))
     assert reached["f1"] == pytest.approx(max(scores["f1"] for scores in tried))
 
 
 def test_the_threshold_itself_still_answers() -> None:
-    assert span_answers.apply_threshold(PREDICTIONS, -1.0) == {
+    assert apply_threshold(PREDICTIONS, -1.0) == {
         "a": "x",
         "b": "no",
         "c": "",
@@ -216,7 +223,7 @@ def test_the_threshold_itself_still_answers() -> None:
 
 
 def test_score_tells_untuned_given_and_best_apart() -> None:
-    scores = span_answers.score(EXAMPLES, PREDICTIONS, 1.0)
+    scores = score(EXAMPLES, PREDICTIONS, 1.0)
     # At 0: a right, b wrong, c refused and wrong, d right. At 1: c answered as well, for 2/3.
     assert (scores["exact"], scores["f1"]) == (50.0, 50.0)
     assert scores["threshold"] == 1.0
@@ -229,15 +236,15 @@ def test_score_tells_untuned_given_and_best_apart() -> None:
 
 def test_score_answers_every_question_where_all_have_answers() -> None:
     examples, predictions = EXAMPLES[:2], PREDICTIONS[:2]
-    scores = span_answers.score(examples, predictions)
+    scores = score(examples, predictions)
     assert scores["f1"] == pytest.approx(100 * (1 + 2 / 3) / 2)
     assert "at_threshold_f1" not in scores
-    assert span_answers.score(examples, predictions, abstain=True)["f1"] == 50.0
+    assert score(examples, predictions, abstain=True)["f1"] == 50.0
 
 
 def test_answerability_by_hand() -> None:
     # At 0 refused are c and d; b and d have no answer.
-    assert span_answers.answerability(EXAMPLES, PREDICTIONS, 0.0) == {
+    assert answerability(EXAMPLES, PREDICTIONS, 0.0) == {
         "no_answer_precision": 50.0,
         "no_answer_recall": 50.0,
         "no_answer_f1": 50.0,
@@ -245,14 +252,14 @@ def test_answerability_by_hand() -> None:
         "no_answer_predicted": 2,
         "no_answer_total": 2,
     }
-    bold = span_answers.answerability(EXAMPLES[:1], PREDICTIONS[:1], 0.0)
+    bold = answerability(EXAMPLES[:1], PREDICTIONS[:1], 0.0)
     assert (bold["no_answer_precision"], bold["answerability_accuracy"]) == (0.0, 100.0)
 
 
 def test_written_predictions_read_back(tmp_path: Path) -> None:
     target = tmp_path / "eval" / "squad_v2"
-    span_answers.write_predictions(target, [*PREDICTIONS, answered("ü", "Ö", -1.0)], 0.0)
-    span_answers.write_predictions(target, PREDICTIONS, 0.0)  # again, over the first
+    write_predictions(target, [*PREDICTIONS, answered("ü", "Ö", -1.0)], 0.0)
+    write_predictions(target, PREDICTIONS, 0.0)  # again, over the first
     read = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in target.iterdir()}
     assert set(read) == {"predictions.json", "nbest_predictions.json", "null_odds.json"}
     assert read["predictions.json"] == {"a": "x", "c": "", "b": "no", "d": ""}
@@ -263,9 +270,9 @@ def test_written_predictions_read_back(tmp_path: Path) -> None:
 
 
 def test_a_failed_write_leaves_the_old_files(tmp_path: Path) -> None:
-    span_answers.write_predictions(tmp_path, PREDICTIONS, 0.0)
+    write_predictions(tmp_path, PREDICTIONS, 0.0)
     before = (tmp_path / "null_odds.json").read_bytes()
     with pytest.raises(ValueError, match="not JSON compliant"):
-        span_answers.write_predictions(tmp_path, [answered("a", "x", math.inf)], 0.0)
+        write_predictions(tmp_path, [answered("a", "x", math.inf)], 0.0)
     assert (tmp_path / "null_odds.json").read_bytes() == before
     assert len(list(tmp_path.iterdir())) == 3

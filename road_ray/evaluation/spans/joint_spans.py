@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from road_ray.data.features.types import Features, SpanExample
-from road_ray.evaluation.span_answers import SpanPrediction, nbest_candidates
-from road_ray.evaluation.span_search import Flags, Span, check_covered, span_columns
+from road_ray.evaluation.spans.span_answers import SpanPrediction, nbest_candidates
+from road_ray.evaluation.spans.span_search import Flags, Span, check_covered, span_columns
 
 Beams = Sequence[NDArray[np.float32]]
 _ENDS = 20

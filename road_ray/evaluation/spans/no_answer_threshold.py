@@ -1,0 +1,96 @@
+"""Decision to abstain: the threshold on ``null_odds``, and SQuAD's scores with and without it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from road_ray.data.features.types import SpanExample
+from road_ray.evaluation.spans import squad
+from road_ray.evaluation.spans.span_answers import SpanPrediction
+
+UNTUNED_THRESHOLD = 0.0
+
+
+def choose_threshold(
+    examples: Sequence[SpanExample], predictions: Sequence[SpanPrediction]
+) -> float:
+    """Return the ``null_odds`` threshold with the best F1 on these (dev) examples.
+
+    As in the official script, unless abstaining everywhere is best: the script then reports 0.0,
+    which lets answers of negative odds through; here the threshold is below all odds.
+    """
+    texts, odds = texts_of(predictions), odds_of(predictions)
+    scores = squad.evaluate(examples, texts, odds, UNTUNED_THRESHOLD)
+    silent = 100.0 * sum(not example.answers for example in examples) / len(examples)
+    if scores["best_f1"] > silent:
+        return scores["best_f1_thresh"]
+    below = np.nextafter(min(p.null_odds for p in predictions), -np.inf)
+    return min(float(below), 0.0)
+
+
+def apply_threshold(predictions: Sequence[SpanPrediction], threshold: float) -> dict[str, str]:
+    """Return ``{id: text}``, with an empty text where ``null_odds`` is above ``threshold``."""
+    return {p.id: "" if p.null_odds > threshold else p.text for p in predictions}
+
+
+def score(
+    examples: Sequence[SpanExample],
+    predictions: Sequence[SpanPrediction],
+    threshold: float | None = None,
+    *,
+    abstain: bool | None = None,
+) -> dict[str, float]:
+    """Official SQuAD scores of the predictions, by three ways to decide on "no answer".
+
+    - ``exact``, ``f1``, ``total``, ``HasAns_*``, ``NoAns_*``: untuned. With ``abstain`` the
+      threshold is 0; without, every question is answered, the rule of SQuAD 1.1. ``None`` abstains
+      if any of the examples has no answer.
+    - ``at_threshold_*``, the same keys, and ``threshold`` itself: at the given threshold, the one
+      stored with the model. Honest if it was chosen on other data; absent without a threshold.
+    - ``best_exact``, ``best_f1``, ``best_*_thresh``: tuned on these very examples, an upper bound,
+      and what papers print for the SQuAD 2.0 dev set.
+    """
+    if abstain is None:
+        abstain = any(not example.answers for example in examples)
+    texts, odds = texts_of(predictions), odds_of(predictions)
+    result = squad.evaluate(examples, texts, odds, UNTUNED_THRESHOLD if abstain else np.inf)
+    if threshold is not None:
+        tuned = squad.evaluate(examples, texts, odds, threshold)
+        result["threshold"] = threshold
+        result |= {f"at_threshold_{k}": v for k, v in tuned.items() if not k.startswith("best_")}
+    return result
+
+
+def answerability(
+    examples: Sequence[SpanExample], predictions: Sequence[SpanPrediction], threshold: float
+) -> dict[str, float]:
+    """Return precision, recall, F1 and accuracy of abstaining at ``threshold``.
+
+    A ratio without cases (no abstention, or nothing to abstain from) is 0; the two counts tell them
+    apart.
+    """
+    texts = apply_threshold(predictions, threshold)
+    refused = np.array([not texts[example.id] for example in examples], dtype=bool)
+    barren = np.array([not example.answers for example in examples], dtype=bool)
+    hits = int((refused & barren).sum())
+    n_refused, n_barren = int(refused.sum()), int(barren.sum())
+    return {
+        "no_answer_precision": 100.0 * hits / n_refused if n_refused else 0.0,
+        "no_answer_recall": 100.0 * hits / n_barren if n_barren else 0.0,
+        "no_answer_f1": 200.0 * hits / (n_refused + n_barren) if n_refused + n_barren else 0.0,
+        "answerability_accuracy": 100.0 * float((refused == barren).mean()),
+        "no_answer_predicted": n_refused,
+        "no_answer_total": n_barren,
+    }
+
+
+def texts_of(predictions: Sequence[SpanPrediction]) -> dict[str, str]:
+    """Return the best text of each question, by id."""
+    return {p.id: p.text for p in predictions}
+
+
+def odds_of(predictions: Sequence[SpanPrediction]) -> dict[str, float]:
+    """Return ``null_odds`` of each question, by id."""
+    return {p.id: p.null_odds for p in predictions}
