@@ -54,6 +54,7 @@ def as_alone(worker, directory, expected):
                 assert_close(ours, weights, **tolerance)
 
 
+@pytest.mark.slow
 def test_two_workers_learn_as_one_does(tmp_path):
     expected = {}
     for kind in tiny.KINDS:

@@ -75,6 +75,7 @@ def weights(trainer) -> torch.Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in trainer.model.parameters()])
 
 
+@pytest.mark.slow
 def test_the_teachers_change_what_is_learnt(trainer):
     made = {weight: trainer(kd_weight=weight) for weight in (0.0, 1.0)}
     before = weights(made[0.0])
@@ -84,6 +85,7 @@ def test_the_teachers_change_what_is_learnt(trainer):
     assert not torch.allclose(weights(made[0.0]), weights(made[1.0]), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_accumulated_batches_are_one_large_one(trainer):
     whole, parts = trainer(), trainer(accumulate=4, size=2)
     whole.train()
@@ -157,6 +159,7 @@ def test_a_copy_of_the_matched_teacher_has_nothing_to_learn_from_its_states(trai
     assert ours.compute_loss(ours.model.eval(), annotated).item() == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_projections_are_learnt_and_continue_from_a_checkpoint(trainer, tmp_path):
     matching = {"teacher": tmp_path / "2", "hidden_weight": 0.5, "layers": "last"}
 

@@ -46,6 +46,7 @@ def test_a_batch_without_texts_is_refused(ensemble):
         opened.logits(student(list(TEXTS), padding=True, return_tensors="pt"))
 
 
+@pytest.mark.slow
 def test_the_trainer_distils_from_texts_of_a_collator(ensemble, tmp_path):
     pytest.importorskip("accelerate")
     from transformers import TrainingArguments

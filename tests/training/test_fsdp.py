@@ -91,6 +91,7 @@ def in_parts_and_whole(worker, directory, tiny):
             run(tiny, place, worker, begun(tiny, name), fsdp=sharded, **options)
 
 
+@pytest.mark.slow
 def test_two_sharded_workers_learn_as_two_replicas_and_as_one_process(tiny, tmp_path):
     for name, options in CASES.items():
         run(tiny, tmp_path / "alone" / name, ALONE, begun(tiny, name), **options)
@@ -145,6 +146,7 @@ def broken_and_resumed(worker, directory, tiny):
     run(tiny, directory / "begun alone", worker, fsdp=True)
 
 
+@pytest.mark.slow
 def test_a_sharded_run_resumes_bit_for_bit_and_on_other_numbers_of_workers(tiny, tmp_path):
     expected = run(tiny, tmp_path / "alone").state_dict()
     with pytest.raises(OSError, match="killed"):
@@ -190,6 +192,7 @@ def looked_at(worker, directory, tiny, expected=None):
     return objective
 
 
+@pytest.mark.slow
 def test_looks_see_the_whole_model_and_leave_the_best_one(tiny, tmp_path):
     expected = looked_at(ALONE, tmp_path / "alone", tiny).state_dict()
     both(looked_at, tmp_path, tmp_path / "parts", tiny, expected, timeout_seconds=100)

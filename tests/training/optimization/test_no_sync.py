@@ -22,6 +22,7 @@ from road_ray.training.performance.prefetch import placed
 from road_ray.training.worker import Worker
 from tests.objectives import every
 
+pytestmark = pytest.mark.slow  # a third of a second for every objective
 META = torch.device("meta")
 PACKED = "features head"
 """PyTorch packs the rows of an LSTM by lengths on the host."""
