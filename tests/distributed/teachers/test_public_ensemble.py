@@ -114,6 +114,7 @@ assert not ray.is_initialized()
 
 
 @pytest.mark.ray
+@pytest.mark.timeout(600)
 def test_without_a_cluster_it_brings_its_own_and_takes_it_away(directories, tmp_path):
     """In processes as users have them: a script that has imported Ray first, teachers and a worker
     beside them that are no forks.
@@ -127,7 +128,7 @@ def test_without_a_cluster_it_brings_its_own_and_takes_it_away(directories, tmp_
             env=unset | {"RAY_TMPDIR": place},
             capture_output=True,
             text=True,
-            timeout=280,
+            timeout=500,
         )
     assert done.returncode == 0, done.stderr
     assert str({"rank": 0, "size": 1, "extra": 0, "config": 5}) in done.stdout
