@@ -158,8 +158,8 @@ def teams_small() -> PretrainConfig:
 
 @preset("pretrain")
 def teams_base() -> PretrainConfig:
-    """TEAMS at ELECTRA-Base's size. The published recipe is not at hand: sizes and rates are those
-    of ELECTRA-Base, steps those of TEAMS-Small, our choice.
+    """TEAMS at ELECTRA-Base's size. The published recipe is not available: sizes and rates are
+    those of ELECTRA-Base, steps those of TEAMS-Small, our choice.
     """
     return teams_small().model_copy(
         update={"encoder": _BASE, "optimizer": electra_base().optimizer}

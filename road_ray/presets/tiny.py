@@ -44,8 +44,8 @@ def tiny_mlm() -> PretrainConfig:
 
 @preset("pretrain")
 def tiny_electra() -> PretrainConfig:
-    """Second stage for a laptop: generator and discriminator both go on from tiny_mlm (give its run
-    as init and as generator.init). Our choice.
+    """Second stage for a laptop: generator and discriminator both start from tiny_mlm (give its
+    run as init and as generator.init). Our choice.
     """
     return PretrainConfig(
         start="corpus",

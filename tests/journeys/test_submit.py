@@ -165,7 +165,7 @@ def test_the_guide_works_as_it_stands(shell):
     )
 
     result = shell(again)
-    assert "nothing was sent twice" in result.stderr
+    assert "not sent again" in result.stderr
     assert "RUNNING" in result.stdout
     assert token.read_text() not in result.stdout
 

@@ -69,7 +69,7 @@ def encoded_shards(
 def encoded_blocks(
     blocks: Blocks, encoder: Encoder, *, processes: int | None = None
 ) -> Iterator[tuple[BlockNumber, Encoded]]:
-    """Yield the rows of each block in order, whatever ``processes``.
+    """Yield the rows of each block in order, independent of ``processes``.
 
     ``processes=None`` uses every core that this process may use. A few blocks are encoded in this
     process. At most two blocks a process are in memory. Raises ``ResourceError`` if a process dies.

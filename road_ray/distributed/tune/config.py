@@ -132,8 +132,8 @@ class SearchConfig(Config):
     there and at each multiple by ``reduction``; ``median`` compares from there on; ``pbt`` at every
     multiple. The default, 100 / 9, compares at 1/9 and 1/3 of the steps. Our choice."""
     reduction: float = Field(3.0, gt=1)
-    """Reduction factor of ``asha`` and ``hyperband``: about one trial in this many goes on from
-    each comparison. Li et al. 2018 (Hyperband) suggest 3 or 4."""
+    """Reduction factor of ``asha`` and ``hyperband``: about one trial in this many continues
+    after each comparison. Li et al. 2018 (Hyperband) suggest 3 or 4."""
     seed: int = Field(0, ge=0)
     """Random seed of the sampler. Trials get their own seeds from the verb's configuration and
     ``seeds``."""

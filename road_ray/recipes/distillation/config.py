@@ -62,8 +62,8 @@ class TeachingConfig(Config):
     tunes it without printing it; 2 is our choice."""
     schedule: Shape = "constant"
     """Course of ``distillation.kd_weight`` over the training. ``constant``: unchanged. ``linear``:
-    from 1 to 0 whatever its value is (teacher annealing, Clark et al. 2019). Or points [fraction of
-    training, kd_weight], joined by straight lines."""
+    from 1 to 0, regardless of its value (teacher annealing, Clark et al. 2019). Or points [fraction
+    of training, kd_weight], joined by straight lines."""
     average_loss: bool = False
     """Average the losses to each teacher, weighted by ``weighting.rule``. False: one loss to the
     weighted mean of the teachers' logits, as in ROaD."""

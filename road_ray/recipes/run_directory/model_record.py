@@ -21,7 +21,7 @@ _REMEDY = "restore it, or repeat the command that trained the model, which write
 @contextmanager
 def atomic_directory(directory: Path) -> Iterator[Path]:
     """Yield an empty directory beside ``directory`` that replaces it on exit, by one rename, and is
-    removed on an error: nobody reads half a model, and a kill leaves the earlier model or none.
+    removed on an error: no reader sees half a model, and a kill leaves the earlier model or none.
     """
     staged, old = (directory.with_name(f".{directory.name}.{part}") for part in ("new", "old"))
     for leftover in (staged, old):

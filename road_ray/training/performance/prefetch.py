@@ -30,5 +30,5 @@ def one_ahead(
 
 
 def placed(batch: Batch, objective: Objective, device: torch.device) -> Batch:
-    """Return the batch as ``objective`` reads it, on ``device``; no copy if it is there already."""
+    """Return the batch as ``objective`` reads it, on ``device``; not copied if already there."""
     return to_device(objective.prepare(batch), device)
