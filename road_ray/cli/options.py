@@ -14,8 +14,6 @@ import typer
 from road_ray.cli.completion import complete_preset
 from road_ray.errors import ConfigError, nearest
 
-# Names of other programs for keys of this one.
-_USUAL = {"learning_rate": "peak_lr", "lr": "peak_lr", "num_train_epochs": "epochs"}
 _ours = logging.getLogger("road_ray")
 
 
@@ -62,13 +60,16 @@ def refuse_options(words: Sequence[str], verb: str) -> None:
     if word is None:
         return
     from road_ray.config.fields import known_keys
+    from road_ray.config.messages import NAMES_ELSEWHERE
     from road_ray.verbs import CONFIGURABLE, configuration_class
 
     name = word.partition("=")[0].lstrip("-").replace("-", "_")
     verbs = CONFIGURABLE if verb == "sweep" else (verb,)  # a sweep takes keys of its verb too
     keys = [key for one in verbs for key in known_keys(configuration_class(one))]
     by_last = {key.rpartition(".")[2]: key for key in reversed(keys)}
-    near = nearest(name, keys) or by_last.get(nearest(_USUAL.get(name, name), by_last) or "")
+    near = nearest(name, keys) or by_last.get(
+        nearest(NAMES_ELSEWHERE.get(name, name), by_last) or ""
+    )
     meant = f"{near}=VALUE" if near else "optimizer.peak_lr=1e-4"
     raise ConfigError(
         f"No such option: {word}\n"

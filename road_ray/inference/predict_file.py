@@ -41,7 +41,7 @@ def predict_file(
     columns = columns or ColumnChoice()
     identity = _identity(predictor, source, model, columns)
     file = PredictionFile(output, identity)
-    rows = input_rows(source, columns, predictor.fields)
+    rows = input_rows(source, columns, predictor.fields, predictor.columns)
     done = file.rows
     if done:
         _log.info("%s: resuming after %d rows", output, done)

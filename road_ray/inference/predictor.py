@@ -114,12 +114,18 @@ def load(
         runtime = _load_torch(place, task, device, precision)
     check_vocabulary(runtime.vocab_size, len(tokenizer), str(place))
     longest = min(runtime.positions, int(tokenizer.model_max_length))
-    limit = max_length_tokens or record.get("max_length_tokens")
-    default = 384 if isinstance(task.kind, Span) else 128
-    if limit is not None and limit > longest:
+    if max_length_tokens is not None and max_length_tokens > longest:
         raise ConfigError(
-            f"max_length_tokens = {limit}: the model has {longest} positions\n"
+            f"max_length_tokens = {max_length_tokens}: the model has {longest} positions\n"
             f"  allowed: at most {longest}"
+        )
+    default = 384 if isinstance(task.kind, Span) else 128
+    limit = max_length_tokens or record.get("max_length_tokens") or default
+    if not isinstance(task.kind, Span) and (threshold is not None or n_best > 1):
+        name, value = ("n_best", n_best) if n_best > 1 else ("threshold", threshold)
+        raise ConfigError(
+            f"{name} = {value}: the task {task.name} has no answers in a context\n"
+            f"  fix: leave {name} out"
         )
     if threshold is None:
         threshold = record.get("no_answer_threshold")
@@ -129,7 +135,7 @@ def load(
         task=task,
         device=runtime.device,
         dtype=runtime.dtype,
-        max_length_tokens=limit or min(default, longest),
+        max_length_tokens=min(limit, longest),
         longest_row_tokens=longest,
         threshold=threshold,
         n_best=n_best,
@@ -146,8 +152,9 @@ class Predictor:
         model(question="Who wrote it?", context="Ada wrote it.")
         model(["a fine film", {"text": "a dull film", "id": "7"}])
 
-    Fields: ``text`` and perhaps ``text_pair`` of classes and numbers; ``question`` and ``context``
-    of answers; ``text`` or ``words`` of tags; ``question`` and ``choices`` of choices.
+    Fields: ``text`` of classes and numbers, ``text_pair`` too where the model reads pairs;
+    ``question`` and ``context`` of answers; ``text`` or ``words`` of tags; ``question`` and
+    ``choices`` of choices.
     """
 
     model: Callable[[Batch], Tensor]  # logits, of PyTorch or of ONNX Runtime
@@ -162,8 +169,15 @@ class Predictor:
     record: Mapping[str, Any] = field(default_factory=dict)  # the model's road_ray.json
 
     @property
+    def columns(self) -> Mapping[str, str]:
+        """Columns of the training data that the fields were read from; empty if not recorded."""
+        return self.record.get("columns") or {}
+
+    @property
     def fields(self) -> tuple[str, ...]:
-        """Names of the input fields."""
+        """Names of the input fields: those of the training, if they are recorded."""
+        if self.columns:
+            return tuple(self.columns)
         return next(names for kind, names in _FIELDS.items() if isinstance(self.task.kind, kind))
 
     def __call__(
@@ -256,9 +270,10 @@ class Predictor:
                 texts = tuple(_string(choice, "choices", where) for choice in choices)
                 return ChoiceExample(name, self._text(row, "question", where), texts, None, where)
             case _:
-                texts = (self._text(row, "text", where),)
-                if row.get("text_pair") is not None:
-                    texts = (*texts, _string(row["text_pair"], "text_pair", where))
+                fields = tuple(self.columns) or ("text",)
+                if not self.columns and row.get("text_pair") is not None:
+                    fields = self.fields
+                texts = tuple(self._text(row, field, where) for field in fields)
                 return TextExample(name, texts, None, where)
 
     def _text(self, row: Row, field: str, where: str) -> str:

@@ -130,6 +130,21 @@ def test_columns_are_renamed_and_unknown_ones_refused(rows_file):
         list(input_rows(path, EACH, ("text",)))
 
 
+def test_columns_of_the_training_are_required_and_named(rows_file):
+    path = rows_file(".csv", [{"title": "fine", "body": "a fine film"}])
+    with pytest.raises(DataError) as error:
+        list(input_rows(path, EACH, ("text",), {"text": "body"}))
+    assert str(error.value).splitlines() == [
+        f"{path}:2: no column 'text'; found: title, body",
+        "  trained on: body",
+        "  fix: name the column by --column text=body",
+    ]
+    pair = {"text": "title", "text_pair": "review"}
+    half = ColumnChoice({"text": "title"})
+    with pytest.raises(DataError, match="--column text=title --column text_pair=NAME"):
+        list(input_rows(path, half, tuple(pair), pair))
+
+
 def test_a_column_without_a_use_is_refused_with_the_options_to_paste(rows_file):
     path = rows_file(".csv", [{"text": "fine", "my stars": "3", "textpair": "b"}])
     with pytest.raises(DataError) as error:

@@ -117,7 +117,7 @@ def _print(
     from road_ray.inference.predictor import load
 
     predictor = load(model, **options)
-    rows = input_rows(source, columns, predictor.fields)
+    rows = input_rows(source, columns, predictor.fields, predictor.columns)
     for predictions in predict_chunks(predictor, rows):
         for prediction in predictions:
             typer.echo(json_line(prediction))
