@@ -23,6 +23,11 @@ def _say_more(wanted: bool) -> None:
         _ours.setLevel(logging.DEBUG)
 
 
+def _say_less(wanted: bool) -> None:
+    if wanted:
+        _ours.setLevel(logging.WARNING)
+
+
 def is_verbose() -> bool:
     """Return True if -v was given."""
     return _ours.isEnabledFor(logging.DEBUG)
@@ -35,7 +40,7 @@ PresetOption = Annotated[
     str | None,
     typer.Option("--preset", help="start from a named preset", autocompletion=complete_preset),
 ]
-QuietOption = Annotated[bool, typer.Option("-q", help="no progress output")]
+QuietOption = Annotated[bool, typer.Option("-q", callback=_say_less, help="no progress output")]
 VerboseOption = Annotated[
     bool,
     typer.Option("-v", callback=_say_more, help="show library logs and tracebacks"),

@@ -22,7 +22,6 @@ from road_ray.data.features.types import (
     Example,
     Features,
     SpanExample,
-    TagExample,
     TextExample,
 )
 from road_ray.data.model_files import MODEL_RECORD, locate_model, read_config
@@ -46,7 +45,7 @@ from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.evaluation.evaluate_split import answers
 from road_ray.evaluation.spans.joint_spans import best_joint_spans
 from road_ray.evaluation.spans.span_answers import SpanPrediction, best_spans
-from road_ray.evaluation.tags import OUTSIDE, predicted_tags
+from road_ray.inference.entities import Sentence, entities, softmax
 from road_ray.inference.onnx_model import ONNX, OnnxModel, onnx_file
 from road_ray.models.architectures import longest_row
 from road_ray.models.encoder import check_vocabulary, model_directory
@@ -232,7 +231,7 @@ class Predictor:
             case Span():
                 return self._answers(examples, features, logits)
             case Tag():
-                return _entities(kind, examples, features, logits)
+                return entities(kind, examples, features, logits)
             case Regress():
                 return [{"value": float(row[0])} for row in logits]
             case Choose():
@@ -291,14 +290,7 @@ def _string(value: object, field: str, where: str) -> str:
     return value
 
 
-@dataclass(frozen=True)
-class _Sentence(TagExample):
-    """Words to tag, and the text that character offsets count in."""
-
-    text: str
-
-
-def _sentence(name: str, row: Row, where: str) -> _Sentence:
+def _sentence(name: str, row: Row, where: str) -> Sentence:
     """Return the words of a row; a text is split into words and punctuation marks."""
     given = row.get("words")
     if isinstance(given, list | tuple):
@@ -309,7 +301,7 @@ def _sentence(name: str, row: Row, where: str) -> _Sentence:
         words = tuple(_WORD.findall(text))
     if not words:
         raise DataError(f"{where}: text = {text[:80]!r} has no word")
-    return _Sentence(name, words, None, where, text)
+    return Sentence(name, words, None, where, text)
 
 
 def _width(example: Example) -> int:
@@ -318,14 +310,14 @@ def _width(example: Example) -> int:
 
 
 def _class(labels: Sequence[str], logits: Floats) -> Prediction:
-    shares = _softmax(logits)
+    shares = softmax(logits)
     best = int(logits.argmax())
     scores = dict(zip(labels, shares.tolist(), strict=True))
     return {"label": labels[best], "score": float(shares[best]), "scores": scores}
 
 
 def _choice(logits: Floats) -> Prediction:
-    shares = _softmax(logits)
+    shares = softmax(logits)
     best = int(logits.argmax())
     return {"choice": best, "score": float(shares[best]), "scores": shares.tolist()}
 
@@ -360,66 +352,6 @@ def _null_share(span: SpanPrediction) -> float:
 
 def _sigmoid(odds: float) -> float:
     return float(1 / (1 + np.exp(-np.clip(odds, -700, 700))))
-
-
-def _softmax(logits: Floats) -> NDArray[np.float64]:
-    shares = np.exp(logits.astype(np.float64) - float(logits.max()))
-    return np.asarray(shares / shares.sum())
-
-
-def _entities(
-    kind: Tag, examples: Sequence[Any], features: Features, logits: Sequence[Floats]
-) -> list[Prediction]:
-    """Return the tags of each sentence's words, and its entities with character offsets."""
-    tags = predicted_tags(features, examples, kind.labels, logits)
-    scores = _tag_scores(features, examples, logits)
-    return [
-        {
-            "tags": sentence_tags,
-            "words": list(example.words),
-            "entities": _grouped(example, sentence_tags, sentence_scores),
-        }
-        for example, sentence_tags, sentence_scores in zip(examples, tags, scores, strict=True)
-    ]
-
-
-def _tag_scores(
-    features: Features, examples: Sequence[Any], logits: Sequence[Floats]
-) -> list[list[float]]:
-    """Return the probability of the likeliest tag of every word."""
-    assert features.words is not None
-    scores = [[0.0] * len(example.words) for example in examples]
-    for row, values in enumerate(logits):
-        words = features.words[features.bounds[row] : features.bounds[row + 1]]
-        for place in np.flatnonzero(words >= 0):
-            scores[features.example[row]][words[place]] = float(_softmax(values[place]).max())
-    return scores
-
-
-def _grouped(example: _Sentence, tags: Sequence[str], scores: Sequence[float]) -> list[Prediction]:
-    """Return the entities of IOB2 tags; an ``I-`` after another type begins an entity. Tags
-    without a prefix are entities of one word each.
-    """
-    entities: list[Prediction] = []
-    open_type: str | None = None
-    end = 0
-    for word, tag, score in zip(example.words, tags, scores, strict=True):
-        start = example.text.index(word, end)
-        end = start + len(word)
-        if tag == OUTSIDE:
-            open_type = None
-            continue
-        prefix, _, name = tag.partition("-") if tag[:2] in ("B-", "I-") else ("B", "", tag)
-        if prefix == "I" and name == open_type:
-            entities[-1]["end"] = end
-            entities[-1]["scores"].append(score)
-        else:
-            entities.append({"type": name, "start": start, "end": end, "scores": [score]})
-        open_type = name
-    for entity in entities:
-        entity["score"] = float(np.mean(entity.pop("scores")))
-        entity["text"] = example.text[entity["start"] : entity["end"]]
-    return entities
 
 
 def head_directory(place: Path, head: str | None) -> Path:

@@ -19,7 +19,8 @@ from road_ray.data.schema import Choose
 from road_ray.data.tokenizer import train_wordpiece
 from road_ray.errors import CheckpointError, ConfigError, DataError
 from road_ray.evaluation.evaluate_split import evaluate_split
-from road_ray.inference.predictor import Predictor, _grouped, _Sentence, load
+from road_ray.inference.entities import Sentence, grouped
+from road_ray.inference.predictor import Predictor, load
 from road_ray.models.multitask import MultitaskModel
 
 CPU = torch.device("cpu")
@@ -126,9 +127,9 @@ def test_tags_equal_those_of_the_evaluation(exported, judged, tmp_path):
 
 def test_grouped_entities_have_offsets_in_the_text():
     text = "Ada Lovelace met Babbage in London ."
-    sentence = _Sentence("", tuple(text.split()), None, "", text)
+    sentence = Sentence("", tuple(text.split()), None, "", text)
     tags = ["B-PER", "I-PER", "O", "I-PER", "O", "B-LOC", "I-PER"]
-    entities = _grouped(sentence, tags, [0.5, 1.0, 0.9, 0.8, 0.9, 0.7, 0.6])
+    entities = grouped(sentence, tags, [0.5, 1.0, 0.9, 0.8, 0.9, 0.7, 0.6])
     assert [(e["type"], e["text"], e["start"], e["end"]) for e in entities] == [
         ("PER", "Ada Lovelace", 0, 12),
         ("PER", "Babbage", 17, 24),
