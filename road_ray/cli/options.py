@@ -23,9 +23,10 @@ def _say_more(wanted: bool) -> None:
         _ours.setLevel(logging.DEBUG)
 
 
-def _say_less(wanted: bool) -> None:
+def _say_less(wanted: bool) -> bool:
     if wanted:
         _ours.setLevel(logging.WARNING)
+    return wanted
 
 
 def is_verbose() -> bool:

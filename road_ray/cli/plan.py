@@ -114,7 +114,7 @@ def format_comparison(found: Mapping[str, Any]) -> str:
     ]
     side = found["max_concurrent"] or 1
     total = (
-        f"{found['runs']} lines to run: {found['core_hours']:.2f} core-hours, about "
+        f"{found['runs']} of these are left to run: {found['core_hours']:.2f} core-hours, about "
         f"{found['hours']:.2f} h with {side} at a time, by a few steps timed on this machine"
     )
     return f"{aligned(rows)}\n\n{total}"

@@ -42,7 +42,7 @@ from road_ray.data.schema import (
 from road_ray.data.special_heads import special_head
 from road_ray.data.tokenizer import load_tokenizer
 from road_ray.errors import CheckpointError, ConfigError, DataError
-from road_ray.evaluation.evaluate_split import answers
+from road_ray.evaluation.evaluate_split import OnRows, answers
 from road_ray.evaluation.spans.joint_spans import best_joint_spans
 from road_ray.evaluation.spans.span_answers import SpanPrediction, best_spans
 from road_ray.inference.entities import Sentence, entities, softmax
@@ -201,7 +201,9 @@ class Predictor:
         while chunk := list(islice(waiting, chunk_rows)):
             yield from self.predict_rows(chunk)
 
-    def predict_rows(self, rows: Sequence[tuple[str, Row]]) -> list[Prediction]:
+    def predict_rows(
+        self, rows: Sequence[tuple[str, Row]], on_rows: OnRows | None = None
+    ) -> list[Prediction]:
         """Return the predictions of a chunk of rows; rows of like length are batched."""
         examples = [self._example(row, where) for where, row in rows]
         predictions: list[Prediction] = [{}] * len(rows)
@@ -209,12 +211,14 @@ class Predictor:
         for number, example in enumerate(examples):
             groups.setdefault(_width(example), []).append(number)
         for width, numbers in groups.items():
-            found = self._predict_group([examples[number] for number in numbers], width)
+            found = self._predict_group([examples[n] for n in numbers], width, on_rows)
             for number, answer in zip(numbers, found, strict=True):
                 predictions[number] = {"id": examples[number].id} | answer
         return predictions
 
-    def _predict_group(self, examples: Sequence[Example], width: int) -> list[Prediction]:
+    def _predict_group(
+        self, examples: Sequence[Example], width: int, on_rows: OnRows | None
+    ) -> list[Prediction]:
         """Return predictions of rows with the same number of texts."""
         kind = self.task.kind
         columns = Columns(tuple(range(width)))
@@ -225,7 +229,11 @@ class Predictor:
         reduced = torch.autocast(self.device.type, self.dtype) if self.dtype else nullcontext()
         with torch.inference_mode(), reduced:
             logits = answers(
-                lambda batch: self.model(to_device(batch, self.device)), features, kind, pad_id
+                lambda batch: self.model(to_device(batch, self.device)),
+                features,
+                kind,
+                pad_id,
+                on_rows,
             )
         match kind:
             case Span():

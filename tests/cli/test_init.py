@@ -136,3 +136,14 @@ def test_a_repaired_answer_is_told_once(road, reviews, caplog):
     (reviews / "manual.json").write_text(json.dumps(document))
     assert road("init", "manual.json").code == 0
     assert caplog.text.count("moved 20 answers") == 1
+
+
+def test_further_pretraining_warms_up_within_its_steps(road, reviews):
+    (reviews / "notes").mkdir()
+    (reviews / "notes" / "a.txt").write_text("a film\n\nanother\n")
+    road("init", "notes", "--init", "google/electra-small-discriminator")
+    electra = configure("pretrain", path=reviews / "notes.yaml")
+    road("init", "notes", "--init", "my/bert", "--output", "bert.yaml")
+    bert = configure("pretrain", path=reviews / "bert.yaml")
+    assert (electra.optimizer.peak_lr, bert.optimizer.peak_lr) == (1e-4, 5e-5)
+    assert bert.optimizer.warmup_steps * 10 == bert.training.steps

@@ -236,6 +236,20 @@ def test_kept_columns_stand_beside_their_predictions(
     assert (refused.code, "--ignore label --ignore day" in refused.err) == (3, True)
 
 
+def test_progress_is_reported_within_a_chunk_too(directory, rows_file, tmp_path, caplog):
+    caplog.set_level("INFO", "road_ray")
+    rows = rows_file(".jsonl", [{"text": f"film {number}"} for number in range(100)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(predicting, "_SECONDS_BETWEEN_REPORTS", 0.0)
+        predict_file(load(directory), rows, tmp_path / "o.csv", model=str(directory))
+    assert caplog.messages[0].startswith("0 rows predicted, ")
+    assert caplog.messages[0].endswith("% of the next chunk")
+    assert re.fullmatch(r"100 rows predicted, [\d.e+]+ rows/s", caplog.messages[-1])
+    caplog.clear()
+    predict_file(load(directory), rows, tmp_path / "q.csv", model=str(directory))
+    assert not caplog.messages
+
+
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
 def test_a_killed_run_resumes_behind_its_last_chunk(
     directory, rows_file, tmp_path, monkeypatch, suffix

@@ -41,7 +41,7 @@ def init(
     kind: Annotated[str | None, typer.Option(help="classify or regress")] = None,
     model: Annotated[
         str | None,
-        typer.Option("--init", help=f"model to start from; default: {_INIT}, for text none"),
+        typer.Option("--init", help=f"model to start from; default: {_INIT}, or none for text"),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -68,7 +68,7 @@ def predict(
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Predict the rows of a file, in their order.
+    """Predict every row of a file, in order.
 
     To resume after an interruption, run the same command.
     """
