@@ -67,8 +67,7 @@ def train(
     configure_networks(trained.train(), config.activation_checkpointing, config.torch_compile)
     autocast = autocast_dtype(config.precision, worker.device, objective.encoder.config.hidden_size)
     warmup = training.optimizer.warmup(total)
-    if worker.leads:
-        _warn_of_warmup(warmup, total)
+    _warn_of_warmup(warmup, total if worker.leads else 0)
     if context.plan_only:
         context.measured = measure(objective, steps, training, worker, autocast)
         return {}
